@@ -1,8 +1,8 @@
-"""What reading a store takes, with and without Spark, beside a plain read, a plain loop and the official Java client.
+"""Cost of reading a store with and without Spark, compared with a plain read, a plain loop and the Java client.
 
     bench/run analytics [--gib 1,2,4,8] [--rounds 3] [--only read,headers,...] [--cores 1,2] [--java] [--json FILE] ...
 
-bench/README.md says what each case is.
+bench/README.md describes each case.
 """
 
 import json
@@ -43,12 +43,12 @@ _BUFFER: Final = 8 << 20
 
 
 class CaseError(Exception):
-    """A case failed, or gave other messages than it should."""
+    """A case failed or returned the wrong messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store that is measured: ``gib`` is 0 for one of so many messages."""
+    """A measured store; ``gib`` is 0 when its size was given as a number of messages."""
 
     root: Path
     gib: int
@@ -57,7 +57,7 @@ class Store:
 
 
 def made(folder: Path, gib: int, messages: int) -> Store:
-    """The store in a folder, written if it is not there, and read once so that it is in the page cache."""
+    """Return the store in a folder, created if missing, after reading its log into the page cache."""
     root = folder / (f"{gib}gib" if gib else f"{messages}messages")
     if not root.exists():
         write_mixed(root, gib) if gib else MixedStore(root, messages, mapped_file_size_commit_log=1 << 28).make()
@@ -74,25 +74,25 @@ def made(folder: Path, gib: int, messages: int) -> Store:
 
 
 def _lines(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
-    """What a process of a bench module prints, line by line."""
+    """Run a bench module and yield each JSON line it prints."""
     command = [sys.executable, "-P", "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             yield json.loads(line)
     if process.returncode:
-        raise CaseError(f"{module} {' '.join(arguments)} ended with {process.returncode}")
+        raise CaseError(f"{module} {' '.join(arguments)} ended with exit status {process.returncode}")
 
 
 def plain(store: Store, number: int, names: Sequence[str]) -> Iterator[Measure]:
-    """One round of the cases without Spark."""
+    """Run the cases without Spark once and yield each measure."""
     for name in names:
         (found,) = _lines("bench.analytics_cases", name, str(store.root))
         yield _measure(number, name, store, 0, found)
 
 
 def with_spark(store: Store, number: int, names: Sequence[str], cores: int) -> Iterator[Measure]:
-    """One round of the cases with Spark, in a session of their own."""
+    """Run the cases once in a Spark session of their own and yield each measure."""
     for found in _lines("bench.analytics_spark", str(store.root), str(cores), *names):
         name = found.pop("name")
         yield _measure(number, name, store, cores, found)
@@ -100,14 +100,14 @@ def with_spark(store: Store, number: int, names: Sequence[str], cores: int) -> I
 
 def _measure(number: int, name: str, store: Store, cores: int, found: dict[str, Any]) -> Measure:
     delivered = int(found.pop("messages"))
-    # Those that give all messages must give all; 0 is said by those that count none.
+    # A case that reads all messages must report all of them; a case without a count reports 0.
     if delivered not in {0, store.messages} and "1pct" not in name:
-        raise CaseError(f"{name} gave {delivered:,} messages of {store.messages:,}")
+        raise CaseError(f"{name} returned {delivered:,} of {store.messages:,} messages")
     return Measure(number, name, store.gib, cores, store.messages, store.size, delivered, **found)
 
 
 def measure(stores: Sequence[Store], names: Sequence[str], rounds: int, cores: Sequence[int]) -> Iterator[Measure]:
-    """All rounds over all stores."""
+    """Run all rounds over all stores and yield each measure."""
     for number in range(1, rounds + 1):
         for store in stores:
             mine = [name for name in names if store is stores[0] or name in GROWING]
@@ -123,7 +123,7 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 1,2,4") from None
     if any(each < 1 for each in found):
-        raise typer.BadParameter(f"{text!r} has a number below 1")
+        raise typer.BadParameter(f"{text!r} has a number below 1; give numbers from 1 up")
     return found
 
 
@@ -132,7 +132,7 @@ def _names(text: str | None) -> list[str]:
     names = [part for part in (text or "").split(",") if part] or known
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"there is no case {name!r}; there are {', '.join(known)}")
+            raise typer.BadParameter(f"unknown case {name!r}; known cases: {', '.join(known)}")
     return names
 
 
@@ -149,21 +149,24 @@ def _tell(found: Measure) -> None:
 @app.command()
 def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     gib: Annotated[str, typer.Option(metavar="A,B", help="Sizes of the stores; all cases run on the first.")] = "1",
-    messages: Annotated[int, typer.Option(min=0, help="One store of so many messages instead.")] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are over them.")] = 3,
+    messages: Annotated[int, typer.Option(min=0, help="Measure one store of this many messages instead.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
     only: Annotated[str | None, typer.Option(metavar="A,B", help="Cases to run, by name.")] = None,
     cores: Annotated[str, typer.Option(metavar="A,B", help="Cores of the Spark sessions, the most last.")] = "1,2",
     java: Annotated[bool, typer.Option("--java", help="Have the official client consume the largest topic.")] = False,
     stores: Annotated[
-        Path | None, typer.Option(file_okay=False, resolve_path=True, help="Keep the stores here, and use those there.")
+        Path | None,
+        typer.Option(file_okay=False, resolve_path=True, help="Keep the stores here and reuse existing ones."),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where stores are made."),
+        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for temporary stores."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", dir_okay=False, help="Write all figures to this file.")
+    ] = None,
 ) -> None:
-    """Measure reading stores. Exit status 1 when a case failed or gave other messages than it should."""
+    """Measure reads of stores. Exit with status 1 if a case fails or returns the wrong messages."""
     names, sizes, core_counts = _names(only), _numbers(gib), _numbers(cores)
     run = heading({"gib": gib, "messages": messages, "rounds": rounds, "cores": cores, "only": only or "-"})
     print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
@@ -189,14 +192,14 @@ def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
 
 
 def _drained(store: Store, home: Path) -> Measure:
-    """The official client, scaled to the store by its rate: messages of other topics take it as long."""
+    """Measure the official client on one topic and scale its time to all messages of the store."""
     rate = java_drain(store.root, home, SEGMENT if store.gib else 1 << 28)
     seconds = store.messages / rate
     return Measure(1, DRAIN, store.gib, 0, store.messages, store.size, 0, seconds, 0.0, 0.0)
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

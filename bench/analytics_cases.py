@@ -1,8 +1,8 @@
-"""What is timed without Spark, each in a process of its own so that its memory is its own.
+"""Cases timed without Spark, each in its own process so that its memory is measured alone.
 
     python -m bench.analytics_cases NAME STORE
 
-prints one line of JSON: messages that were delivered, wall and CPU seconds, peak of resident memory in MiB.
+prints one line of JSON: messages delivered, wall and CPU seconds, peak resident memory in MiB.
 """
 
 import json
@@ -30,15 +30,15 @@ from rocketbroker.codec.storefile.record_columns import Records
 
 _BUFFER: Final = 8 << 20
 _WHOLE: Final = 1 << 62
-#: Columns of the head, and what they are called in a record.
+#: Columns of the record head, and their names in a record.
 HEAD: Final = ("queue_id", "queue_offset", "physical_offset", "store_timestamp", "sys_flag", "size")
 _HEAD_FIELDS: Final = ("queue_id", "queue_offset", "physical_offset", "store_timestamp", "sys_flag", "total_size")
-#: Columns of most jobs.
+#: Columns that most jobs read.
 PRUNED: Final = ("topic", "queue_id", "store_timestamp", "size")
 
 
 def read(root: Path) -> int:
-    """All bytes of the log that are written, into one buffer; no message is looked at."""
+    """Read all written bytes of the log into one buffer without decoding a message."""
     buffer = memoryview(bytearray(_BUFFER))
     for split in plan_splits(str(root), _WHOLE):
         with Path(split.file.path).open("rb", buffering=0) as file:
@@ -49,7 +49,7 @@ def read(root: Path) -> int:
 
 
 def headers(root: Path) -> Callable[[], int]:
-    """Heads of records whose places are known: the queues that tell them are read before the clock starts."""
+    """Return a case that decodes record heads; it reads the queues with their offsets before the clock starts."""
     splits = plan_splits(str(root), _WHOLE)
     entries = np.concatenate([_entries(folder) for folder in (root / "consumequeue").glob("*/*")])
     entries = entries[np.argsort(entries["commit_log_offset"])]
@@ -92,7 +92,7 @@ def _counted(root: Path, columns: Sequence[str] | None, selection: Selection | N
 
 
 def one_percent(root: Path) -> tuple[int, int]:
-    """A hundredth of the store's time, from its middle on: from and until, in ms."""
+    """Return begin and end (ms) of one hundredth of the store's time span, starting in its middle."""
     first, last = time_bounds(root)
     middle = (first + last) // 2
     return middle, middle + max((last - first) // 100, 1)
@@ -107,7 +107,7 @@ def _messages(traffic: pa.Table) -> int:
     return int(pc.sum(traffic.column("messages")).as_py())
 
 
-#: Each is given the store before the clock starts, and gives what is timed.
+#: Each case prepares the store before the clock starts and returns the function to time.
 CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
     "read": lambda root: lambda: read(root),
     "headers": headers,
@@ -123,10 +123,10 @@ CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
 
 
 def main() -> int:
-    """Run one case; gives its exit status."""
+    """Run one case and return the exit status."""
     name, root = sys.argv[1], Path(sys.argv[2])
     timed = CASES[name](root)
-    timed()  # libraries load parts of themselves at their first use
+    timed()  # warm-up: libraries load modules at first use
     before, begun = _cpu(), time.perf_counter()
     messages = timed()
     wall, cpu = time.perf_counter() - begun, _cpu() - before
@@ -135,7 +135,7 @@ def main() -> int:
 
 
 def _peak_mib() -> float:
-    # What getrusage tells includes the process that this one was forked from.
+    # getrusage would include the process that this one was forked from.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

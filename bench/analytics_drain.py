@@ -1,4 +1,4 @@
-"""The official Java client consumes the largest topic of a store that our broker serves: jobs are compared with it."""
+"""The official Java client as a baseline for jobs: it consumes the largest topic of a store from our broker."""
 
 import shutil
 from pathlib import Path
@@ -19,15 +19,15 @@ _LIMIT: Final = 900  # seconds
 
 
 def java_drain(root: Path, home: Path, segment: int) -> float:
-    """Messages a second that a push consumer was given, from the first to the last delivery of all messages of a topic.
+    """Return the messages a second of a push consumer, from its first to its last delivery.
 
     Args:
-        root: the store; a copy is served, since a broker delivers what is delayed in it.
-        home: where the copy goes, and what the processes log.
-        segment: bytes of its commit-log files.
+        root: the store; a copy is served because a broker writes delayed messages into it.
+        home: folder for the copy and for the logs.
+        segment: size of its CommitLog files in bytes.
 
     Raises:
-        JavaError, LoadError, ServerError: there is no Java, or a process did not do its part.
+        JavaError, LoadError, ServerError: Java is missing, or a process failed.
     """
     reason = missing_tools()
     if reason:

@@ -1,4 +1,4 @@
-"""Medians, ratios against their aims, and tables of what was measured of analytics."""
+"""Medians, ratios with their targets, and tables of the analytics measurements."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 WORKER_LIMIT_MIB: Final = 1024
-#: The case that has no messages: the start of a session.
+#: The case without messages: the start of a Spark session.
 START: Final = "spark_start"
 
 
@@ -16,12 +16,12 @@ class Measure:
     """One run of one case.
 
     Attributes:
-        gib: segments of 1 GiB in the store, 0 for one made of so many messages.
-        cores: of the Spark session, 0 without Spark.
-        messages, size: in the store: how many, and bytes of its log.
-        delivered: how many messages the case gave or counted.
-        wall, cpu: seconds; CPU of all processes.
-        peak: MiB: of the process without Spark, of a Python worker with it.
+        gib: segments of 1 GiB in the store; 0 when its size was given as a number of messages.
+        cores: cores of the Spark session; 0 without Spark.
+        messages, size: messages in the store, and bytes of its log.
+        delivered: messages that the case returned or counted.
+        wall, cpu: seconds; CPU time of all processes.
+        peak: peak memory in MiB of the process, or with Spark of one Python worker.
     """
 
     round: int
@@ -62,12 +62,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A ratio of two cases that is aimed at.
+    """A target for the ratio of two cases.
 
     Attributes:
-        of, to: the cases; the ratio is that of the first to the second.
+        of, to: the cases; the ratio is ``of`` divided by ``to``.
         figure: ``cpu`` or ``wall``.
-        most, least: what the ratio may be.
+        most, least: bounds of the ratio.
     """
 
     text: str
@@ -78,12 +78,12 @@ class Aim:
     least: float | None = None
 
     def is_met(self, ratio: float) -> bool:
-        """Whether a ratio is as it should be."""
+        """Return true if a ratio meets the target."""
         return (self.most is None or ratio <= self.most) and (self.least is None or ratio >= self.least)
 
     @property
     def bound(self) -> str:
-        """The aim as text."""
+        """The target as text."""
         return f"≤ {self.most:g}" if self.most is not None else f"≥ {self.least:g}"
 
 
@@ -103,7 +103,7 @@ AIMS: Final = (
 
 
 def lines(measures: Sequence[Measure]) -> list[Line]:
-    """The medians of each case, in the order of measuring."""
+    """Return the medians of each case, in measuring order."""
     keys = dict.fromkeys((each.name, each.gib, each.cores) for each in measures)
     return [_line([each for each in measures if (each.name, each.gib, each.cores) == key]) for key in keys]
 
@@ -117,9 +117,9 @@ def _line(rounds: Sequence[Measure]) -> Line:
 
 
 def ratios(found: Sequence[Line]) -> Iterator[tuple[Aim, int, float]]:
-    """Each aim whose two cases were measured on a store, with the store's GiB and the ratio of times a message."""
+    """Yield each target with both cases measured on a store: the target, the store's GiB and the ratio."""
     by_key: dict[tuple[str, int], Line] = {}
-    for line in found:  # with Spark, the most cores come last
+    for line in found:  # the last line of a case has the most cores
         by_key[line.name, line.gib] = line
     for gib in dict.fromkeys(line.gib for line in found):
         for aim in AIMS:
@@ -133,7 +133,7 @@ def _each(line: Line, figure: str) -> float:
 
 
 def markdown(found: Sequence[Line]) -> str:
-    """The tables: all figures, and the aims."""
+    """Return the tables of all figures and of the targets."""
     rows = ["| case | GiB | cores | messages | wall s | CPU s | CPU ns a message | MB/s | peak MiB |"]
     rows.append("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     rows += map(_row, found)
@@ -158,7 +158,7 @@ def _row(line: Line) -> str:
 
 
 def as_json(heading: dict[str, str], measures: Sequence[Measure]) -> str:
-    """All runs, medians and ratios, for other programs."""
+    """Return all runs, medians and ratios as JSON."""
     found = lines(measures)
     return json.dumps(
         {

@@ -1,4 +1,4 @@
-"""Plain loops over struct, which the decoder is measured beside."""
+"""Plain struct loops, the baseline for the decoder."""
 
 import mmap
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Final
 
 _V1, _V2 = 0xDAA320A7, 0xDAA320AB
 _SIZE_MAGIC: Final = Struct(">iI")
-_HEAD: Final = Struct(">4xi4xqqi")  # behind the magic code: queue, queue offset, physical offset, sysFlag
+_HEAD: Final = Struct(">4xi4xqqi")  # after the magic code: queue, queue offset, physical offset, sysFlag
 _INT, _LONG = Struct(">i"), Struct(">q")
 
 
@@ -19,7 +19,7 @@ def _logs(root: Path) -> Iterator[mmap.mmap]:
 
 
 def head_loop(root: Path) -> int:
-    """The columns of ``analytics_cases.HEAD`` as lists; gives how many messages."""
+    """Read the columns ``analytics_cases.HEAD`` into lists and return the number of messages."""
     queue_ids, queue_offsets, offsets = list[int](), list[int](), list[int]()
     stored, flags, sizes = list[int](), list[int](), list[int]()
     for data in _logs(root):
@@ -40,7 +40,7 @@ def head_loop(root: Path) -> int:
 
 
 def pruned_loop(root: Path) -> int:
-    """The columns of ``analytics_cases.PRUNED`` as lists; gives how many messages."""
+    """Read the columns ``analytics_cases.PRUNED`` into lists and return the number of messages."""
     topics, queue_ids, stored, sizes = list[str](), list[int](), list[int](), list[int]()
     for data in _logs(root):
         at, end = 0, len(data)
@@ -64,7 +64,7 @@ def pruned_loop(root: Path) -> int:
 
 
 def time_bounds(root: Path) -> tuple[int, int]:
-    """Store times in ms of the first message, and of the last as the checkpoint of a broker that stopped has it."""
+    """Return the store times (ms) of the first message and, from the checkpoint, of the last one."""
     with min((root / "commitlog").iterdir()).open("rb") as file:
         head = file.read(76)
     first = _LONG.unpack_from(head, 68 if head[39] & 16 else 56)[0]

@@ -1,9 +1,9 @@
-"""What is timed with Spark, in one session of so many cores.
+"""Cases timed with Spark, in one session with the given number of cores.
 
     python -m bench.analytics_spark STORE CORES NAME...
 
 prints a line of JSON for the start of the session and for each case: messages, wall and CPU seconds of all processes,
-peak of anonymous memory of a Python worker in MiB. A case is run once before it is timed: jobs come one after another.
+peak anonymous memory of a Python worker in MiB. Each case runs once untimed, since jobs usually follow each other.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql import functions as F  # noqa: N812 - Spark's convention
 
 from bench.analytics_cases import PRUNED, one_percent
 from bench.measure import cpu_seconds, process_tree
@@ -38,7 +38,7 @@ def _messages(
 
 
 def _drain(frame: DataFrame) -> int:
-    """Have Spark take all rows, and do nothing with them."""
+    """Compute all rows in Spark and discard them."""
     frame.write.format("noop").mode("overwrite").save()
     return 0
 
@@ -66,13 +66,13 @@ CASES: Final[dict[str, Run]] = {
 
 
 class _Workers:
-    """Looks at the memory of the Python processes below this one while the block runs."""
+    """Samples the memory of the Python processes below this one while the block runs."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        #: The most anonymous memory that one of them had, MiB.
+        #: Peak anonymous memory of one of them, MiB.
         self.peak = 0.0
 
     def __enter__(self) -> "_Workers":
@@ -108,7 +108,7 @@ def _session(cores: int, own: int) -> Iterator[tuple[SparkSession, dict[str, Any
 
 
 def main() -> int:
-    """Run the cases; gives the exit status."""
+    """Run the cases and return the exit status."""
     root, cores, names, own = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:], _own_pid()
     with _session(cores, own) as (spark, started):
         print(json.dumps({"name": "spark_start", "messages": 0, "peak": 0.0, **started}), flush=True)

@@ -1,8 +1,8 @@
-"""Makes a mixed store and keeps it, for measuring analytics or trying its jobs.
+"""Generator of a mixed store for measuring analytics or trying its jobs.
 
     bench/run analytics_store DIR [--gib 1] [--messages N] [--seed 1]
 
-With --messages the store is put message by message, with an index; with --gib it is whole segments of 1 GiB.
+With --messages it is written message by message, with an index; with --gib it is whole segments of 1 GiB.
 """
 
 import sys
@@ -28,7 +28,7 @@ def analytics_store(
     segment_mib: Annotated[int, typer.Option(min=1, help="Size of a commit-log file, with --messages.")] = 64,
     damaged: Annotated[int, typer.Option(min=0, help="Damage so many places afterwards.")] = 0,
 ) -> None:
-    """Make a mixed store."""
+    """Generate a mixed store."""
     if root.exists():
         raise typer.BadParameter(f"{root} is there already")
     begun = time.monotonic()
@@ -46,7 +46,7 @@ def analytics_store(
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

@@ -1,8 +1,8 @@
-"""How long our broker takes to open a store of a hundred million messages, and how fast its middle is pulled.
+"""Time to open a store of a hundred million messages, and pull rate from its middle.
 
     bench/run big_store [--messages 100000000] [--pull 400000] [--rounds 5] [--java] [--store DIR] [--dir DIR]
 
-bench/README.md says what is compared with what.
+bench/README.md describes the comparison.
 """
 
 import sys
@@ -44,14 +44,14 @@ SHOWS = {
 }
 _OPEN_LIMIT = 600  # seconds
 _DRAIN_LIMIT = 120
-# Of the free bytes, so many are filled: file systems want some for themselves.
+# Share of the free bytes to fill: file systems reserve some.
 _FILLED = 0.97
 _GROUP = "bench_drain"
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of pulls: messages a second, µs of the broker's CPU time a message, messages a pull."""
+    """One pass of pulls: messages a second, CPU time of the broker in µs a message, messages a pull."""
 
     place: str
     number: int
@@ -61,7 +61,7 @@ class Pass:
 
 
 def generator_of(root: Path, count: int) -> StoreGenerator:
-    """A store of so many small messages, the last of which is a minute old."""
+    """Return the generator of a store of ``count`` small messages, the last one a minute old."""
     messages = Messages((TOPIC,), QUEUES, BODY, PROPERTIES, 0)
     first = SystemClock().time_ms() - messages.timestamp(count) - 60_000
     config = MessageStoreConfig(store_path_root_dir=str(root))
@@ -69,13 +69,13 @@ def generator_of(root: Path, count: int) -> StoreGenerator:
 
 
 def count_for(wanted: int, free: int) -> int:
-    """How many messages there is room for in so many bytes, ``wanted`` at most."""
+    """Return the number of messages that fit into ``free`` bytes, at most ``wanted``."""
     per_message = generator_of(Path(), wanted).disk_bytes / wanted
     return min(wanted, max(int(free * _FILLED / per_message), 0))
 
 
 def write(made: StoreGenerator) -> None:
-    """Write the store as a broker that stopped in order leaves it, and tell how it goes."""
+    """Write the store as left by a clean stop, and print the progress."""
     begun, tenth = time.monotonic(), made.count // 10 + 1
 
     def progress(done: int) -> None:
@@ -89,10 +89,10 @@ def write(made: StoreGenerator) -> None:
 
 
 def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[tuple[float, float]]:
-    """Seconds from exec to the answer to a request, and CPU seconds; the first time all files are read from the disk.
+    """Yield wall and CPU seconds from exec to the first answer; the first start reads all files from the disk.
 
     Raises:
-        ServerError: the broker did not come up, or with another log than it should.
+        ServerError: the broker did not start, or its log has the wrong end.
     """
     root = Path(made.config.store_path_root_dir)
     drop_from_page_cache(root)
@@ -100,23 +100,23 @@ def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[tuple[floa
         with opened(root, home, limit=_OPEN_LIMIT) as broker:
             end = raw_load.log_end(broker.address)
             if end != made.end:
-                raise ServerError(f"the log of {root} ends at {end}, not at {made.end}")
+                raise ServerError(f"the log of {root} ends at {end} instead of {made.end}")
         yield broker.seconds, broker.cpu_seconds
 
 
 def middle_of(made: StoreGenerator, each: int) -> list[int]:
-    """The queue offsets from which ``each`` messages of each queue are the middle of the store."""
+    """Return the queue offset, by queue, at which the middle ``each`` messages begin."""
     return [(made.count // QUEUES - each) // 2] * QUEUES
 
 
 def passes(brokers: dict[str, Opened], starts_of: dict[str, list[int]], each: int, rounds: int) -> Iterator[Pass]:
-    """Pull the same number of messages from each broker in turn, so often.
+    """Pull the same number of messages from each broker in turn, ``rounds`` times.
 
     Raises:
-        LoadError: a broker gave other messages than it was asked for.
+        LoadError: a broker returned the wrong messages.
     """
     for number in range(1, rounds + 1):
-        # Forth and back, so that none always follows the same other.
+        # Alternate the direction, so that no broker always follows the same one.
         for place in brokers if number % 2 else reversed(brokers):
             broker = brokers[place]
             before = cpu_seconds(broker.pid)
@@ -126,7 +126,7 @@ def passes(brokers: dict[str, Opened], starts_of: dict[str, list[int]], each: in
 
 
 def table(found: Sequence[Pass]) -> Iterator[str]:
-    """Markdown: the first pass of each place, the medians of the others, and their ratio to the middle's."""
+    """Yield a Markdown table: first pass of each place, medians of the others, ratio to the middle of the store."""
     yield "| pulled from | first pass | rate | middle / this | cpu | messages a pull |"
     yield "|---|---:|---:|---:|---:|---:|"
     medians = {place: _median_rate(found, place) for place in SHOWS}
@@ -146,10 +146,10 @@ def _median_rate(found: Sequence[Pass], place: str) -> float:
 
 
 def pull_passes(big: StoreGenerator, home: Path, each: int, rounds: int) -> list[Pass]:
-    """All passes over the three places; each is told as it is done.
+    """Pull from all three places, print each pass and return all passes.
 
     Raises:
-        LoadError, ServerError: a broker did not come up or gave other messages.
+        LoadError, ServerError: a broker did not start or returned the wrong messages.
     """
     small = generator_of(home / FRESH, each * QUEUES)
     small.write()
@@ -173,10 +173,10 @@ def pull_passes(big: StoreGenerator, home: Path, each: int, rounds: int) -> list
 
 
 def java_drains(big: StoreGenerator, home: Path, each: int, rounds: int) -> dict[str, float]:
-    """Messages a second that Apache's push consumer is given, by place, medians.
+    """Return the median rate of Apache's push consumer in messages a second, by place.
 
     Raises:
-        JavaError, LoadError, ServerError: there is no Java, or a broker did not do its part.
+        JavaError, LoadError, ServerError: Java is missing, or a broker failed.
     """
     rates: dict[str, list[float]] = {MIDDLE: [], FRESH: []}
     for number in range(rounds):
@@ -208,10 +208,10 @@ def _java_drain(root: Path, home: Path, group: str, begins: Sequence[int], messa
 
 
 def measure(big: StoreGenerator, home: Path, each: int, rounds: int, *, java: bool) -> None:
-    """Open the big store and pull from it; all figures are printed.
+    """Open the big store, pull from it and print all figures.
 
     Raises:
-        JavaError, LoadError, ServerError: what could not be done.
+        JavaError, LoadError, ServerError: a start, a pull or a drain failed.
     """
     for number, (seconds, cpu) in enumerate(starts(big, home, rounds + 1)):
         how = "page cache warm" if number else "from the disk"
@@ -227,14 +227,14 @@ def measure(big: StoreGenerator, home: Path, each: int, rounds: int, *, java: bo
 
 
 def made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
-    """The store in a folder, written if it is not there; smaller than asked for where the disk is."""
+    """Return the store in a folder, created if missing; it is smaller than asked for on a small disk."""
     free = room(root) - 2 * generator_of(root, pulled).disk_bytes
     there = sum(path.stat().st_blocks * 512 for path in root.rglob("*") if path.is_file())
     count = count_for(messages, free + there)
     if count < pulled:
-        raise ServerError(f"{root} has room for {count:,} messages only, fewer than are pulled")
+        raise ServerError(f"{root} has room for {count:,} messages only, fewer than --pull; free some space")
     if count < messages:
-        print(f"only {count:,} messages: {root} has room for no more")
+        print(f"{count:,} of {messages:,} messages: {root} has no room for more")
     made = generator_of(root, count)
     print(f"commit {commit()}, {count:,} messages, {made.disk_bytes / 1e9:.1f} GB with queues and index")
     if not made.config.commit_log_dir.exists():
@@ -245,18 +245,19 @@ def made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
 @app.command()
 def big_store(
     messages: Annotated[int, typer.Option(min=1000, help="Messages in the store.")] = 100_000_000,
-    pulled: Annotated[int, typer.Option("--pull", min=QUEUES, help="Messages that are pulled.")] = 400_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Starts, and passes of pulls, after the first of each.")] = 5,
+    pulled: Annotated[int, typer.Option("--pull", min=QUEUES, help="Messages to pull.")] = 400_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Starts and passes of pulls, without the first of each.")] = 5,
     java: Annotated[bool, typer.Option("--java", help="Pull by Apache's push consumer as well.")] = False,
     store: Annotated[
         Path | None,
-        typer.Option(file_okay=False, resolve_path=True, help="Keep the store here, and use it when it is there."),
+        typer.Option(file_okay=False, resolve_path=True, help="Keep the store here and reuse an existing one."),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where stores are.")
+        Path | None,
+        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for temporary stores."),
     ] = None,
 ) -> None:
-    """Measure a big store. Exit status 1 when it did not open, or gave other messages than it should."""
+    """Measure a big store. Exit with status 1 if it does not open or returns the wrong messages."""
     with TemporaryDirectory(prefix="rocketbroker-big-", dir=folder) as temporary:
         home = Path(temporary)
         root = store or home / "store"
@@ -271,7 +272,7 @@ def big_store(
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

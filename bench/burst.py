@@ -1,4 +1,4 @@
-"""One burst of requests: each step of the send path runs alone over it, and the whole path once."""
+"""One burst of requests, run once through each step of the send path and once through the whole path."""
 
 from collections.abc import Callable
 from time import thread_time
@@ -12,10 +12,10 @@ from rocketbroker.transport.connection import RemotingConnection
 
 
 class Burst:
-    """Requests that go through the path once whole and once step by step.
+    """Requests that go through the whole path once and through each step once.
 
     Args:
-        path: the parts.
+        path: the parts of the send path.
         reads: the frames of each read event.
     """
 
@@ -26,9 +26,9 @@ class Burst:
         self._headers = [header_of(frame) for frame in self._frames]
 
     def timings(self) -> dict[str, float]:
-        """CPU microseconds a message of each step, some with those that they call, and of the whole.
+        """Measure the CPU time of each step and of the whole path, in µs a message.
 
-        ``processor`` calls route, append and answer; ``stored`` is append and dispatch.
+        Some steps include others: ``processor`` calls route, append and answer; ``stored`` is append and dispatch.
         """
         count = len(self._frames)
         commands = self._decoded()
@@ -57,7 +57,7 @@ class Burst:
         return commands
 
     def _captured(self, commands: list[Command]) -> list[MessageExtBrokerInner]:
-        """The messages that the processor makes of the requests."""
+        """Return the messages that the processor would append for the requests."""
         messages: list[MessageExtBrokerInner] = []
         store = self._path.store
         put = store.appender.put_message
@@ -88,7 +88,7 @@ class Burst:
             while data:
                 room = connection.get_buffer(-1)
                 part, data = data[: len(room)], data[len(room) :]
-                room[: len(part)] = part  # stands for what recv copies
+                room[: len(part)] = part  # the copy that recv would make
                 connection.buffer_updated(len(part))
 
     def _decode(self) -> None:
@@ -112,7 +112,7 @@ class Burst:
             put(message)
 
     def _append_and_dispatch(self, messages: list[MessageExtBrokerInner]) -> None:
-        """Dispatch follows the messages of each read event, as it does when they come from the network."""
+        """Append all messages and dispatch after each read event, as the network path does."""
         put, dispatch = self._path.store.appender.put_message, self._path.store.appender.dispatch
         first = 0
         for frames in self._reads:

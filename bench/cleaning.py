@@ -1,8 +1,8 @@
-"""How long sends take while expired files of the CommitLog are removed.
+"""Latency of sends while expired CommitLog files are removed.
 
     bench/run cleaning [--segments 5] [--mib 1024] [--rate 2000] [--size 1024] [--seconds 5] [--set KEY=VALUE]
 
-bench/README.md says what is done.
+bench/README.md describes the steps.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 TOPIC = "Cleaning"
 OLD_TOPICS = ("OldA", "OldB")
 _QUEUES = 4
-# Long ones: a segment has few of them and is written fast.
+# Long messages: a segment holds few of them and is written fast.
 _OLD_BODY = NUMBER + b"x" * 16_000
 _OLD_PROPERTIES = b"KEYS\x01k" + NUMBER + b"\x02"
 _AGE_HOURS = 1000
@@ -47,7 +47,7 @@ Figures = dict[str, Latencies]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is removed, and how long is sent before and after that; ``file_size`` in bytes, ``seconds`` of each."""
+    """Number and size (bytes) of the removed files; ``seconds`` of sending before and after the removal."""
 
     segments: int
     file_size: int
@@ -56,7 +56,7 @@ class Options:
 
 
 def generator_of(root: Path, segments: int, file_size: int) -> StoreGenerator:
-    """A store with so many full files of the log, and a hundred messages in the next one."""
+    """Return the generator of a store with ``segments`` full log files and a hundred messages in the next one."""
     config = MessageStoreConfig(store_path_root_dir=str(root), mapped_file_size_commit_log=file_size)
     messages = Messages(OLD_TOPICS, _QUEUES, _OLD_BODY, _OLD_PROPERTIES, 0)
     per_file = StoreGenerator(config, messages, 1).per_file
@@ -65,7 +65,7 @@ def generator_of(root: Path, segments: int, file_size: int) -> StoreGenerator:
 
 
 def expire(made: StoreGenerator, segments: int) -> list[Path]:
-    """Make the first files of the log as old as if nothing had been written to them for long; gives them."""
+    """Set the modification time of the first log files back beyond the retention time; return the files."""
     files = sorted(made.config.commit_log_dir.iterdir())[:segments]
     then = SystemClock().time_ms() / 1000 - _AGE_HOURS * 3600
     for file in files:
@@ -74,16 +74,16 @@ def expire(made: StoreGenerator, segments: int) -> list[Path]:
 
 
 def other_hour() -> int:
-    """An hour in which this run will not fall: nothing is to be removed before it is asked for."""
+    """Return an hour outside this run, so that no file is removed before the request."""
     return (time.localtime(SystemClock().time_ms() // 1000).tm_hour + 12) % 24
 
 
 class Removal:
-    """Asks for the removal of files and tells when it is over.
+    """A request to remove files, and its end.
 
     Args:
         address: the broker's.
-        files: what is to be gone.
+        files: the files that must disappear.
     """
 
     def __init__(self, address: str, files: Sequence[Path]) -> None:
@@ -94,7 +94,7 @@ class Removal:
         self._asked = loop.run_in_executor(None, raw_load.ask, address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     def is_over(self) -> bool:
-        """Whether all files are gone, and some time has passed in which their blocks are given back; or it failed."""
+        """Return true if the removal failed, or all files are gone and their blocks had time to be freed."""
         now = time.monotonic()
         if not self._gone_at and not any(file.exists() for file in self._files):
             self._gone_at = now
@@ -103,10 +103,10 @@ class Removal:
         return refused or late or (self._gone_at > 0 and now > self._gone_at + _AFTER_REMOVAL)
 
     async def seconds(self) -> float:
-        """How long it took until the last file was gone.
+        """Return the seconds until the last file was gone.
 
         Raises:
-            LoadError: the broker refused, or did not remove all files.
+            LoadError: the broker rejected the request, or did not remove all files.
         """
         await self._asked
         left = sum(file.exists() for file in self._files)
@@ -121,7 +121,7 @@ def _after(seconds: float) -> Callable[[], bool]:
 
 
 async def measure(address: str, expired: Sequence[Path], sender: SteadySender, seconds: float) -> tuple[float, Figures]:
-    """Send before, while and after the files are removed; gives how long the removal took, and the figures.
+    """Send before, during and after the removal; return its duration in seconds and the latencies.
 
     Raises:
         LoadError: a send failed, or the files were not removed.
@@ -129,7 +129,7 @@ async def measure(address: str, expired: Sequence[Path], sender: SteadySender, s
     host, _, port = address.rpartition(":")
     transport, _ = await asyncio.get_running_loop().create_connection(lambda: sender, host, int(port))
     try:
-        await sender.run(_after(1))  # makes the topic and the first pages
+        await sender.run(_after(1))  # creates the topic and touches the first pages
         before = await sender.run(_after(seconds))
         removal = Removal(address, expired)
         during = await sender.run(removal.is_over)
@@ -141,7 +141,7 @@ async def measure(address: str, expired: Sequence[Path], sender: SteadySender, s
 
 
 def table(figures: Figures) -> Iterator[str]:
-    """Markdown: sends, p50, p99 and longest of each time."""
+    """Yield a Markdown table with the latencies of each phase."""
     yield "| sends | count | p50 ms | p99 ms | longest ms |"
     yield "|---|---:|---:|---:|---:|"
     for when, found in figures.items():
@@ -151,7 +151,7 @@ def table(figures: Figures) -> Iterator[str]:
 def _run(home: Path, options: Options, sender: SteadySender) -> None:
     made = generator_of(home / "store", options.segments, options.file_size)
     if made.disk_bytes > room(home):
-        raise ServerError(f"{home} has no room for {made.disk_bytes >> 20:,} MiB")
+        raise ServerError(f"{home} has no room for {made.disk_bytes >> 20:,} MiB; free some space or use --dir")
     made.write()
     made.mark_clean()
     expired = expire(made, options.segments)
@@ -163,25 +163,26 @@ def _run(home: Path, options: Options, sender: SteadySender) -> None:
     ]
     with opened(home / "store", home, settings) as broker:
         took, figures = asyncio.run(measure(broker.address, expired, sender, options.seconds))
-    print(f"{options.segments} files were gone {took:.2f} s after they were asked for\n")
+    print(f"{options.segments} files were gone {took:.2f} s after the request\n")
     print("\n".join(table(figures)))
 
 
 @app.command()
 def cleaning(
-    segments: Annotated[int, typer.Option(min=1, max=60, help="Files that are removed.")] = 5,
+    segments: Annotated[int, typer.Option(min=1, max=60, help="Files to remove.")] = 5,
     mib: Annotated[int, typer.Option(min=16, max=1024, help="MiB of each file.")] = 1024,
     rate: Annotated[int, typer.Option(min=1, help="Messages a second.")] = 2000,
     size: Annotated[int, typer.Option(min=0, max=1 << 20, help="Bytes of each body.")] = 1024,
-    seconds: Annotated[int, typer.Option(min=1, help="Seconds of sending before, and after.")] = 5,
+    seconds: Annotated[int, typer.Option(min=1, help="Seconds of sending before and after the removal.")] = 5,
     properties: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A broker property; may be given again.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A broker property; repeatable.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where the store is.")
+        Path | None,
+        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for the temporary store."),
     ] = None,
 ) -> None:
-    """Measure sends while files are removed. Exit status 1 when a send failed or the files stayed."""
+    """Measure sends while files are removed. Exit with status 1 if a send fails or a file stays."""
     print(f"commit {commit()}, {segments} files of {mib:,} MiB, {rate:,} sends a second of {size:,} B", flush=True)
     with TemporaryDirectory(prefix="rocketbroker-cleaning-", dir=folder) as home:
         try:
@@ -193,7 +194,7 @@ def cleaning(
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

@@ -1,11 +1,10 @@
-"""Delayed messages: how fast many that are due at once are delivered, and how late those are that come steadily.
+"""Delayed messages: delivery rate of a burst due at once, and lateness under a steady load.
 
     bench/run delayed [--messages 100000] [--rate 1000] [--seconds 5] [--size 128] [--timer]
 
-The store and the service that delivers run in one process, without clients: messages are put that wait for one level
-(or, with --timer, for one slot of the timer), and then the clock that both are given is put forward to when they are
-due. A second load puts messages at a steady rate, with the real clock; each copy's store time is held against when it
-was due.
+The store and the delivering service run in one process, without clients. The first load stores messages of one delay
+level (with --timer, of one timer slot), then puts the clock of both forward to the due time. The second load stores
+messages at a steady rate under the real clock and compares the store time of each copy with its due time.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ TOPIC = "Delayed"
 QUEUES = 8
 _HOST = host_bytes("127.0.0.1", 10911)
 _DELAY_MS = 1000
-# What a message that is put is due after, so that all are there when the first is due.
+# Delay of the burst: long enough that all messages are stored before the first is due.
 _LONG_LEVEL, _SHORT_LEVEL = 18, 1
 _LONG_MS = 7_200_000
 _TICK_S = 0.005
@@ -51,28 +50,28 @@ _LIMIT_S = 60
 
 
 class ForwardClock:
-    """The system's clock, put forward."""
+    """The system's clock, which can be put forward."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
 
     def time_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
         return time.time_ns() // 1_000_000 + self.ahead_ms
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the seconds."""
         return time.monotonic()
 
 
 class Service(Protocol):
-    """What delivers."""
+    """A service to start and stop."""
 
     async def start(self) -> None:
-        """Start."""
+        """Start the service."""
 
     async def stop(self) -> None:
-        """Stop."""
+        """Stop the service."""
 
 
 @dataclass(slots=True)
@@ -80,8 +79,8 @@ class Delayed:
     """A store whose delayed messages are delivered while it is open.
 
     Attributes:
-        timer: whether timer messages are put, or such of a delay level.
-        due: when each message that was put is due, by its key.
+        timer: True for timer messages, False for messages of a delay level.
+        due: due time (ms) of each stored message, by key.
     """
 
     store: MessageStore
@@ -91,7 +90,7 @@ class Delayed:
     due: dict[str, int] = field(default_factory=dict)
 
     def put(self, number: int, body: bytes, *, long: bool) -> None:
-        """Store one message that is due in two hours, or in a second."""
+        """Store one message that is due in two hours (``long``) or in a second."""
         delay_ms = _LONG_MS if long else _DELAY_MS
         level = _LONG_LEVEL if long else _SHORT_LEVEL
         delay = {"TIMER_DELAY_MS": str(delay_ms)} if self.timer else {"DELAY": str(level)}
@@ -109,13 +108,13 @@ class Delayed:
             self.due[key] = result.store_timestamp + delay_ms
 
     def delivered(self) -> int:
-        """How many copies there are."""
+        """Return the number of delivered copies."""
         return sum(queue.max_offset for queue in self.store.queues.queues_of(TOPIC).values())
 
 
 @asynccontextmanager
 async def delayed(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
-    """A store in a folder, and both services."""
+    """Run a store in a folder with both delivery services."""
     clock = ForwardClock()
     config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
     store = MessageStore(config, _HOST, NoListener(), clock)
@@ -146,13 +145,13 @@ async def _nothing_failed() -> set[Path]:
 
 
 class LoopWatch:
-    """Tells how long the event loop was kept from others at the most."""
+    """Measures the longest time that the event loop was blocked."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
 
     async def run(self) -> None:
-        """Look all the time."""
+        """Sample until cancelled."""
         last = time.perf_counter()
         while True:
             await asyncio.sleep(_WATCH_S)
@@ -163,7 +162,7 @@ class LoopWatch:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What delivering all at once took: messages a second, ms of one hold of the loop, CPU µs a message."""
+    """Cost of delivering a burst: messages a second, longest block of the loop in ms, CPU time in µs a message."""
 
     rate: float
     longest_hold_ms: float
@@ -171,14 +170,14 @@ class Burst:
 
 
 async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
-    """Put messages that are all due at once, and have them delivered."""
+    """Store messages that are all due at once, and measure their delivery."""
     for number in range(messages):
         found.put(number, body, long=True)
         if number % 64 == 0:
             found.store.appender.dispatch()
             await asyncio.sleep(0)
     found.store.appender.dispatch()
-    await asyncio.sleep(1)  # timer messages are taken in
+    await asyncio.sleep(1)  # lets the timer take its messages in
     gc.collect()
     gc.freeze()  # as the broker does once it is up
     before = found.delivered()
@@ -193,7 +192,7 @@ async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
 
 
 async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[int]:
-    """Put messages at a rate; gives how late each was stored in its topic, in ms, ascending."""
+    """Store messages at a steady rate; return the lateness of each copy in ms, ascending."""
     before = {queue_id: queue.max_offset for queue_id, queue in found.store.queues.queues_of(TOPIC).items()}
     count, begun = rate * seconds, time.monotonic()
     sent = 0
@@ -224,13 +223,13 @@ def _lateness(found: Delayed, before: dict[int, int]) -> list[int]:
 
 async def _until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(_LIMIT_S):
-        while not is_so():  # noqa: ASYNC110 - the store tells nobody
+        while not is_so():  # noqa: ASYNC110 - the store sends no signal
             await asyncio.sleep(0.001)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command was given."""
+    """Options of the command."""
 
     messages: int
     rate: int
@@ -240,19 +239,19 @@ class Options:
 
 
 async def measure(root: Path, options: Options) -> tuple[Burst, list[int]]:
-    """Both loads, one after the other."""
+    """Run both loads, one after the other, and return their results."""
     body = b"x" * options.size
     async with delayed(root, timer=options.timer) as found:
         return await burst(found, options.messages, body), await steady(found, options.rate, options.seconds, body)
 
 
 def report(options: Options, at_once: Burst, late: Sequence[int]) -> str:
-    """Both loads in words."""
+    """Return the results of both loads as text."""
     kind = "in one slot of the timer" if options.timer else "of one delay level"
     middle, most = late[len(late) // 2], late[len(late) * 99 // 100]
     return (
         f"{options.messages} messages of {options.size} B {kind}, due at once: {at_once.rate:,.0f} messages/s, "
-        f"{at_once.cpu_us:.1f} us of CPU each, the event loop held for {at_once.longest_hold_ms:.1f} ms at the most\n"
+        f"{at_once.cpu_us:.1f} us of CPU each, event loop blocked for at most {at_once.longest_hold_ms:.1f} ms\n"
         f"{options.rate} messages/s for {options.seconds} s: late by {middle} ms (p50), {most} ms (p99), "
         f"{late[-1]} ms at the most; early by {max(0, -late[0])} ms"
     )
@@ -262,14 +261,14 @@ def report(options: Options, at_once: Burst, late: Sequence[int]) -> str:
 def run(
     messages: Annotated[int, typer.Option(min=1, help="Messages that are due at once.")] = 100_000,
     rate: Annotated[int, typer.Option(min=1, help="Messages a second of the steady load.")] = 1000,
-    seconds: Annotated[int, typer.Option(min=1, help="How long the steady load lasts.")] = 5,
+    seconds: Annotated[int, typer.Option(min=1, help="Length of the steady load in seconds.")] = 5,
     size: Annotated[int, typer.Option(min=0, max=4 << 20, help="Bytes of each body.")] = 128,
-    timer: Annotated[bool, typer.Option("--timer", help="Timer messages in place of a delay level.")] = False,
+    timer: Annotated[bool, typer.Option("--timer", help="Use timer messages instead of a delay level.")] = False,
     folder: Annotated[
-        Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Where the store is put while it lasts.")
+        Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Folder for the temporary store.")
     ] = None,
 ) -> None:
-    """Print how fast delayed messages are delivered, and how late."""
+    """Print the delivery rate and the lateness of delayed messages."""
     options = Options(messages, rate, seconds, size, timer)
     with tempfile.TemporaryDirectory(prefix="rocketbroker-delayed-", dir=folder) as root:
         at_once, late = asyncio.run(measure(Path(root), options))
@@ -278,7 +277,7 @@ def run(
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

@@ -1,4 +1,4 @@
-"""The disk under a benchmark: room, a bare fdatasync, and files out of the page cache."""
+"""The disk under a benchmark: free space, bare fdatasync, and dropping files from the page cache."""
 
 import os
 import shutil
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-_MARGIN = 2 << 30  # bytes that are left alone
+_MARGIN = 2 << 30  # bytes left free
 _SMALLEST, _LARGEST = 64, 1024  # bytes of an append
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFigures:
-    """What a loop of small appends, each followed by ``fdatasync``, gave.
+    """Figures of a loop of small appends, each followed by ``fdatasync``.
 
     Attributes:
         rate: syncs a second.
@@ -30,9 +30,9 @@ class SyncFigures:
 
 
 def probe_fdatasync(folder: Path, seconds: float) -> SyncFigures:
-    """Append 64 to 1,024 bytes to a file in ``folder`` and sync, again and again; the file is removed.
+    """Measure repeated appends of 64 to 1,024 bytes with a sync each, to a temporary file in ``folder``.
 
-    The file has blocks already, as a broker's has, so that no sync writes more than pages and size.
+    The file is preallocated, as a broker's files are, so that no sync writes more than pages and size.
     """
     path = folder / "fdatasync.probe"
     durations: list[float] = []
@@ -58,18 +58,18 @@ def probe_fdatasync(folder: Path, seconds: float) -> SyncFigures:
 
 
 def sync_figures(durations: list[float]) -> SyncFigures:
-    """The figures of two syncs or more, each in seconds."""
+    """Return the figures of at least two syncs, given in seconds."""
     p99 = quantiles(durations, n=100, method="inclusive")[98]
     return SyncFigures(len(durations) / sum(durations), median(durations) * 1000, p99 * 1000)
 
 
 def room(folder: Path) -> int:
-    """Bytes that may be written below ``folder``; 2 GiB of the file system are left alone."""
+    """Return the bytes that may be written below ``folder``, leaving 2 GiB of the file system free."""
     return max(shutil.disk_usage(folder).free - _MARGIN, 0)
 
 
 def drop_from_page_cache(folder: Path) -> None:
-    """Have all files below ``folder`` read from the disk when they are next asked for; what is dirty is synced."""
+    """Sync all files below ``folder`` and drop them from the page cache, so that the next read goes to the disk."""
     for path in folder.rglob("*"):
         if path.is_file():
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Runs the Java driver (bench/java/Load.java) and reads what it says."""
+"""Runs of the Java driver (bench/java/Load.java) and their outcomes."""
 
 import json
 import os
@@ -11,19 +11,19 @@ from tests.support.java_toolchain import driver_classpath, find_tools
 _SOURCES = Path(__file__).resolve().parent / "java"
 _CLIENT_VERSION = "5.5.0"
 FOUND_LIMIT_MS = 1000
-_SHOWN = 2000  # characters of what a driver that failed has printed
+_SHOWN = 2000  # last characters of the output of a failed driver
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a load did. Rates are messages a second, latencies ms; a figure that a load does not have is ``None``.
+    """Outcome of a load. Rates are messages a second, latencies ms; a figure that the load lacks is ``None``.
 
     Attributes:
-        found: ms until a message sent after the load was found by a pull, by its key and by its unique id.
-        done: messages that were taken or delivered, warm-up included where the broker's CPU time is.
-        failed: sends that were not answered by success.
-        expected: messages that had to be delivered, ``None`` for loads that send.
-        error: the first failure, or why there are no figures; empty when there is none.
+        found: ms until a message sent after the load is found by a pull, by key and by unique id.
+        done: messages accepted or delivered, including the warm-up if the CPU time includes it.
+        failed: sends without a successful answer.
+        expected: messages that had to be delivered; ``None`` for loads that send.
+        error: the first failure, or the reason for missing figures; otherwise empty.
     """
 
     rate: float | None = None
@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def trouble(self) -> str:
-        """What went wrong, in a few words; empty when nothing did."""
+        """The failure in a few words; empty on success."""
         if self.failed:
             return f"{self.failed} sends failed, {self.done} did not: {self.error}"
         if self.error:
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def prepare() -> None:
-    """Fetch the jars and compile the driver, once; both are kept in the cache that the tests use.
+    """Fetch the jars and compile the driver once, into the cache that the tests use.
 
     Raises:
         JavaError: Maven or the compiler failed.
@@ -61,10 +61,10 @@ def prepare() -> None:
 
 
 def run_load(arguments: list[str], home: Path, limit: float) -> Outcome:
-    """Run one load to its end, or for ``limit`` seconds; ``home`` is where the client logs to."""
+    """Run one load for at most ``limit`` seconds; the client logs below ``home``."""
     classpath = driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
     command = [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, "Load", *arguments]
-    # The client would take name servers from there.
+    # The client would read name servers from this variable.
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     try:
         done = subprocess.run(
@@ -78,7 +78,7 @@ def run_load(arguments: list[str], home: Path, limit: float) -> Outcome:
 
 
 def parse(output: str) -> Outcome:
-    """The outcome in the last line; what the client itself prints may stand before it."""
+    """Return the outcome in the last line; the client may print other lines before it."""
     lines = output.strip().splitlines()
     try:
         return Outcome(**json.loads(lines[-1]))

@@ -1,4 +1,4 @@
-"""What a table must say of the run that it came from."""
+"""Origin of a table: commit, date, machine and options."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def heading(options: Mapping[str, object]) -> dict[str, str]:
-    """Commit, day, machine and options, by name."""
+    """Return commit, date, machine and options, by name."""
     return {
         "commit": commit(),
         "day": time.strftime("%Y-%m-%d"),
@@ -25,7 +25,7 @@ def heading(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the checkout, with ``-dirty`` when files differ from it; ``unknown`` outside of one."""
+    """Return the commit of the checkout, with ``-dirty`` for local changes, or ``unknown`` outside a checkout."""
     command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

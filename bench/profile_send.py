@@ -1,9 +1,9 @@
-"""Where the CPU time of a send goes: microseconds a message by step, in one process and without network.
+"""CPU profile of a send: microseconds a message by step, in one process and without network.
 
     bench/run profile_send [--size 128] [--frames 16] [--bursts 200]
 
-Each step runs alone over the same requests in short bursts; the least CPU time of a burst counts, since everything else
-that the machine does can only add to it.
+Each step runs alone over the same requests in short bursts. The least CPU time of a burst counts, since other work of
+the machine can only add to it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ STEPS = {
 
 
 def parted(least: dict[str, float]) -> dict[str, float]:
-    """The steps in the order of ``STEPS``, each without those that it calls, and the whole."""
+    """Return the time of each step in the order of ``STEPS``, without the steps it calls, and of the whole path."""
     steps = {step: least[step] for step in STEPS if step in least}
     steps["process"] = least["processor"] - least["route"] - least["append"] - least["answer"]
     steps["dispatch"] = least["stored"] - least["append"]
@@ -46,7 +46,7 @@ def parted(least: dict[str, float]) -> dict[str, float]:
 
 
 def table(steps: dict[str, float]) -> Iterator[str]:
-    """Markdown: step, microseconds, share, what it does."""
+    """Return a Markdown table of the steps: microseconds, share and description."""
     yield "| step | µs a message | share | what it does |"
     yield "|---|---:|---:|---|"
     for step, microseconds in steps.items():
@@ -55,8 +55,8 @@ def table(steps: dict[str, float]) -> Iterator[str]:
 
 
 async def profile(root: Path, size: int, frames: int, bursts: int) -> dict[str, float]:
-    """The least time of each step over so many bursts, which hold as many messages as the index takes at once."""
-    reads = BATCH_MESSAGES // frames - 1  # one more would have a dispatch flush the index
+    """Return the least time of each step over ``bursts`` bursts, each as long as one batch of the index."""
+    reads = BATCH_MESSAGES // frames - 1  # one more event would make a dispatch flush the index
     body = b"x" * size
     least: dict[str, float] = {}
     async with send_path(root) as path:
@@ -80,7 +80,7 @@ def profile_send(
         Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Where the store is put while it lasts.")
     ] = None,
 ) -> None:
-    """Print what each step of a send costs. The event loop and the system calls come on top, in a broker."""
+    """Print the cost of each step of a send. A broker adds the event loop and the system calls."""
     with tempfile.TemporaryDirectory(prefix="rocketbroker-profile-", dir=folder) as root:
         steps = asyncio.run(profile(Path(root), size, frames, bursts))
     print(f"commit {commit()}, Python {sys.version.split()[0]}, {size} B, {frames} requests a read, {bursts} bursts\n")
@@ -88,7 +88,7 @@ def profile_send(
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

@@ -1,6 +1,6 @@
-"""Sends and pulls without a client's own cost: requests are made by hand, answers are counted and hardly looked at.
+"""Sends and pulls without the cost of a client: requests are built by hand, answers counted but barely decoded.
 
-One connection; a request for each queue is under way at a time.
+All requests share one connection, with one request of each queue in flight.
 """
 
 import json
@@ -16,18 +16,18 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
-_AT_ONCE = 64  # sends that are under way
-_MAX_NUMS = 32  # messages of a pull
+_AT_ONCE = 64  # sends in flight
+_MAX_NUMS = 32  # messages per pull
 _GROUP = "bench_pull"
 
 
 class LoadError(Exception):
-    """A broker refused, or gave something else than it was asked for."""
+    """A broker rejected a request or returned the wrong messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What pulls gave: how many messages by how many pulls, in how many seconds."""
+    """Result of pulls: messages, pulls and seconds."""
 
     messages: int
     pulls: int
@@ -40,16 +40,16 @@ class Pulled:
 
 
 def pull(address: str, topic: str, starts: Sequence[int], each: int) -> Pulled:
-    """Pull so many messages of each queue of a topic.
+    """Pull ``each`` messages of each queue of a topic.
 
     Args:
-        address: the broker's.
+        address: ``host:port`` of the broker.
         topic: the topic, whose messages all have one length.
-        starts: the queue offset to begin at, by queue.
-        each: messages of each queue.
+        starts: the first queue offset, by queue.
+        each: messages to pull from each queue.
 
     Raises:
-        LoadError: the broker gave other messages, or none.
+        LoadError: the broker returned the wrong messages or none.
     """
     offsets = list(starts)
     ends = [start + each for start in starts]
@@ -75,7 +75,7 @@ def _pull_frame(topic: str, queue: int, offset: int, end: int) -> bytes:
 
 
 def frame(code: RequestCode, fields: Mapping[str, object], opaque: int = 1, body: bytes = b"") -> bytes:
-    """A request as bytes."""
+    """Return a request as bytes."""
     return raw_frame(raw_header(code, {name: str(value) for name, value in fields.items()}, opaque), body)
 
 
@@ -95,15 +95,15 @@ def _next_offset(answer: RawAnswer, offset: int) -> int:
     first_size = int.from_bytes(answer.body[:4], "big")
     first, _ = OFFSETS.unpack_from(answer.body, QUEUE_OFFSET_POSITION)
     if count < 1 or len(answer.body) != count * first_size or first != offset:
-        raise LoadError(f"a pull at {offset} gave {len(answer.body)} bytes from queue offset {first}, next {following}")
+        raise LoadError(f"a pull at {offset} returned {len(answer.body)} bytes from offset {first}, next {following}")
     return following
 
 
 def send(address: str, messages: Messages, count: int) -> None:
-    """Send the first ``count`` messages, each as a batch of one, to which a broker adds no properties.
+    """Send the first ``count`` messages as batches of one, since a broker adds no properties to batches.
 
     Raises:
-        LoadError: the broker refused.
+        LoadError: the broker rejected a request.
     """
     with RawClient(address) as client:
         for start in range(0, count, _AT_ONCE):
@@ -124,10 +124,10 @@ def _send_frame(messages: Messages, number: int) -> bytes:
 
 
 def commit_offsets(address: str, group: str, topic: str, offsets: Sequence[int]) -> None:
-    """Make a group that begins at these queue offsets, by queue.
+    """Commit these offsets, by queue, for a consumer group that begins there.
 
     Raises:
-        LoadError: the broker refused.
+        LoadError: the broker rejected a request.
     """
     made = json.dumps({"groupName": group}).encode()
     ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=made)
@@ -140,7 +140,7 @@ def ask(address: str, code: RequestCode, fields: Mapping[str, object] | None = N
     """Send one request and wait for its answer.
 
     Raises:
-        LoadError: it is another than success.
+        LoadError: the answer is not a success.
     """
     with RawClient(address) as client:
         client.send(frame(code, fields or {}, body=body))
@@ -149,6 +149,6 @@ def ask(address: str, code: RequestCode, fields: Mapping[str, object] | None = N
 
 
 def log_end(address: str) -> int:
-    """CommitLog offset after the last message."""
+    """Return the CommitLog offset after the last message."""
     answer = ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
     return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])

@@ -1,8 +1,7 @@
-"""CommitLog records by the hundred thousand: one encoded record as the pattern, and numpy fills in what differs.
+"""CommitLog records in bulk: numpy fills the differing fields into copies of one encoded record.
 
-Body and properties may hold ``NUMBER`` anywhere; there stands the message's number, 9 decimal digits. CRC-32 and
-``String.hashCode`` are both sums of what each digit group adds, by XOR and modulo 2^32, so that three tables of 1,000
-values give either for any number.
+Each ``NUMBER`` in body and properties becomes the message's number, 9 decimal digits. CRC-32 and ``String.hashCode``
+are sums over the digit groups (by XOR and modulo 2^32), so three tables of 1,000 values give either for any number.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,26 +39,26 @@ _GROUP_TEXTS: Final = _text_of_groups()
 
 
 def groups_of(numbers: Numbers) -> list[Numbers]:
-    """The digits of each number in groups of three, the highest first: ``_GROUPS`` arrays of the same shape."""
+    """Return the three-digit groups of each number, highest first: ``_GROUPS`` arrays of the same shape."""
     return [numbers // _GROUP_VALUES**power % _GROUP_VALUES for power in range(_GROUPS - 1, -1, -1)]
 
 
 def with_number(text: bytes, number: int) -> bytes:
-    """``text`` with a number in the place of each ``NUMBER``."""
+    """Return ``text`` with each ``NUMBER`` replaced by a number."""
     return text.replace(NUMBER, b"%09d" % number)
 
 
 @dataclass(frozen=True)
 class Messages:
-    """What generated messages are like: they go to the queues of all topics in turn.
+    """Shape of generated messages, which go to the queues of all topics in turn.
 
     Attributes:
-        topics: names, all of one length.
-        queues: of each topic.
-        body: of each message; ``NUMBER`` stands for its number.
-        properties: likewise, as records hold them.
+        topics: topic names, all of the same length.
+        queues: queues of each topic.
+        body: body of each message; ``NUMBER`` is replaced by its number.
+        properties: encoded properties, with the same replacement.
         first_timestamp: store time of the first message, ms.
-        per_ms: so many messages have the same store time.
+        per_ms: messages with the same store time.
     """
 
     topics: tuple[str, ...]
@@ -75,25 +74,25 @@ class Messages:
 
     @property
     def streams(self) -> int:
-        """How many queues there are in all."""
+        """The number of queues of all topics."""
         return len(self.topics) * self.queues
 
     def place(self, stream: int) -> tuple[str, int]:
-        """Topic and queue of message ``stream``, and of each ``streams``-th one after it."""
+        """Return topic and queue of message ``stream`` and of every ``streams``-th message after it."""
         return self.topics[stream % len(self.topics)], stream // len(self.topics) % self.queues
 
     def timestamp(self, number: int) -> int:
-        """Store time of a message, ms."""
+        """Return the store time of a message in ms."""
         return self.first_timestamp + number // self.per_ms
 
 
 class RecordTemplate:
-    """Makes the records of messages, and the key hashes of their index entries.
+    """Generator of records and of the key hashes of their index entries.
 
     Attributes:
-        size: bytes of each record.
-        tags_code: of each ConsumeQueue entry.
-        keys: how many index entries a message has.
+        size: size of each record in bytes.
+        tags_code: tags code of each ConsumeQueue entry.
+        keys: index entries of each message.
     """
 
     def __init__(self, messages: Messages) -> None:
@@ -139,11 +138,11 @@ class RecordTemplate:
         return extend_hash(java_hash(build_key(topic, "")), with_number(text, 0)) & 0xFFFFFFFF
 
     def records(self, numbers: Numbers, offsets: Numbers) -> Bytes:
-        """The records of messages, shape (n, ``size``).
+        """Return the records of messages, shape (n, ``size``).
 
         Args:
-            numbers: of the messages, shape (n,).
-            offsets: where they lie in the CommitLog, shape (n,).
+            numbers: message numbers, shape (n,).
+            offsets: their CommitLog offsets, shape (n,).
         """
         messages = self._messages
         rows = np.empty((len(numbers), self.size), np.uint8)
@@ -164,7 +163,7 @@ class RecordTemplate:
         return rows
 
     def key_hashes(self, numbers: Numbers) -> npt.NDArray[np.int32]:
-        """Key hashes of the index entries of messages, in the order of entering, shape (n, ``keys``)."""
+        """Return the key hashes of the index entries of messages, in insertion order, shape (n, ``keys``)."""
         hashes = np.empty((len(numbers), self.keys), np.int32)
         topics = numbers % len(self._messages.topics)
         groups = groups_of(numbers)
@@ -194,7 +193,7 @@ def _positions(text: bytes) -> list[int]:
 
 
 def _tables(text: bytes, function: Callable[[bytes], int], less: np.ufunc) -> tuple[Words, list[Words]]:
-    """What a function gives for ``text`` with number 0, and what each value of each group of digits adds to that."""
+    """Return the result of a function for number 0, and a table of the difference that each digit group adds."""
     base = np.array([function(with_number(text, 0)) & 0xFFFFFFFF], np.uint32)
     tables = []
     for power in range(_GROUPS - 1, -1, -1):

@@ -1,8 +1,8 @@
-"""How long our broker takes to start on a store whose broker was killed.
+"""Start time of our broker after a kill.
 
     bench/run recovery [--mib 1024] [--body 1024] [--known 0.5] [--rounds 3] [--no-index-known] [--cold] [--dir DIR]
 
-bench/README.md says what the store is like.
+bench/README.md describes the store.
 """
 
 import sys
@@ -29,18 +29,18 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 TOPICS = ("BenchA", "BenchB", "BenchC", "BenchD")
 QUEUES = 4
 PER_MS = 20
-# What the Java client and the broker put into a message with one key and one tag.
+# Properties that the Java client and the broker set on a message with one key and one tag.
 PROPERTIES = (
     b"KEYS\x01order-" + NUMBER + b"\x02UNIQ_KEY\x017F00000112671B28CDFA000" + NUMBER
     + b"\x02WAIT\x01true\x02TAGS\x01T\x02"
     b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
 )  # fmt: skip
-_LIMIT = 600  # seconds until a start counts as failed
+_LIMIT = 600  # seconds after which a start counts as failed
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is measured: ``known`` is the part of the messages before the checkpoint."""
+    """Options of the measurement; ``known`` is the share of the messages before the checkpoint."""
 
     rounds: int
     known: float
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start: seconds from exec to the answer to a request, CPU seconds of it, and the broker's own report."""
+    """One start: wall and CPU seconds from exec to the first answer, and the broker's own report."""
 
     seconds: float
     cpu_seconds: float
@@ -58,12 +58,12 @@ class Start:
 
 
 def body_of(size: int) -> bytes:
-    """A body of so many bytes, at least 9, that begins with the message's number."""
+    """Return a body of ``size`` bytes, at least 9, that begins with the message's number."""
     return (NUMBER + b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
 
 
 def generator_of(root: Path, log_bytes: int, body: int) -> StoreGenerator:
-    """A store whose log has about so many bytes of messages, stored within the last minutes."""
+    """Return the generator of a store with about ``log_bytes`` of messages, stored in the last minutes."""
     config = MessageStoreConfig(store_path_root_dir=str(root))
     count = _count(config, log_bytes, body)
     first = SystemClock().time_ms() - count // PER_MS - 60_000
@@ -81,10 +81,10 @@ def _count(config: MessageStoreConfig, log_bytes: int, body: int) -> int:
 
 
 def starts(made: StoreGenerator, home: Path, options: Options) -> Iterator[Start]:
-    """Start the broker on the store as a killed one leaves it, again and again.
+    """Start the broker repeatedly on the store as left by a kill, and yield each start.
 
     Raises:
-        ServerError: it did not come up, or the log ends elsewhere than it should.
+        ServerError: the broker did not start, or the log has the wrong end.
     """
     root = Path(made.config.store_path_root_dir)
     for _ in range(options.rounds):
@@ -100,34 +100,36 @@ def starts(made: StoreGenerator, home: Path, options: Options) -> Iterator[Start
 def _check_end(made: StoreGenerator, address: str) -> None:
     found = log_end(address)
     if found != made.end:
-        raise ServerError(f"the log ends at {found} after recovery, not at {made.end}")
+        raise ServerError(f"the log ends at {found} after recovery instead of {made.end}")
 
 
 @app.command()
 def recovery(
     mib: Annotated[int, typer.Option(min=1, help="MiB of messages in the log.")] = 1024,
     body: Annotated[int, typer.Option(min=9, max=4 << 20, help="Bytes of each body.")] = 1024,
-    known: Annotated[float, typer.Option(min=0, max=1, help="Part of the messages before the checkpoint.")] = 0.5,
-    rounds: Annotated[int, typer.Option(min=1, help="How often the broker is started.")] = 3,
+    known: Annotated[float, typer.Option(min=0, max=1, help="Share of the messages before the checkpoint.")] = 0.5,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of starts.")] = 3,
     index_known: Annotated[
-        bool, typer.Option(help="Whether the checkpoint covers the index as well as log and queues.")
+        bool, typer.Option(help="Let the checkpoint cover the index as well as log and queues.")
     ] = True,
-    cold: Annotated[bool, typer.Option("--cold", help="Have the files read from the disk each time.")] = False,
+    cold: Annotated[bool, typer.Option("--cold", help="Read the files from the disk at each start.")] = False,
     folder: Annotated[
-        Path | None, typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Where the store is.")
+        Path | None,
+        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for the temporary store."),
     ] = None,
 ) -> None:
-    """Measure starts after a kill. Exit status 1 when the broker did not come up with all messages."""
+    """Measure starts after a kill. Exit with status 1 if the broker does not start with all messages."""
     with TemporaryDirectory(prefix="rocketbroker-recovery-", dir=folder) as made_in:
         home = Path(made_in)
         made = generator_of(home / "store", mib << 20, body)
         if made.disk_bytes > room(home):
-            print(f"recovery: {home} has no room for {made.disk_bytes >> 20:,} MiB", file=sys.stderr)
+            need = f"no room for {made.disk_bytes >> 20:,} MiB; free some space or use --dir"
+            print(f"recovery: {home} has {need}", file=sys.stderr)
             raise typer.Exit(1)
         made.write()
         print(
             f"commit {commit()}, {made.count:,} messages of {made.template.size} B in {mib:,} MiB, "
-            f"{known:.0%} before the checkpoint, index {'too' if index_known else 'not known'}"
+            f"{known:.0%} before the checkpoint, index {'included' if index_known else 'not included'}"
         )
         seconds = []
         try:
@@ -141,7 +143,7 @@ def recovery(
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

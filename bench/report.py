@@ -1,4 +1,4 @@
-"""Medians, ratios and the table, from what was measured."""
+"""Medians, ratios and the table of measurements."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,13 +12,13 @@ FIGURES = ("rate", "p50", "p99", "cpu", "anon", "found")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one scenario gave on one side in one round.
+    """Result of one scenario on one side in one round.
 
     Attributes:
-        figures: by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in microseconds of the
-            broker's CPU time a message, ``anon`` in MiB after the load, ``found`` in ms until the last message was
-            found, ``start`` in seconds; those there are.
-        trouble: a failed send, a message that was not delivered, a missing figure; empty when all went well.
+        figures: the available figures by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in µs
+            of the broker's CPU time a message, ``anon`` in MiB after the load, ``found`` in ms until the last message
+            was found, ``start`` in seconds.
+        trouble: a failed send, an undelivered message or a missing figure; empty on success.
     """
 
     round: int
@@ -39,12 +39,12 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to Java's, of medians."""
+        """Median of ours divided by the median of Java."""
         return None if self.ours is None or not self.java else self.ours / self.java
 
 
 def lines(rows: Sequence[Row]) -> Iterator[Line]:
-    """One line for each scenario and figure that any side has, in the order of measuring."""
+    """Yield a line for each scenario and figure that any side has, in measuring order."""
     for scenario in dict.fromkeys(row.scenario for row in rows):
         for figure in (START,) if scenario == START else FIGURES:
             java, ours = (_median(rows, side, scenario, figure) for side in (JAVA, OURS))
@@ -60,7 +60,7 @@ def _median(rows: Sequence[Row], side: str, scenario: str, figure: str) -> float
 
 
 def markdown(found: Iterable[Line]) -> str:
-    """The table."""
+    """Return the Markdown table."""
     head = ["| scenario | figure | Apache RocketMQ 5.5.0 | ours | ours / Apache |", "|---|---|---:|---:|---:|"]
     body = [
         f"| {line.scenario} | {line.figure} | {_show(line.java)} | {_show(line.ours)} | {_show(line.ratio)} |"
@@ -76,12 +76,12 @@ def _show(value: float | None) -> str:
 
 
 def troubles(rows: Iterable[Row]) -> list[str]:
-    """One line for each row that did not go well."""
+    """Return one line for each failed row."""
     return [f"round {row.round}, {row.side}, {row.scenario}: {row.trouble}" for row in rows if row.trouble]
 
 
 def as_json(heading: dict[str, str], rows: Sequence[Row]) -> str:
-    """All rows and the lines of the table, for other programs."""
+    """Return all rows and the lines of the table as JSON."""
     measured = [
         {"round": row.round, "side": row.side, "scenario": row.scenario, **row.figures, "trouble": row.trouble}
         for row in rows

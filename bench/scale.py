@@ -1,8 +1,8 @@
-"""From what was measured to the size of a cluster: the tables of docs/operations/scale.md.
+"""Cluster sizes computed from measurements: the tables of docs/operations/scale.md.
 
     bench/run analytics --json FILE ... && bench/run scale FILE
 
-Cores are those of the machine that was measured; what a network gives a host is asked for.
+Cores are those of the measured machine; the network rate of a host is an option.
 """
 
 import json
@@ -18,20 +18,20 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 TB: Final = 10**12
 PB: Final = 10**15
-#: Bytes of log, and the minutes in which they are to be read.
+#: Bytes of log, and the minutes available to read them.
 TASKS: Final = ((TB, 10), (TB, 60), (PB, 60), (PB, 24 * 60))
-#: Cases with Spark, and the same without it.
+#: Cases with Spark, and the matching cases without it.
 JOBS: Final = {"spark_traffic": "pruned", "spark_pruned": "pruned", "spark_full": "full"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What one core does with a case: CPU seconds for a byte of log, and the share of the decoder in them.
+    """Throughput of one core in a case: CPU seconds a byte of log, and the share of the decoder.
 
     Attributes:
-        growth: CPU time a byte on the largest store over that on the smallest; 1 when it grows as the log does.
-        speed_up: wall time with one core over that with the most.
-        cores: the most cores that were measured.
+        growth: CPU time a byte of the largest store divided by that of the smallest; 1 is linear growth.
+        speed_up: wall time with one core divided by that with the most cores.
+        cores: the most cores measured.
     """
 
     job: str
@@ -43,12 +43,12 @@ class Rate:
 
     @property
     def bytes_a_second(self) -> float:
-        """Of one core that is busy."""
+        """Bytes a second of one busy core."""
         return 1 / self.seconds_a_byte
 
 
 def rates(measured: dict[str, Any]) -> list[Rate]:
-    """The rates of the jobs that were measured with Spark, by the medians of a run of ``bench/run analytics``."""
+    """Return the rates of the Spark jobs, from the medians of a run of ``bench/run analytics``."""
     lines: list[dict[str, Any]] = measured["medians"]
     return [rate for job, decoder in JOBS.items() if (rate := _rate(lines, job, decoder)) is not None]
 
@@ -77,17 +77,17 @@ def _each(line: dict[str, Any]) -> float:
 
 
 def cores_for(rate: Rate, size: int, minutes: float) -> int:
-    """Cores that read so many bytes in the time, all of them busy."""
+    """Return the number of busy cores that read ``size`` bytes in the given time."""
     return max(-(-round(size * rate.seconds_a_byte) // round(minutes * 60)), 1)
 
 
 def hosts_for(size: int, minutes: float, gigabits: float) -> int:
-    """Hosts whose networks together take so many bytes in the time from an object store."""
+    """Return the number of hosts whose networks fetch ``size`` bytes from an object store in the given time."""
     return max(-(-size * 8 // round(gigabits * 1e9 * minutes * 60)), 1)
 
 
 def markdown(found: Sequence[Rate], gigabits: float) -> Iterator[str]:
-    """The two tables: what a core does, and how many are needed."""
+    """Yield the two tables: throughput of a core, and cores needed."""
     yield "| job | MB/s and core | CPU of the decoder | CPU a byte, largest store / smallest | wall, 1 core / all |"
     yield "|---|---:|---:|---:|---:|"
     for rate in found:
@@ -106,19 +106,20 @@ def markdown(found: Sequence[Rate], gigabits: float) -> Iterator[str]:
 
 @app.command()
 def scale(
-    measured: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What `analytics --json` wrote.")],
-    gigabits: Annotated[float, typer.Option(min=0.1, help="What a host gets from an object store, Gbit/s.")] = 10,
+    measured: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Output of `analytics --json`.")],
+    gigabits: Annotated[float, typer.Option(min=0.1, help="Network rate of a host to the object store, Gbit/s.")] = 10,
 ) -> None:
-    """Print the tables of docs/operations/scale.md. Exit status 1 when nothing was measured with Spark."""
+    """Print the tables of docs/operations/scale.md. Exit with status 1 without a measurement with Spark."""
     found = rates(json.loads(measured.read_text()))
     if not found:
-        print(f"scale: {measured} has none of {', '.join(JOBS)}", file=sys.stderr)
+        cases = ", ".join(JOBS)
+        print(f"scale: {measured} has none of the cases {cases}; run bench/run analytics --json", file=sys.stderr)
         raise typer.Exit(1)
     print("\n".join(markdown(found, gigabits)))
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
+    """Run the command and return its exit status."""
     app()
     return 0
 

@@ -1,4 +1,4 @@
-"""The loads that are measured: their names, and what the Java driver is told to do."""
+"""The measured loads: their names, and the arguments of the Java driver."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ DRAIN_MOST = 400_000  # messages
 DRAIN_LIMIT = 60  # seconds
 SQL92_MOST = 4_000_000  # messages
 _SQL92_EVERY = 100
-# What is worth measuring when each answer waits for the disk, unless the caller says.
+# Default loads under SYNC_FLUSH, where each answer waits for the disk.
 SYNC_FLUSH_LOADS = "sync64,sync1"
 
 
@@ -16,12 +16,12 @@ class Scenario:
     """One load.
 
     Attributes:
-        name: as in ``--only``.
-        shows: what it is, for ``--help`` and the manual.
-        arguments: of ``java/Load.java`` after the name server; ``{seconds}`` and ``{messages}`` are filled in.
-        reads: the load whose messages it reads; empty for one that sends.
-        most: messages that it reads at the most.
-        properties: what the broker has to be told, as ``KEY=VALUE``.
+        name: name of the load in ``--only``.
+        shows: description for ``--help`` and the manual.
+        arguments: arguments of ``java/Load.java`` after the name server, with fields ``{seconds}`` and ``{messages}``.
+        reads: the load whose messages it reads; empty for a load that sends.
+        most: the most messages that it reads.
+        properties: broker properties that it needs, as ``KEY=VALUE``.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Scenario:
     properties: tuple[str, ...] = ()
 
     def command(self, namesrv: str, seconds: int, messages: int) -> list[str]:
-        """What ``Load`` is started with; ``messages`` lie in the topic that a drain reads."""
+        """Return the arguments of ``Load``; ``messages`` is the number of messages in the topic that a drain reads."""
         filled = [word.format(seconds=seconds, messages=min(messages, self.most)) for word in self.arguments]
         return [self.load, namesrv, *filled]
 
@@ -83,14 +83,14 @@ SCENARIOS = {
     )
 }  # fmt: skip
 
-# Unrecorded, before the scenarios of a round, so that a JIT compiler has seen the hot paths, that of reading as well.
+# Unrecorded loads before the scenarios of a round: a JIT compiler must have seen the hot paths, reads included.
 _WARM_UP = (
     _send("warm_sync", "", "WarmUp", 64, 128, "sync"),
     _send("warm_async", "", "WarmUp", 8, 128, "async"),
     Scenario("warm_drain", "", "drain", ("WarmUp", "bench_warm", "{messages}", str(DRAIN_LIMIT)), "warm_sync"),
     Scenario("warm_deliver", "", "deliver", ("WarmUpEndToEnd", "200", "{seconds}")),
 )
-# Before a load that filters; the others need no property of the broker.
+# Runs only before a filtering load, since it needs a broker property.
 _WARM_UP_SQL92 = (
     _send("warm_sql92_send", "", "WarmUpNumbered", 16, 128, f"numbered:{_SQL92_EVERY}"),
     Scenario(
@@ -105,13 +105,13 @@ _WARM_UP_SQL92 = (
 
 
 def warm_up(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """The unrecorded loads before a round of scenarios: each kind of send and of read."""
+    """Return the unrecorded loads that precede a round: one for each kind of send and read."""
     filters = any(scenario.name == "sql92" for scenario in scenarios)
     return [*_WARM_UP, *(_WARM_UP_SQL92 if filters else ())]
 
 
 def chosen(only: str | None) -> list[Scenario]:
-    """The scenarios of ``--only a,b`` in the order given, all of them without it; what reads messages needs them first.
+    """Return the scenarios of ``--only a,b`` in the given order, or all; a load that reads follows the one that sends.
 
     Raises:
         ValueError: a name is unknown.
@@ -119,7 +119,7 @@ def chosen(only: str | None) -> list[Scenario]:
     names = [name.strip() for name in only.split(",")] if only else list(SCENARIOS)
     for name in names:
         if name not in SCENARIOS:
-            raise ValueError(f"no scenario {name!r}, there are {', '.join(SCENARIOS)}")
+            raise ValueError(f"unknown scenario {name!r}; known scenarios: {', '.join(SCENARIOS)}")
     return [SCENARIOS[name] for name in _with_messages_to_read(names)]
 
 

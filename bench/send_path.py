@@ -1,4 +1,4 @@
-"""The broker's send path without network: a store, the processor, a connection over a transport that drops answers."""
+"""The broker's send path without network: store, processor, and a connection over a transport that drops answers."""
 
 import asyncio
 import os
@@ -39,44 +39,44 @@ _MAX_DELAY_LEVEL = 18
 _ADDRESS = "127.0.0.1"
 _PORT = 10911
 _FRAME_HEAD = 8  # length and mark
-_ANSWER_LENGTH = 300  # about that of the real one
+_ANSWER_LENGTH = 300  # about the length of a real answer
 
 
 class DroppingTransport(asyncio.Transport):
-    """Takes answers and forgets them; ``taken`` counts their bytes."""
+    """A transport that drops answers; ``taken`` counts their bytes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.taken = 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """An address is all that a connection asks for."""
+        """Return the peer address, the only information that a connection reads."""
         return (_ADDRESS, 40000) if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing waits here."""
+        """Do nothing: no write waits."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take one answer, or several joined."""
+        """Drop one or more answers."""
         self.taken += len(data)
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        """Take the pieces of answers."""
+        """Drop the pieces of answers."""
         for data in list_of_data:
             self.write(data)
 
     def is_closing(self) -> bool:
-        """Never."""
+        """Return false."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class SendPath:
-    """The parts that a profile calls one by one.
+    """Parts of the send path that a profile calls one by one.
 
     Attributes:
-        connection: calls them all.
-        bare_connection: parts frames and hands answers over, with nothing in between.
+        connection: a connection that runs the whole path.
+        bare_connection: a connection that only splits frames and hands answers over.
     """
 
     store: MessageStore
@@ -88,7 +88,7 @@ class SendPath:
 
 @asynccontextmanager
 async def send_path(root: Path) -> AsyncIterator[SendPath]:
-    """A running store in ``root`` with RocketMQ's file sizes, and the send path over it."""
+    """Run a store in ``root`` with RocketMQ's file sizes and yield the send path over it."""
     clock = SystemClock()
     config = BrokerConfig(broker_name="broker-a", broker_ip1=_ADDRESS)
     topics = TopicConfigManager(root / "topics.json", config, clock)
@@ -128,7 +128,7 @@ def _connected(endpoint: Endpoint) -> RemotingConnection:
 
 
 def _bare(route: Route) -> Route:
-    """A route that decodes nothing and does nothing."""
+    """Return a copy of the route without decoding and processing."""
     command = route.decode_json(header_of(send_frame(0, b"")))
     answer = bytes(_ANSWER_LENGTH)
     bare = Route(route.code, lambda _connection, _command: answer)
@@ -137,7 +137,7 @@ def _bare(route: Route) -> Route:
 
 
 def send_frame(number: int, body: bytes) -> bytes:
-    """The request by which the Java client sends a message with one key and one tag."""
+    """Return the send request of the Java client for a message with one key and one tag."""
     unique_id = encode_unique_id(bytes([127, 0, 0, 1]), 4711, 0x1B28CDFA, number, number & 0xFFFF)
     properties = {"KEYS": f"sender-{number % 64}", "UNIQ_KEY": unique_id, "WAIT": "true", "TAGS": "T"}
     header = SendMessageRequestHeaderV2(
@@ -158,11 +158,11 @@ def send_frame(number: int, body: bytes) -> bytes:
 
 
 def header_of(frame: bytes) -> memoryview:
-    """The header of a frame."""
+    """Return the header of a frame."""
     length = int.from_bytes(frame[5:_FRAME_HEAD], "big")
     return memoryview(frame)[_FRAME_HEAD : _FRAME_HEAD + length]
 
 
 def body_of(frame: bytes) -> memoryview:
-    """What comes after the header."""
+    """Return the body of a frame."""
     return memoryview(frame)[_FRAME_HEAD + len(header_of(frame)) :]

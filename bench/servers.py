@@ -1,4 +1,4 @@
-"""A name server and a broker of either side as processes of their own, on free ports, in a temporary folder."""
+"""A name server and a broker of either side as processes, on free ports, in a temporary folder."""
 
 import os
 import shutil
@@ -23,18 +23,18 @@ _ROOT = Path(__file__).resolve().parent.parent
 _START_LIMIT = 60  # seconds
 _STOP_LIMIT = 60
 _POLL = 0.02
-_SHOWN = 3000  # characters of what a server that failed has printed
+_SHOWN = 3000  # last characters of the output of a failed server
 
 
 class ServerError(Exception):
-    """A server did not start; the message holds what it printed."""
+    """A server did not start; the message holds its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How the servers of one side are started; ``{home}`` in a command is their folder.
+    """Commands that start the servers of one side; ``{home}`` is replaced by their folder.
 
-    The commands replace themselves by the server, so that signals, CPU time and memory are those of the process.
+    Each command execs the server, so that signals, CPU time and memory belong to that process.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A name server and a broker that are up.
+    """A running name server and broker.
 
     Attributes:
         namesrv: ``host:port`` for clients.
-        broker_pid: the broker's process.
-        start_seconds: from starting the broker until the name server told of it.
-        home: their folder, where clients log to as well.
+        broker_pid: process id of the broker.
+        start_seconds: seconds from starting the broker until the name server lists it.
+        home: their folder, also used for client logs.
     """
 
     namesrv: str
@@ -60,7 +60,7 @@ class Running:
 
 
 def java_side(heap: str) -> Side:
-    """Apache RocketMQ 5.5.0; ``heap`` is the broker's, as in ``-Xmx``."""
+    """Return the servers of Apache RocketMQ 5.5.0; ``heap`` is the heap of the broker as in ``-Xmx``."""
 
     def command(main: str, size: str) -> list[str]:
         options = [f"-Xms{size}", f"-Xmx{size}", "-XX:+UseG1GC", *OPENS]
@@ -75,16 +75,16 @@ def java_side(heap: str) -> Side:
 
 
 def our_side() -> Side:
-    """The servers of this checkout."""
+    """Return the servers of this checkout."""
     return Side(OURS, [str(_ROOT / "bin" / "mqnamesrv")], [str(_ROOT / "bin" / "mqbroker")])
 
 
 @contextmanager
 def name_server(side: Side, home: Path) -> Iterator[str]:
-    """Start the name server of a side, and end it afterwards; gives ``host:port``.
+    """Run the name server of a side and yield its ``host:port``.
 
     Raises:
-        ServerError: it did not come up.
+        ServerError: it did not start.
     """
     port = free_ports()
     settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json"]
@@ -95,14 +95,14 @@ def name_server(side: Side, home: Path) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Our broker on a store that was there before it.
+    """Our broker on an existing store.
 
     Attributes:
         address: ``host:port`` for requests.
-        pid: its process.
-        seconds: from starting it until it answered a request.
-        cpu_seconds: CPU time that it took until then.
-        out: what it prints.
+        pid: process id.
+        seconds: seconds from its start to the first answer.
+        cpu_seconds: CPU time used until then.
+        out: file with its output.
     """
 
     address: str
@@ -116,17 +116,17 @@ class Opened:
 def opened(
     store: Path, home: Path, properties: Sequence[str] = (), *, namesrv: str = "", limit: float = _START_LIMIT
 ) -> Iterator[Opened]:
-    """Start our broker on the store in a folder, and end it afterwards.
+    """Run our broker on the store in a folder.
 
     Args:
         store: ``storePathRootDir``.
-        home: where its settings and what it prints go.
+        home: folder for its settings and output.
         properties: ``key=value`` lines.
-        namesrv: ``host:port`` of a name server, if there is to be one.
-        limit: seconds until it must answer.
+        namesrv: ``host:port`` of a name server; none by default.
+        limit: seconds within which it must answer.
 
     Raises:
-        ServerError: it did not come up.
+        ServerError: it did not start.
     """
     port = free_ports(-2, 1)
     settings = _broker_settings(store, port, namesrv)
@@ -140,20 +140,20 @@ def opened(
 
 @contextmanager
 def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Iterator[Running]:
-    """Start both servers with an empty store and end them, and their files, afterwards.
+    """Run both servers on an empty store; remove their files afterwards.
 
     Args:
-        folder: where the temporary folder is made, the system's choice by default.
-        properties: ``key=value`` lines for the broker.
+        folder: parent of the temporary folder; the system's choice by default.
+        properties: ``key=value`` lines of the broker's settings.
 
     Raises:
-        ServerError: one of them did not come up.
+        ServerError: one of them did not start.
     """
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"rocketbroker-bench-{side.name}-", dir=folder))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         namesrv = stack.enter_context(name_server(side, home))
-        broker_port = free_ports(-2, 1)  # the VIP port, and the one for replicas
+        broker_port = free_ports(-2, 1)  # the VIP port and the HA port
         settings = _broker_settings(home / "store", broker_port, namesrv)
         begun = time.monotonic()
         process = stack.enter_context(_server(side.broker_command, "broker", home, [*settings, *properties]))
@@ -214,7 +214,7 @@ def _wait_until(
     while not ready():
         ended = process.poll()
         if ended is not None or time.monotonic() > deadline:
-            why = f"ended with {ended}" if ended is not None else f"was not up after {limit:.0f} s"
+            why = f"ended with exit status {ended}" if ended is not None else f"did not start within {limit:.0f} s"
             raise ServerError(f"the {log.stem} {why}:\n{log.read_text(errors='replace')[-_SHOWN:]}")
         time.sleep(_POLL)
 

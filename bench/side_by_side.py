@@ -1,9 +1,9 @@
-"""Apache RocketMQ 5.5.0 and ours, one after the other, under the same load by the official Java client.
+"""Apache RocketMQ 5.5.0 and ours in turn, under the same load from the official Java client.
 
     bench/run side_by_side [--rounds 3] [--seconds 20] [--warm 20] [--only sync64,drain] [--json FILE] ...
     bench/run side_by_side --flush SYNC_FLUSH
 
-bench/README.md says what each figure is.
+bench/README.md explains each figure.
 """
 
 import signal
@@ -41,7 +41,7 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to measure: ``seconds`` is the length of a load, ``warm`` that of each warm-up."""
+    """Options of a measurement; ``seconds`` is the length of a load, ``warm`` that of each warm-up load."""
 
     rounds: int
     seconds: int
@@ -52,7 +52,7 @@ class Options:
 
 
 def measure_scenario(scenario: Scenario, servers: Running, seconds: int, messages: int) -> tuple[load.Outcome, float]:
-    """Run one load; gives its outcome and the CPU seconds that the broker's process tree took over all of it."""
+    """Run one load; return its outcome and the CPU seconds of the broker's process tree."""
     arguments = scenario.command(servers.namesrv, seconds, messages)
     before = cpu_seconds(servers.broker_pid)
     outcome = load.run_load(arguments, servers.home, limit=seconds * 3 + 90)
@@ -60,7 +60,7 @@ def measure_scenario(scenario: Scenario, servers: Running, seconds: int, message
 
 
 def measure_side(number: int, side: Side, servers: Running, options: Options) -> Iterator[Row]:
-    """One round of one side: the start, a warm-up that is not recorded, then each load."""
+    """Measure one round of one side and yield a row for the start and for each load; warm-ups are not recorded."""
     yield Row(number, side.name, report.START, {report.START: servers.start_seconds})
     sent: dict[str, int] = {}
     for scenario in warm_up(options.scenarios) if options.warm else ():
@@ -73,7 +73,7 @@ def measure_side(number: int, side: Side, servers: Running, options: Options) ->
 
 
 def _run_next(scenario: Scenario, servers: Running, seconds: int, sent: dict[str, int]) -> tuple[load.Outcome, float]:
-    """Run a load after those whose messages are in ``sent``, by name, and note its own there."""
+    """Run a load and enter its number of messages into ``sent``, by name, for loads that read them."""
     measured = measure_scenario(scenario, servers, seconds, sent.get(scenario.reads, 0))
     sent[scenario.name] = measured[0].done
     return measured
@@ -92,7 +92,7 @@ def _figures(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, fl
 
 
 def measure(sides: Sequence[Side], options: Options) -> Iterator[Row]:
-    """All rounds; odd and even ones begin with different sides."""
+    """Measure all rounds and yield each row; odd and even rounds begin with different sides."""
     for number in range(1, options.rounds + 1):
         for side in sides if number % 2 else reversed(sides):
             with running(side, options.folder, options.properties) as servers:
@@ -107,7 +107,7 @@ def _say(row: Row, rounds: int) -> None:
 def _check_properties(values: list[str]) -> list[str]:
     for value in values:
         if not value.partition("=")[0].strip() or "=" not in value or "\n" in value:
-            raise typer.BadParameter(f"{value!r} is not KEY=VALUE")
+            raise typer.BadParameter(f"{value!r} is not of the form KEY=VALUE")
     return values
 
 
@@ -130,17 +130,15 @@ def _sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
 
 
 def _bare_fdatasync(folder: Path | None) -> str:
-    """What the disk under the stores does by itself, beside which figures of SYNC_FLUSH are to be read."""
+    """Return the fdatasync figures of the bare disk, for comparison with the figures of SYNC_FLUSH."""
     return str(probe_fdatasync(folder or Path(tempfile.gettempdir()), _PROBE_SECONDS))
 
 
 @app.command()
 def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; medians are over them.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
-    warm: Annotated[
-        int, typer.Option(min=0, help="Seconds of each unrecorded load, sends and reads, before a side's loads.")
-    ] = 20,
+    warm: Annotated[int, typer.Option(min=0, help="Seconds of each unrecorded warm-up load; 0 for none.")] = 20,
     only: Annotated[
         str | None, typer.Option(callback=_check_only, metavar="A,B", help="Loads to run, by name.")
     ] = None,
@@ -151,18 +149,18 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     ours_only: Annotated[bool, typer.Option("--ours-only", help="Measure ours alone.")] = False,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A broker property for both sides; may be given again."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A broker property for both sides; repeatable."),
     ] = None,
     heap: Annotated[str, typer.Option(help="Heap of the Java broker.")] = "2g",
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--dir", exists=True, file_okay=False, resolve_path=True, help="Where stores are put while they last."
-        ),
+        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for temporary stores."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", dir_okay=False, help="Write all figures to this file.")
+    ] = None,
 ) -> None:
-    """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit status 1 when a message was not taken or not delivered."""
+    """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send or a delivery fails."""
     synced = flush is Flush.SYNC_FLUSH
     given = [*_check_properties(properties or []), *([f"flushDiskType={flush}"] if synced else [])]
     scenarios = chosen(only or (SYNC_FLUSH_LOADS if synced else None))
@@ -194,8 +192,8 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
 
 
 def main() -> int:
-    """Run the command; gives its exit status."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that servers are ended in order
+    """Run the command and return its exit status."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that the servers are stopped cleanly
     app()
     return 0
 

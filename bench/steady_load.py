@@ -1,4 +1,4 @@
-"""Sends at a steady rate whatever the broker does, so that a stall is seen by all sends that fall into it."""
+"""Sends at a steady rate, independent of answers, so that a stall shows in every send that it delays."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _HEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Of the sends of some time: how many, and ms until their answers."""
+    """Number of sends in a period, and their latencies in ms."""
 
     sends: int
     p50: float
@@ -33,13 +33,13 @@ class Latencies:
 
 
 def latencies(seconds: Sequence[float]) -> Latencies:
-    """The figures of two sends or more."""
+    """Return the figures of at least two sends, given in seconds."""
     p99 = quantiles(seconds, n=100, method="inclusive")[98]
     return Latencies(len(seconds), median(seconds) * 1000, p99 * 1000, max(seconds) * 1000)
 
 
 class SteadySender(asyncio.Protocol):
-    """Sends messages to one topic, which is made by the first.
+    """Sender to one topic, which the first message creates.
 
     Args:
         topic: the topic.
@@ -47,7 +47,7 @@ class SteadySender(asyncio.Protocol):
         rate: messages a second.
 
     Attributes:
-        taken: when each message was sent and how long its answer took, in seconds.
+        taken: send time and latency of each message, in seconds.
     """
 
     def __init__(self, topic: str, size: int, rate: int) -> None:
@@ -67,11 +67,11 @@ class SteadySender(asyncio.Protocol):
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """No more answers come."""
+        """Note the lost connection as an error."""
         self._error = self._error or f"the broker closed the connection: {exc}"
 
     def data_received(self, data: bytes) -> None:
-        """Take the answers in it."""
+        """Process the received answers."""
         now = perf_counter()
         received = self._received + data
         position = 0
@@ -91,10 +91,10 @@ class SteadySender(asyncio.Protocol):
         self.taken.append((sent_at, now - sent_at))
 
     async def run(self, until: Callable[[], bool]) -> list[float]:
-        """Send until something holds, and wait for the answers; gives their latencies in seconds.
+        """Send until a condition holds, wait for the answers and return their latencies in seconds.
 
         Raises:
-            LoadError: a message was refused, or not answered within 30 s.
+            LoadError: a message was rejected, or not answered within 30 s.
         """
         first, begun, done = self._next, perf_counter(), len(self.taken)
         while not until() and not self._error:

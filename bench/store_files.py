@@ -1,4 +1,4 @@
-"""The files that a generated store is written to: files of one size in a row, and index files."""
+"""Writers for the files of a generated store: consecutive files of one size, and index files."""
 
 import os
 import time
@@ -14,11 +14,11 @@ from rocketbroker.store.index.index_file import IndexFile
 
 
 class PagedFiles:
-    """Files of one size that follow each other, written from the first to the last.
+    """Writer of consecutive files of one size, from the first to the last.
 
     Args:
-        folder: theirs; made when it does not exist.
-        file_size: bytes of each; none may exist.
+        folder: folder of the files; created if missing.
+        file_size: size of each file in bytes; no file may exist yet.
     """
 
     def __init__(self, folder: Path, file_size: int) -> None:
@@ -29,7 +29,7 @@ class PagedFiles:
         self._start = -1
 
     def write(self, offset: int, data: memoryview) -> None:
-        """Write bytes at an offset, which never goes back to an older file."""
+        """Write bytes at an offset; never to a file before the current one."""
         while data:
             position = offset % self._file_size
             self._select(offset - position)
@@ -46,7 +46,7 @@ class PagedFiles:
         os.ftruncate(self._fd, self._file_size)
 
     def close(self) -> None:
-        """Sync and close the file that is being written."""
+        """Sync and close the current file."""
         if self._fd >= 0:
             os.fdatasync(self._fd)
             os.close(self._fd)
@@ -54,10 +54,10 @@ class PagedFiles:
 
 
 class IndexWriter:
-    """Enters keys into index files, a new one where the last is full.
+    """Writer of index files; it begins a new file when the last one is full.
 
     Args:
-        config: their folder and sizes.
+        config: settings with their folder and sizes.
     """
 
     def __init__(self, config: MessageStoreConfig) -> None:
@@ -67,12 +67,12 @@ class IndexWriter:
         self._last_name = 0
 
     def enter(self, hashes: npt.NDArray[np.int32], offsets: Numbers, timestamps: Numbers) -> None:
-        """Enter the keys of messages, oldest first.
+        """Add the keys of messages, oldest first.
 
         Args:
             hashes: key hashes, shape (n, keys of each).
             offsets: CommitLog offsets of the messages, shape (n,).
-            timestamps: their store times in ms, shape (n,).
+            timestamps: store times of the messages in ms, shape (n,).
         """
         keys = hashes.shape[1]
         all_hashes, all_offsets, all_times = hashes.ravel(), np.repeat(offsets, keys), np.repeat(timestamps, keys)
@@ -88,7 +88,7 @@ class IndexWriter:
             return self._file
         self.close()
         text = time.strftime("%Y%m%d%H%M%S", time.localtime(timestamp // 1000)) + f"{timestamp % 1000:03d}"
-        # Names sort in the order of making, also where two files are full within a millisecond.
+        # Names must sort by creation, even if two files fill up within a millisecond.
         self._last_name = max(int(text), self._last_name + 1)
         config = self._config
         path = config.index_dir / str(self._last_name)
@@ -96,7 +96,7 @@ class IndexWriter:
         return self._file
 
     def close(self) -> None:
-        """Sync and close the file that is being written."""
+        """Sync and close the current file."""
         if self._file is not None:
             self._file.sync()
             self._file.close()

@@ -1,7 +1,7 @@
-"""Writes stores as a broker would have written them, by numpy: a million messages a second instead of twenty thousand.
+"""Generator of stores as a broker writes them, by numpy: a million messages a second instead of twenty thousand.
 
-All messages have one length, so that the place of each follows from its number. What is written is what
-``MessageStore`` writes for the same messages, byte by byte.
+All messages have one length, so that the offset of each follows from its number. The bytes are those that
+``MessageStore`` writes for the same messages.
 """
 
 import os
@@ -25,20 +25,20 @@ from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.store.queue import queue_ends
 
-# Messages that are made at once, and bytes of their records: columns stay in the processor's caches, memory is bounded.
+# Messages generated at once, and bytes of their records: columns stay in the CPU caches, and memory is bounded.
 _CHUNK: Final = 1 << 16
 _CHUNK_BYTES: Final = 32 << 20
-# Of checkpoint times, recovery trusts what is so much older.
+# Recovery trusts a checkpoint time only up to this many ms before it.
 CHECKPOINT_SAFETY_MS: Final = 3000
 
 
 class StoreGenerator:
-    """Writes one store.
+    """Generator of one store.
 
     Args:
-        config: paths and sizes; queues and index files are as it says.
-        messages: what they are like.
-        count: how many.
+        config: paths and sizes of log, queues and index files.
+        messages: shape of the messages.
+        count: number of messages.
     """
 
     def __init__(self, config: MessageStoreConfig, messages: Messages, count: int) -> None:
@@ -54,7 +54,7 @@ class StoreGenerator:
 
     @property
     def disk_bytes(self) -> int:
-        """About what the store takes on disk."""
+        """Approximate size of the store on disk."""
         config = self.config
         keys = self.count * self.template.keys
         index_files = -(-keys // (config.max_index_num - 1)) if config.message_index_enable else 0
@@ -67,7 +67,7 @@ class StoreGenerator:
         return self.messages.timestamp(self.count - 1)
 
     def offset_of(self, number: int) -> int:
-        """CommitLog offset of a message."""
+        """Return the CommitLog offset of a message."""
         return (
             number // self.per_file * self.config.mapped_file_size_commit_log
             + number % self.per_file * self.template.size
@@ -83,10 +83,10 @@ class StoreGenerator:
         return numbers // self.per_file * self.config.mapped_file_size_commit_log + in_file
 
     def write(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Write log, queues, index and topics, all synced; ``mark_clean`` or ``mark_crashed`` come after it.
+        """Write and sync log, queues, index and topics; call ``mark_clean`` or ``mark_crashed`` afterwards.
 
         Args:
-            progress: told how many messages are written, now and then.
+            progress: callback with the number of messages written so far.
         """
         with ExitStack() as stack:
             log = PagedFiles(self.config.commit_log_dir, self.config.mapped_file_size_commit_log)
@@ -105,7 +105,7 @@ class StoreGenerator:
         self.write_topics()
 
     def _chunks(self) -> Iterator[Numbers]:
-        """The numbers of all messages in parts, each of which lies in one file of the log."""
+        """Yield the numbers of all messages in chunks, each within one log file."""
         start = 0
         most = max(min(_CHUNK, _CHUNK_BYTES // self.template.size), 1)
         while start < self.count:
@@ -114,7 +114,7 @@ class StoreGenerator:
             start = end
 
     def _close_file(self, log: PagedFiles, last: int) -> None:
-        """Write the BLANK behind the last record of a file that another one follows."""
+        """Write the BLANK record at the end of a full file."""
         end = last + 1
         if end % self.per_file == 0 and end < self.count:
             at = self.offset_of(last) + self.template.size
@@ -139,7 +139,7 @@ class StoreGenerator:
                 queue.write((start + first) // streams * CQ_STORE_UNIT_SIZE, memoryview(entries.tobytes()))
 
     def write_topics(self) -> None:
-        """Write ``config/topics.json`` alone: a broker takes messages of these topics then."""
+        """Write only ``config/topics.json``, so that a broker accepts messages for these topics."""
         path = Path(self.config.store_path_root_dir) / "config" / "topics.json"
         manager = TopicConfigManager(path, BrokerConfig(), SystemClock())
         for topic in self.messages.topics:
@@ -148,22 +148,22 @@ class StoreGenerator:
         path.write_bytes(manager.encode())
 
     def mark_clean(self) -> None:
-        """Leave the store as a broker that stopped in order."""
+        """Leave the store as after a clean stop."""
         self._mark(StoreCheckpoint(*[self.last_timestamp] * 3))
         self.config.abort_path.unlink(missing_ok=True)
 
     def mark_crashed(self, known: float, *, index_known: bool) -> None:
-        """Leave the store as a broker that was killed.
+        """Leave the store as after a kill.
 
         Args:
-            known: the part of all messages that the checkpoint says are on disk, 0 to 1.
-            index_known: whether it says so of the index too; a broker that has not filled its first index file, or
-                stopped in order, since it began does not.
+            known: share of the messages that are on disk according to the checkpoint, 0 to 1.
+            index_known: True if the checkpoint covers the index too. A broker that has neither filled an index file
+                nor stopped cleanly since its start has no such checkpoint.
         """
         timestamp = self.messages.timestamp(int(self.count * known)) + CHECKPOINT_SAFETY_MS
         self._mark(StoreCheckpoint(timestamp, timestamp, timestamp if index_known else 0))
         self.config.abort_path.write_bytes(str(os.getpid()).encode())
-        # What a stop in order noted is on disk for certain, whatever the checkpoint says.
+        # Recovery trusts the notes of a clean stop, whatever the checkpoint says.
         for path in self.config.config_dir.glob(f"{queue_ends.FILE_NAME}*"):
             path.unlink()
 

@@ -1,8 +1,7 @@
-"""Stores of many gibibytes from one full segment: each further one is its copy, with other offsets and times.
+"""Stores of many gibibytes grown from one full segment: each further segment is a copy with new offsets and times.
 
-A mixed store of a gibibyte takes minutes to put, a copy of its segment seconds. Offsets go on, and times go on by the
-segment's span; queues lead to all messages. There is no index, and no group
-has consumed anything.
+Writing a mixed store of a gibibyte takes minutes, copying its segment seconds. Offsets continue, and times advance by
+the segment's span; queues refer to all messages. There is no index, and no group has consumed anything.
 """
 
 import shutil
@@ -33,24 +32,24 @@ Longs = npt.NDArray[np.int64]
 
 
 class GrownStore:
-    """Copies of the first segment of a store, one after the other.
+    """Copies of the first segment of a store in a row.
 
     Args:
         base: a store whose first segment is full.
-        segment: bytes of its files.
+        segment: size of its log files in bytes.
     """
 
     def __init__(self, base: Path, segment: int) -> None:
         self._base = base
         self._segment = segment
         queues = {folder: _entries(folder, segment) for folder in _queue_folders(base)}
-        # Some have their first message behind the segment.
+        # Some queues have their first message after the segment.
         self._queues = {folder: entries for folder, entries in queues.items() if len(entries)}
         self.messages_each = sum(map(len, self._queues.values()))
 
     def write(self, into: Path, segments: int) -> None:
-        """Write a store of so many segments, and leave it as a broker that stopped in order."""
-        # What groups have consumed of the other segments nobody knows.
+        """Write a store of ``segments`` segments, as left by a clean stop."""
+        # The consumer offsets say nothing about the copied segments.
         shutil.copytree(self._base / "config", into / "config", ignore=shutil.ignore_patterns("consumerOffset*"))
         data = np.fromfile(self._base / "commitlog" / offset_to_file_name(0), np.uint8)
         stored = [_stored_at(data, entries["commit_log_offset"].astype(np.int64)) for entries in self._queues.values()]
@@ -72,7 +71,7 @@ class GrownStore:
         (into / "checkpoint").write_bytes(StoreCheckpoint(last, last, last).encode())
 
     def _write_queue(self, folder: Path, entries: npt.NDArray[Any], segments: int, span: int) -> None:
-        # What is delayed has the time when it is due in the place of the hash of its tags.
+        # Entries of delayed messages hold the due time instead of the tags hash.
         later = span if folder.parent.name == _SCHEDULED else 0
         with closing(PagedFiles(folder, QUEUE_FILE)) as files:
             for number in range(segments):
@@ -83,7 +82,7 @@ class GrownStore:
 
 
 def write_mixed(root: Path, segments: int, segment: int = SEGMENT) -> int:
-    """Write a mixed store of so many full segments; gives how many messages are in it."""
+    """Write a mixed store of ``segments`` full segments; return its number of messages."""
     with TemporaryDirectory(prefix="rocketbroker-grow-", dir=root.parent) as folder:
         base = Path(folder) / "base"
         MixedStore(
@@ -99,7 +98,7 @@ def write_mixed(root: Path, segments: int, segment: int = SEGMENT) -> int:
 
 
 def _enough_for(segment: int, sample: Path) -> int:
-    """So many messages fill a segment for certain."""
+    """Return a number of messages that is sure to fill a segment."""
     MixedStore(sample, _SAMPLE, message_index_enable=False).make()
     entries = [_entries(folder, 1 << 62) for folder in _queue_folders(sample)]
     mean = sum(int(each["size"].sum()) for each in entries) / _SAMPLE
@@ -111,15 +110,15 @@ def _queue_folders(root: Path) -> Iterator[Path]:
 
 
 def _entries(folder: Path, below: int) -> npt.NDArray[Any]:
-    """The entries of a queue that lead to below an offset of the log."""
+    """Return the queue entries whose log offset is below a limit."""
     files = sorted(folder.iterdir())
     entries = np.concatenate([np.fromfile(path, CONSUME_QUEUE_ENTRY) for path in files])
-    entries = entries.astype(CONSUME_QUEUE_ENTRY)  # joined, they have the machine's byte order
+    entries = entries.astype(CONSUME_QUEUE_ENTRY)  # concatenate returns the machine's byte order
     return entries[(entries["size"] > 0) & (entries["commit_log_offset"] < below)]
 
 
 def _stored_at(data: npt.NDArray[np.uint8], starts: Longs) -> Longs:
-    """Where the store times of records are: behind the born host, which may be an IPv6 one."""
+    """Return the positions of the store times, which follow the born host (IPv4 or IPv6)."""
     flags = data[starts + _SYS_FLAG_AT + 3]
     return starts + _STORED_AT + np.where(flags & 16, _V6_EXTRA, 0)
 

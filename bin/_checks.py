@@ -1,15 +1,15 @@
-"""What `bin/test` runs: format, lint, import contracts, types and docs on one core, the tests beside them.
+"""The checks of `bin/test`: format, lint, import contracts, types and docs on one core, tests in parallel.
 
     bin/test [--quick | --soak] [--slowest N] [--no-docs] [--no-skips] [PYTEST_ARGUMENT]...
 
---quick     all checks, and the tests that start neither a JVM nor Spark
---soak      also the tests that take minutes each
+--quick     run all checks, but no test that starts a JVM or Spark
+--soak      also run the tests that take minutes each
 --slowest N list the N tests that took longest
---no-docs   build no documentation
---no-skips  make each skip a failure, but for the soak tests: for a machine that has everything
+--no-docs   do not build the documentation
+--no-skips  count each skip as a failure, except for soak tests: for a fully equipped machine
 
-A check that fails shows its output. The end says what was skipped, why and how often, then counts everything: each
-check and each test is one. Exit status 0 means that nothing failed. Paths and options for pytest narrow its part.
+A failed check shows its output. The summary lists all skips with their reasons, then counts checks and tests. Exit
+status 0 means that nothing failed. Paths and options are passed on to pytest.
 """
 
 import os
@@ -25,11 +25,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
-CHECK_LIMIT = 900  # seconds one check may take
+CHECK_LIMIT = 900  # seconds per check
 TESTS_LIMIT = 2700  # seconds after which no further test is started
 MEMORY = Path("/dev/shm")
 MEMORY_WANTED = 4 << 30  # bytes; the tests of --quick use some 200 MB at a time
-SOAK = "soak: "  # begins the reason of a skip that needs nothing of the machine
+SOAK = "soak: "  # prefix of skip reasons that do not depend on the machine
 
 CHECKS: dict[str, list[str]] = {
     "format (ruff format)": [PYTHON, "-m", "ruff", "format", "--check", "."],
@@ -56,11 +56,13 @@ def run_check(name: str, command: list[str], scratch: Path, outcome: Outcome) ->
         )
         failed, output = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as expired:
-        failed, output = True, f"not done after {expired.timeout:.0f} s"
+        failed, output = True, f"did not finish within {expired.timeout:.0f} s"
     took = f"{time.monotonic() - started:.1f} s"
     if failed:
         outcome.failures.append(name)
-        print(f"\nFAILED {name}, {took}\n{output.rstrip()}", flush=True)  # pytest may be amid a line of dots
+        print(
+            f"\nFAILED {name}, {took}\n{output.rstrip()}", flush=True
+        )  # starts a new line: pytest may have printed dots
     else:
         outcome.passed += 1
         print(f"\nok     {name}, {took}", flush=True)
@@ -83,11 +85,11 @@ def has_room(folder: Path) -> bool:
 def run_tests(arguments: list[str], report: Path) -> int:
     """Run pytest on two workers and return its status; `tests/conftest.py` says which tests stay on one."""
     command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", f"--junit-xml={report}"]
-    command += ["--no-loadscope-reorder"]  # it would put the files with the fewest tests last, however long they take
+    command += ["--no-loadscope-reorder"]  # reordering puts files with few tests last, however long they take
     command += [f"--session-timeout={TESTS_LIMIT}", *arguments]
     if "--quick" not in arguments or not has_room(MEMORY):
         return subprocess.run(command, check=False).returncode
-    # Half of the time of these tests is waiting for the disk: their stores are small enough for memory.
+    # These tests wait for the disk half of the time, and their stores are small enough for memory.
     with tempfile.TemporaryDirectory(prefix="rocketbroker-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
         return subprocess.run([*command, f"--basetemp={folder}/tests"], check=False).returncode
 
@@ -95,12 +97,12 @@ def run_tests(arguments: list[str], report: Path) -> int:
 def read_cases(report: Path) -> list[ET.Element]:
     try:
         return list(ET.parse(report).getroot().iter("testcase"))
-    except (FileNotFoundError, ET.ParseError):  # pytest was ended before it could write it whole
+    except (FileNotFoundError, ET.ParseError):  # pytest was killed before it had written the report
         return []
 
 
 def read_report(report: Path, status: int) -> Outcome:
-    """Count what pytest's JUnit file holds; a run that ended badly without a failed test is a failure of its own."""
+    """Count the results in pytest's JUnit file; a failed run without a failed test counts as one failure."""
     outcome = Outcome()
     for case in read_cases(report):
         name = name_of(case)
@@ -112,12 +114,12 @@ def read_report(report: Path, status: int) -> Outcome:
         else:
             outcome.passed += 1
     if status != 0 and not outcome.failures:
-        outcome.failures.append(f"pytest ended with status {status}")
+        outcome.failures.append(f"pytest ended with exit status {status}")
     return outcome
 
 
 def slowest(report: Path, count: int) -> list[str]:
-    """Return a line for each of the tests that took longest, with the seconds of its fixtures."""
+    """Return a line for each of the slowest tests; the seconds include fixtures."""
     cases = sorted(read_cases(report), key=lambda case: -float(case.get("time", 0)))
     return [f"{float(case.get('time', 0)):7.1f} s  {name_of(case)}" for case in cases[:count]]
 
@@ -182,4 +184,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        sys.exit("interrupted: nothing is known of what had not ended yet")
+        sys.exit("interrupted: unfinished checks and tests are not reported")

@@ -1,7 +1,7 @@
-"""Make the checkout's `.venv` hold what requirements/LEVEL.txt pins. Standard library only; called by bin/_env.
+"""Install the pins of requirements/LEVEL.txt into the checkout's `.venv`. Standard library only; called by bin/_env.
 
-The files hold exact versions and hashes, so pip refuses anything else. What was installed is remembered as a copy of
-the file in `.venv/installed`; bin/_env compares the two at every start.
+The files pin exact versions and hashes, so pip rejects anything else. Each installed file is copied to
+`.venv/installed`; bin/_env compares the two at every start.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ PYTHON = VENV / "bin" / "python"
 INSTALLED = VENV / "installed"
 REQUIREMENTS = ROOT / "requirements"
 
-# Each level's file also pins all of the levels before it.
+# The file of each level includes the pins of all levels before it.
 LEVELS = {
     "core": "the broker's packages",
     "analytics": "the broker's packages and PySpark (about 500 MB: some minutes)",
@@ -41,14 +41,14 @@ def say(text: str) -> None:
 
 
 def call(what: str, *command: str | Path) -> None:
-    """Run a command quietly; its output is shown when it fails."""
+    """Run a command quietly; show its output if it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise SetupError(f"{what} failed (exit status {done.returncode}):\n{done.stdout.strip()}")
 
 
 def works(python: Path) -> bool:
-    """Whether an interpreter is there, runs and is new enough (the system's Python may have been replaced)."""
+    """Return true if an interpreter exists, runs and is new enough (the system's Python may have been replaced)."""
     if not python.exists():
         return False
     code = f"import sys, venv; sys.exit(sys.version_info < {FIRST_VERSION})"
@@ -57,7 +57,7 @@ def works(python: Path) -> bool:
 
 def make_venv() -> None:
     if not works(PYTHON):
-        say(f"making .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
+        say(f"creating .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
         call(
             "python -m venv (on Debian and Ubuntu the package python3-venv provides it)",
             sys.executable, "-m", "venv", "--clear", VENV,
@@ -81,13 +81,13 @@ def contained(level: str) -> list[str]:
 
 
 def forget(level: str) -> None:
-    """Drop the records first: an installation that fails half-way must not pass for the one before it."""
+    """Delete the copies before an installation, so that one that fails half-way does not pass for complete."""
     for name in contained(level):
         (INSTALLED / f"{name}.txt").unlink(missing_ok=True)
 
 
 def remember(level: str) -> None:
-    """Record the level and those it contains, by rename, so that a reader never sees half a file."""
+    """Copy the files of the level and those it contains; a rename keeps readers from seeing half a file."""
     for name in contained(level):
         part = INSTALLED / f"{name}.part"
         shutil.copyfile(REQUIREMENTS / f"{name}.txt", part)
@@ -95,7 +95,7 @@ def remember(level: str) -> None:
 
 
 def widest_wanted(level: str) -> str:
-    """The level to install: a wider one that was here before stays whole when pins have changed."""
+    """Return the level to install: a wider one that is already installed is kept and updated."""
     names = list(LEVELS)
     present = [name for name in names if (INSTALLED / f"{name}.txt").exists()]
     return max([level, *present], key=names.index)
@@ -108,7 +108,7 @@ def set_up(level: str) -> None:
     forget(level)
     if level == "core":
         install(level)
-    else:  # pyspark comes as source: pinned tools that are already there build it, so that pip fetches no others
+    else:  # pyspark is a source package: build it with the pinned tools, so that pip fetches no others
         install(BUILD)
         install(level, "--no-build-isolation")
     remember(level)
@@ -116,8 +116,8 @@ def set_up(level: str) -> None:
 
 def main(level: str) -> int:
     if level not in LEVELS:
-        raise SystemExit(f"rocketbroker: no such level {level!r}, there are {', '.join(LEVELS)}")
-    lock = os.open(REQUIREMENTS, os.O_RDONLY)  # commands started at the same moment wait here; freed when we end
+        raise SystemExit(f"rocketbroker: unknown level {level!r}; known levels: {', '.join(LEVELS)}")
+    lock = os.open(REQUIREMENTS, os.O_RDONLY)  # concurrent commands wait here; released when this process ends
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         if not (works(PYTHON) and is_installed(level)):

@@ -64,4 +64,4 @@ def test_a_disk_that_is_too_small_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     done = CliRunner().invoke(big_store.app, ["--pull", "400000", "--dir", str(tmp_path)])
 
     assert done.exit_code == 1
-    assert "has room for 0 messages only, fewer than are pulled" in done.output
+    assert "has room for 0 messages only, fewer than --pull" in done.output

@@ -14,8 +14,8 @@ def test_what_it_tells():
     told = report(Options(100_000, 1000, 5, 128, False), Burst(23_456.7, 4.56, 20.1), [1, 2, 3, 90])
     assert told.splitlines() == [
         (
-            "100000 messages of 128 B of one delay level, due at once: 23,457 messages/s, 20.1 us of CPU each, the "
-            "event loop held for 4.6 ms at the most"
+            "100000 messages of 128 B of one delay level, due at once: 23,457 messages/s, 20.1 us of CPU each, "
+            "event loop blocked for at most 4.6 ms"
         ),
         "1000 messages/s for 5 s: late by 3 ms (p50), 90 ms (p99), 90 ms at the most; early by 0 ms",
     ]

@@ -51,7 +51,7 @@ def test_a_log_that_ends_too_early_is_an_error(tmp_path: Path):
     made.write()
     claimed = StoreGenerator(made.config, made.messages, made.count + 1)
 
-    with pytest.raises(ServerError, match=r"the log ends at \d+ after recovery, not at \d+"):
+    with pytest.raises(ServerError, match=r"the log ends at \d+ after recovery instead of \d+"):
         list(starts(claimed, tmp_path, Options(1, 0.5, index_known=True, cold=True)))
 
 

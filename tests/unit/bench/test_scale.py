@@ -57,4 +57,4 @@ def test_the_command_prints_both_tables_or_says_what_is_missing(tmp_path: Path):
     path.write_text('{"medians": []}')
     nothing = CliRunner().invoke(app, [str(path)])
     assert nothing.exit_code == 1
-    assert "has none of spark_traffic" in nothing.stderr
+    assert "has none of the cases spark_traffic" in nothing.stderr

@@ -32,7 +32,7 @@ def test_a_broker_that_ends_at_once_is_told_with_what_it_printed(tmp_path: Path)
     side = Side("ours", our_side().namesrv_command, broken)
 
     with (
-        pytest.raises(ServerError, match=r"the broker ended with 1:\nno such heap"),
+        pytest.raises(ServerError, match=r"the broker ended with exit status 1:\nno such heap"),
         running(side, tmp_path, []),
     ):
         pass

@@ -134,8 +134,8 @@ def test_a_failed_send_ends_with_status_one(bench: Bench, outcomes: dict[str, Ou
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--only", "nothing"], "no scenario 'nothing'"),
-        (["--set", "flushDiskType"], "is not KEY=VALUE"),
+        (["--only", "nothing"], "unknown scenario 'nothing'"),
+        (["--set", "flushDiskType"], "is not of the form KEY=VALUE"),
         (["--java-only", "--ours-only"], "exclude each other"),
         (["--rounds", "0"], "--rounds"),
         (["--seconds", "2"], "--seconds"),

@@ -56,7 +56,7 @@ def test_a_run_that_broke_off_is_a_failure(checks: ModuleType, tmp_path: Path, t
 
     outcome = checks.read_report(tmp_path / "tests.xml", 3)
 
-    assert (outcome.passed, outcome.failures) == (0, ["pytest ended with status 3"])
+    assert (outcome.passed, outcome.failures) == (0, ["pytest ended with exit status 3"])
 
 
 def test_the_last_line_counts_checks_and_tests(checks: ModuleType, capsys: pytest.CaptureFixture[str]):

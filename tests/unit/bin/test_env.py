@@ -55,7 +55,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = [process.communicate(timeout=100)[1] for process in started]
 
     assert [process.returncode for process in started] == [7, 7], said
-    assert sorted(text.count("making .venv") for text in said) == [0, 1], "one of the two makes it, the other waits"
+    assert sorted(text.count("creating .venv") for text in said) == [0, 1], "one of the two makes it, the other waits"
     return folder
 
 
