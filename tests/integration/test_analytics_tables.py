@@ -112,7 +112,7 @@ def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path:
         read.option("table", "queues").load(str(store))
     with pytest.raises(PySparkException, match=r"has no option 'topics'; there are path, paths"):
         spark.read.format("rocketmq_store").option("topics", "T").load(str(store))
-    with pytest.raises(PySparkException, match="is no root of a RocketMQ store"):
+    with pytest.raises(PySparkException, match="is not a RocketMQ store"):
         table(spark, tmp_path, "topics").collect()
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text("{")

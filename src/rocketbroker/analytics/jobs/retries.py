@@ -22,7 +22,7 @@ _AGES = {
 
 
 def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: int) -> DataFrame:
-    """Retries and dead letters by group, topic and reason, and how old those are that wait.
+    """Count retries and dead letters by group, topic and reason, and the age of those not consumed.
 
     RocketMQ stores no text of why a consumer failed. What the record tells is the ``reason``: ``retries-used-up`` when
     as many retries failed as the consumer (MAX_RECONSUME_TIMES) or else the group (retryMaxTimes) allows;
@@ -31,11 +31,11 @@ def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: 
 
     Args:
         messages: with ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``store_timestamp``, ``reconsume_times``
-            and ``properties``; of other topics than ``%RETRY%…`` and ``%DLQ%…`` none counts.
+            and ``properties``; other topics than ``%RETRY%…`` and ``%DLQ%…`` are ignored.
         groups: with ``broker``, ``group_name`` and ``retry_max_times`` (the table ``subscription_groups``).
         offsets: with ``broker``, ``group_name``, ``topic``, ``queue_id`` and ``consumer_offset``
             (the table ``consumer_offsets``).
-        now_ms: the time to count ages to.
+        now_ms: the time at which ages are measured.
 
     Returns:
         ``broker``, ``group_name``, ``origin_topic``, ``reason``, ``messages``, ``waiting`` (not consumed by the group;

@@ -14,7 +14,7 @@ def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> Da
 
     Args:
         messages: with ``broker``, ``topic`` and ``size``.
-        percentiles: which, 0 to 100; they are exact.
+        percentiles: the exact percentiles to compute, 0 to 100.
 
     Returns:
         ``broker``, ``topic``, ``messages``, ``bytes``, ``least``, ``mean``, ``p50`` and so on, ``greatest``.

@@ -1,4 +1,4 @@
-"""Figures and tables that several sections have."""
+"""Figures and tables shared by several sections."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ from rocketbroker.analytics.report.histogram import bars
 from rocketbroker.analytics.report.labels import unique
 from rocketbroker.analytics.report.units import show
 
-#: Rows of a table, and bars of a figure, at the most.
+#: Most rows of a table, and bars of a figure.
 ROWS: Final = 100
 LEVELS: Final = 20
 
@@ -34,7 +34,7 @@ def shown(columns: Sequence[Column], rows: Sequence[Row]) -> ShownTable:
 def histogram_figure(
     name: str, groups: dict[str, pa.Table], column: str, borders: Sequence[int], unit: Unit, colours: Colours
 ) -> Figure | None:
-    """Bars between the borders, those without any value at both ends left out."""
+    """Return bars between the borders, without the empty ones at both ends."""
     heights = {group: bars(rows, column, borders) for group, rows in groups.items()}
     if not heights:
         return None

@@ -1,4 +1,4 @@
-"""Computes the facts of a report by one pass over the messages, without Spark and in bounded memory."""
+"""Facts of a report from one pass over the messages, without Spark and in bounded memory."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,7 +21,7 @@ from rocketbroker.codec.message.message_const import KEY_SEPARATOR
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 
 _MINUTE_MS: Final = 60_000
-# Different keys that are counted at a time; the most frequent of them are shown.
+# Distinct keys counted at a time; the most frequent ones are shown.
 _KEYS_COUNTED: Final = 1_000_000
 _KEYS_SHOWN: Final = 50
 _COLUMNS: Final = (
@@ -36,7 +36,7 @@ _COLUMNS: Final = (
     "size",
 )
 
-#: Told how many messages have been read, now and then.
+#: Called from time to time with the number of messages read.
 Progress = Callable[[int], None]
 
 
@@ -46,8 +46,8 @@ def collect_facts(
     """Return the facts of ``stores`` as they are now.
 
     Args:
-        stores: as ``read_store`` takes them.
-        selection: which messages count; lag is read only without one, since it needs the ends of queues.
+        stores: stores, as for ``read_store``.
+        selection: messages to count; lag is read only without one, since it needs the ends of queues.
         asked: the selection in words.
 
     Raises:
@@ -115,7 +115,7 @@ class _Counts:
         row, key = pc.list_parent_indices(parts), pc.list_flatten(parts)
         table = pa.table({"row": row, "key": key}).filter(pc.not_equal(key, ""))
         if table.num_rows > pc.count_distinct(table.column("row")).as_py():
-            table = table.group_by(["row", "key"]).aggregate([])  # one that stands twice in a message counts once
+            table = table.group_by(["row", "key"]).aggregate([])  # a key repeated in a message counts once
         table = pa.table({"topic": topics.take(table.column("row")), "key": table.column("key")})
         self.keys.add(table.append_column("messages", pa.array(np.ones(table.num_rows, np.int64))))
 
@@ -130,15 +130,15 @@ class _Counts:
             }
         ).filter(pc.is_valid(delays))
         is_retry = pc.starts_with(rows.column("topic"), RETRY_GROUP_TOPIC_PREFIX)
-        # A dead letter is as old as its group was patient.
+        # The age of a dead letter only shows how long its group retried.
         is_first = pc.invert(_is_not_sent(rows.column("topic")))
         self.delays.add(rows.filter(is_first).drop_columns(["attempt"]))
         again = rows.filter(is_retry)
-        self.retries.add(again.rename_columns({"topic": "group"}))  # named by its group in the end
+        self.retries.add(again.rename_columns({"topic": "group"}))  # replaced by its group at the end
 
 
 def _millis(times: pa.Array) -> pa.Array:
-    """Timestamps as ms since 1970; null stays null."""
+    """Return timestamps as ms since 1970; null stays null."""
     return times.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
 
 
@@ -150,7 +150,7 @@ def _is_not_sent(topics: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _minutes(stored: pa.Array) -> pa.Array:
-    """When the minutes of times begin, also before 1970, where a division towards 0 gives the next one."""
+    """Return the starts of the minutes of times; before 1970, integer division alone would give the next one."""
     below = pc.if_else(pc.less(stored, 0), _MINUTE_MS - 1, 0)
     return pc.multiply(pc.divide(pc.subtract(stored, below), _MINUTE_MS), _MINUTE_MS)
 

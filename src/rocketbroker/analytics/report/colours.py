@@ -1,4 +1,4 @@
-"""Colours of series: a topic has the same one in all figures."""
+"""Colours of series: a topic has the same colour in all figures."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from rocketbroker.analytics.report.figures import MOST_SERIES, OTHERS, Series
 
 @dataclass(frozen=True, slots=True)
 class Colours:
-    """The names that have a colour of their own, in its order; all else is drawn as "others"."""
+    """Names with their own colour, in order; all others are drawn as "others"."""
 
     names: tuple[str, ...]
 
     @classmethod
     def of_topics(cls, counts: pa.Table) -> "Colours":
-        """Return the topics with the most messages, by columns ``topic`` and ``messages``."""
+        """Return colours of the topics with the most messages, by columns ``topic`` and ``messages``."""
         return cls.of(counts, "topic")
 
     @classmethod
     def of(cls, counts: pa.Table, column: str) -> "Colours":
-        """Return the values of a column with the most messages."""
+        """Return colours of the values of a column with the most messages."""
         totals = counts.group_by(column).aggregate([("messages", "sum")])
         order = [("messages_sum", "descending"), (column, "ascending")]
         found: list[str] = totals.sort_by(order).column(column).to_pylist()
-        # One more than there are colours would be alone among the others.
+        # With one more name than colours, "others" would contain a single one.
         return cls(tuple(found[:MOST_SERIES]))
 
     def colour(self, name: str) -> int:

@@ -1,6 +1,6 @@
-"""Small tables that a report is made from, each an aggregate of messages or of a broker's state.
+"""Small tables from which a report is made, each an aggregate of messages or of a broker's state.
 
-Whatever computes them (one pass over the log here, Spark jobs for large stores), the page is made from these alone.
+The page depends on these tables alone, not on how they are computed.
 """
 
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ import pyarrow as pa
 _TEXT: Final = pa.string()
 _INT: Final = pa.int64()
 
-#: Stored messages and their bytes by topic and minute; ``minute_ms`` is its beginning, ms since 1970.
+#: Stored messages and their bytes by topic and minute; ``minute_ms`` is its start, ms since 1970.
 TRAFFIC: Final = pa.schema([("topic", _TEXT), ("minute_ms", _INT), ("messages", _INT), ("bytes", _INT)])
 #: Messages by topic and class of size (``value_classes``), with the class's total and greatest size in bytes.
 SIZES: Final = pa.schema([("topic", _TEXT), ("size_class", _INT), ("messages", _INT), ("total", _INT), ("most", _INT)])
 #: Messages by topic and key.
 KEYS: Final = pa.schema([("topic", _TEXT), ("key", _TEXT), ("messages", _INT)])
-#: Messages by queue, and the queue offset behind its last message.
+#: Messages by queue, and the queue offset after its last message.
 QUEUES: Final = pa.schema(
     [("broker", _TEXT), ("topic", _TEXT), ("queue_id", _INT), ("messages", _INT), ("bytes", _INT), ("end", _INT)]
 )
-#: Messages, but for retries and dead letters, by topic and class of the ms from born to stored; class -1 holds those
+#: Messages, except retries and dead letters, by topic and class of the ms from born to stored; class -1 holds those
 #: whose producer's clock was ahead.
 DELAYS: Final = pa.schema([("topic", _TEXT), ("delay_class", _INT), ("messages", _INT), ("most", _INT)])
 #: Messages sent back by consumers, by group, attempt and class of the ms from born to stored again.
 RETRIES: Final = pa.schema(
     [("group", _TEXT), ("attempt", _INT), ("delay_class", _INT), ("messages", _INT), ("most", _INT)]
 )
-#: Dead letters by group and topic that they came from, with the store times of the first and the last.
+#: Dead letters by group and original topic, with the store times of the first and the last.
 DEAD_LETTERS: Final = pa.schema(
     [("group", _TEXT), ("origin", _TEXT), ("messages", _INT), ("first_ms", _INT), ("last_ms", _INT)]
 )
-#: What groups have not consumed: committed offset, end and their difference by queue.
+#: Lag of groups: committed offset, end and their difference by queue.
 LAG: Final = pa.schema(
     [
         ("broker", _TEXT),
@@ -44,7 +44,7 @@ LAG: Final = pa.schema(
         ("lag", _INT),
     ]
 )
-#: Ranges of the log that hold no readable message, or one with a wrong body.
+#: Ranges of the log without a readable message, or with an invalid body.
 CORRUPT: Final = pa.schema(
     [("broker", _TEXT), ("path", _TEXT), ("position", _INT), ("length", _INT), ("reason", _TEXT)]
 )
@@ -55,10 +55,10 @@ class StoreFacts:
     """The aggregates of one report; each table has the schema of the constant of its name.
 
     Attributes:
-        stores: broker and place of each store, as they are shown.
-        asked: what was selected, in words; empty for everything.
+        stores: broker and place of each store, for display.
+        asked: the selection in words; empty for everything.
         first_ms, last_ms: store times of the first and the last message, ``None`` if there is none.
-        keys_missed: so many more messages than counted any key may have, in ``keys`` or not; 0 if counts are exact.
+        keys_missed: most messages by which the count of any key may be too low; 0 if counts are exact.
     """
 
     stores: tuple[tuple[str, str], ...]

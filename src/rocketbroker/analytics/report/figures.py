@@ -1,4 +1,4 @@
-"""Content of figures and tables, whatever draws them."""
+"""Content of figures and tables, independent of the drawing library."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 #: Colours of series in their order, for a light and a dark ground; each pair is one hue. The last is for "others".
 LIGHT: Final = ("#2a78d6", "#eb6834", "#1baf7a", "#eda100", "#4a3aa7", "#e34948", "#e87ba4", "#008300", "#8b8a85")
 DARK: Final = ("#3987e5", "#d95926", "#199e70", "#c98500", "#9085e9", "#e66767", "#d55181", "#4fa34f", "#8b8a85")
-#: So many series have a hue of their own.
+#: Number of series with their own hue.
 MOST_SERIES: Final = len(LIGHT) - 1
 OTHERS: Final = "others"
 
@@ -73,12 +73,12 @@ class ShownTable:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: what is asked, what is to be seen, and the numbers beside it.
+    """A section of the page: title, note, figure and table.
 
     Attributes:
-        note: how the numbers are to be read.
-        empty: what is said where there is nothing to show.
-        alarm: whether its being there is bad news.
+        note: explanation of the numbers.
+        empty: text if there is nothing to show.
+        alarm: true if content is bad news.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Sections on what flows through the stores: traffic, sizes, queues, keys, delays."""
+"""Sections on the flow of messages: traffic, sizes, queues, keys, delays."""
 
 from typing import Any, Final
 
@@ -21,9 +21,9 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
 
 
 def traffic(facts: StoreFacts, colours: Colours) -> Section:
-    """Return messages a minute by topic."""
+    """Show messages per minute by topic."""
     topics, figure = by_value(facts.traffic, "topic"), None
-    # A damaged record may have a time that no calendar has: it counts, and lies in no minute.
+    # A damaged record may have a time outside the calendar: it counts, but in no minute.
     timed = facts.traffic.filter(pc.is_valid(facts.traffic.column("minute_ms")))
     of_minutes = by_value(timed, "topic")
     all_messages = pc.sum(facts.traffic.column("messages")).as_py() or 0
@@ -50,7 +50,7 @@ def traffic(facts: StoreFacts, colours: Colours) -> Section:
 
 
 def _time_axis(minutes: pa.ChunkedArray) -> tuple[int, Any]:
-    """Minutes that a point stands for, and the times of all points in ms."""
+    """Return the minutes per point, and the times of all points in ms."""
     found = pc.min_max(minutes).as_py()
     span = (found["max"] - found["min"]) // _MINUTE_MS + 1
     step = next((each for each in _STEPS if span <= each * _POINTS), -(-span // _POINTS)) * _MINUTE_MS
@@ -69,7 +69,7 @@ def _a_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
 
 
 def sizes(facts: StoreFacts, colours: Colours) -> Section:
-    """Return the sizes of messages."""
+    """Show the sizes of messages."""
     topics = by_value(facts.sizes, "topic")
     rows: list[Row] = []
     for topic, mine in topics.items():
@@ -127,7 +127,7 @@ def queues(facts: StoreFacts, colours: Colours) -> Section:
 
 
 def keys(facts: StoreFacts, colours: Colours) -> Section:
-    """Return the keys of which there are most messages."""
+    """Show the keys with the most messages."""
     totals = {topic: pc.sum(mine.column("messages")).as_py() for topic, mine in by_value(facts.queues, "topic").items()}
     rows: list[Row] = [
         (row["key"], row["topic"], row["messages"], row["messages"] / totals[row["topic"]])

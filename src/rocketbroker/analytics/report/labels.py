@@ -8,14 +8,14 @@ _TAIL: Final = 8
 
 
 def cut(name: str) -> str:
-    """Return a name that fits beside a figure: of a long one its beginning and its end."""
+    """Return a name that fits beside a figure: a long one is cut in the middle."""
     if len(name) <= _LONGEST:
         return name
     return f"{name[: _LONGEST - _TAIL - 1]}…{name[-_TAIL:]}"
 
 
 def unique(labels: Sequence[str]) -> list[str]:
-    """Return the labels, made different from each other: a category axis has each but once."""
+    """Return the labels made unique, since a category axis merges equal ones."""
     seen: dict[str, int] = {}
     found = []
     for label in labels:

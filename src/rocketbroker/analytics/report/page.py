@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: style, script, plotly and numbers are in it."""
+"""The report as a self-contained HTML page, with style, script, plotly and numbers."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from rocketbroker.analytics.report.labels import cut, unique
 from rocketbroker.analytics.report.units import show
 
 _HERE: Final = Path(__file__).parent
-# Nothing is fetched, whatever stands in the page: names of topics and keys come from whoever may send.
+# The page fetches nothing, whatever its content: anyone who may send chooses names of topics and keys.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 # Pixels of a bar, and of what is around bars.
 _LEVEL: Final = 24
@@ -94,7 +94,7 @@ def _figure(section: Section) -> str:
 
 
 def _legend(figure: Figure) -> str:
-    """Return the name the colours; the style cuts names that are too long, and shows them whole under the pointer."""
+    """Return the legend; the style cuts long names, and the tooltip shows them in full."""
     if len(figure.series) < 2:
         return ""
     entries = "".join(
@@ -123,7 +123,7 @@ def _side(column: Column) -> str:
 
 
 def _plotly(figure: Figure) -> dict[str, Any]:
-    """Return the traces and the layout that the page's script gives plotly."""
+    """Return the traces and the layout that the page's script passes to plotly."""
     flat = figure.kind is Kind.LEVELS
     return {
         "kind": figure.kind,
@@ -148,17 +148,17 @@ def _axis(values: Sequence[int | str]) -> list[int | str]:
 
 
 def _text(name: str) -> str:
-    """Return a name as plotly's own markup shows it: it reads some tags."""
+    """Return a name escaped for plotly's markup, which interprets some tags."""
     return escape(cut(name), quote=False)
 
 
 def _colour_rules() -> str:
-    """Return the colours of series as style, the same that the script gives plotly."""
+    """Return the colours of series as CSS, the same as in plotly."""
     light = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(LIGHT))
     dark = "".join(f"[data-theme=dark] .c{number}{{background:{colour}}}" for number, colour in enumerate(DARK))
     return light + dark
 
 
 def _json(value: Any) -> str:
-    """JSON that no text in it can end the script of."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

@@ -99,7 +99,7 @@ _DRAWN: Final = {Kind.AREAS: _areas, Kind.BARS: _bars, Kind.LEVELS: _levels}
 
 
 def _dress(axes: Any, figure: Figure) -> None:
-    """Axes, grid and text as on the page."""
+    """Style axes, grid and text as on the page."""
     from matplotlib.ticker import FuncFormatter
 
     flat = figure.kind is Kind.LEVELS
@@ -119,7 +119,7 @@ def _labels(figure: Figure) -> list[str]:
 
 
 def _short(labels: Sequence[int | str]) -> list[str]:
-    """Labels that fit; one that begins with "_" would be left out of the legend."""
+    """Return labels that fit; matplotlib omits one that begins with "_" from the legend."""
     texts = unique([cut(str(label)) for label in labels])
     return [_plain(f"{_NO_WIDTH}{text}" if text.startswith("_") else text) for text in texts]
 

@@ -50,7 +50,7 @@ def tiles(facts: StoreFacts) -> list[Tile]:
 
 
 def brokers(facts: StoreFacts) -> Section:
-    """Return the facts that were read."""
+    """Show each store with its messages, bytes, topics and queues."""
     rows: list[Sequence[int | str | None]] = []
     for broker, place in facts.stores:
         mine = facts.queues.filter(pc.equal(facts.queues.column("broker"), broker))

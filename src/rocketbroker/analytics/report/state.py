@@ -1,4 +1,4 @@
-"""Facts of a report that need more than one pass over all messages: dead letters, and what is not consumed yet."""
+"""Facts of a report that need more than one pass over the messages: dead letters and lag."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -25,10 +25,10 @@ _NO_ORIGIN: Final = "unknown"
 
 
 def dead_letter_facts(stores: Sequence[StoreRoot], selection: Selection, topics: Sequence[str]) -> pa.Table:
-    """Dead letters of ``stores`` that are selected, as ``facts.DEAD_LETTERS``.
+    """Count the selected dead letters of ``stores``, as ``facts.DEAD_LETTERS``.
 
     Args:
-        topics: those that the selected messages are stored under.
+        topics: the topics of the selected messages.
     """
     dead = frozenset(topic for topic in topics if topic.startswith(DLQ_GROUP_TOPIC_PREFIX))
     sums = GroupedSums(facts.DEAD_LETTERS, {"messages": "sum", "first_ms": "min", "last_ms": "max"})
@@ -47,9 +47,9 @@ def dead_letter_facts(stores: Sequence[StoreRoot], selection: Selection, topics:
 
 
 def by_group(stores: Sequence[StoreRoot], selection: Selection, retries: pa.Table) -> pa.Table:
-    """Return ``facts.RETRIES`` out of sums that have the retry topics for their groups.
+    """Return ``facts.RETRIES`` from sums by retry topic instead of group.
 
-    Of topics whose name alone does not tell, one message each is looked at.
+    Where the name of a topic does not identify the group, one of its messages is read.
     """
     topics = pc.unique(retries.column("group")).to_pylist()
     found = {topic: retry_group(topic, {}) for topic in topics}
@@ -75,7 +75,7 @@ def _groups_by_messages(stores: Sequence[StoreRoot], selection: Selection, topic
 
 
 def _origins(properties: pa.MapArray) -> pa.Array:
-    """Return the topics that dead letters were sent to."""
+    """Return the original topics of dead letters."""
     named = (pc.map_lookup(properties, name, "last") for name in (PROPERTY_RETRY_TOPIC, PROPERTY_DLQ_ORIGIN_TOPIC))
     return pc.coalesce(*named, _NO_ORIGIN)
 
@@ -83,15 +83,15 @@ def _origins(properties: pa.MapArray) -> pa.Array:
 def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
     """Read the lag of the groups of ``stores`` as ``facts.LAG``, the largest first.
 
-    A queue ends behind its last entry, as for ``jobs.snapshots``: what the log still holds of a topic that was deleted
-    and made again may have higher offsets. Where the store does not have a queue, the log says where it ends. A queue
+    A queue ends after its last entry, as for ``jobs.snapshots``: the log may still have messages with higher offsets,
+    of a topic that was deleted and created again. If the store lacks a queue, its end comes from the log. A queue
     that is in neither is left out.
 
     Args:
         queues: all queues, as ``facts.QUEUES``.
 
     Raises:
-        StoreError: neither a file of offsets nor its backup can be read.
+        StoreError: neither an offsets file nor its backup can be read.
     """
     rows = [row for root in stores for row in _committed(root)]
     committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["lag"]).rename_columns({"end": "last_entry"})

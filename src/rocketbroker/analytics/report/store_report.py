@@ -1,4 +1,4 @@
-"""Writes the report on stores: facts, page, and PNGs if they are wanted."""
+"""Output of a report on stores: the page, and optionally PNGs."""
 
 import tempfile
 from pathlib import Path
@@ -13,9 +13,9 @@ from rocketbroker.common.errors import StoreError
 
 
 def write_report(facts: StoreFacts, output: Path, png_dir: Path | None = None) -> list[Path]:
-    """Write the page to ``output``, which appears whole or not at all, and PNGs of its figures to ``png_dir``.
+    """Write the page to ``output``, atomically, and PNGs of its figures to ``png_dir``.
 
-    Gives the files that were written.
+    Return the files written.
 
     Raises:
         StoreError: a file cannot be written.
@@ -30,7 +30,7 @@ def write_report(facts: StoreFacts, output: Path, png_dir: Path | None = None) -
 
 
 def lead(facts: StoreFacts) -> str:
-    """Tell which stores, which time and which messages the report is about."""
+    """Return the lead of the page: stores, time range and selection."""
     names = ", ".join(broker for broker, _ in facts.stores)
     text = f"{names}: "
     if facts.first_ms is None:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# So many rows wait at the least before they are grouped with the others, and as many as there are groups.
+# Rows are grouped with the others once at least this many, and as many as there are groups, are pending.
 _PENDING: Final = 200_000
 
 How = Literal["sum", "min", "max"]
@@ -16,8 +16,8 @@ class GroupedSums:
     """Adds tables up by their columns ``by``.
 
     Args:
-        schema: of the result: the columns of ``by`` first.
-        how: what becomes of each other column.
+        schema: schema of the result, the columns of ``by`` first.
+        how: aggregation of each other column.
     """
 
     def __init__(self, schema: pa.Schema, how: Mapping[str, How]) -> None:
@@ -48,12 +48,12 @@ class GroupedSums:
         return int(self._parts[0].num_rows)
 
     def keep(self, mask: pa.Array) -> None:
-        """Forget the groups, in the order of ``peek``, for which ``mask`` is false."""
+        """Drop the groups, in the order of ``peek``, for which ``mask`` is false."""
         self._parts = [self._parts[0].filter(mask)]
         self._groups = self._parts[0].num_rows
 
     def peek(self) -> pa.Table:
-        """Return the sums until now, in no order."""
+        """Return the sums so far, unsorted."""
         self._compact()
         return self._parts[0]
 
@@ -74,15 +74,15 @@ class TopKeys:
     """Counts of the most frequent of any number of keys, in bounded memory.
 
     Args:
-        schema: of the result; its last column is the count ``messages``.
-        most: keys that are kept; beyond it the rarest are forgotten, and ``missed`` says how much that may be.
+        schema: schema of the result, whose last column is the count ``messages``.
+        most: most keys to keep; above it the rarest are dropped, and ``missed`` bounds the error.
     """
 
     def __init__(self, schema: pa.Schema, most: int) -> None:
         self._sums = GroupedSums(schema, {"messages": "sum"})
         self._most = most
         self._added = 0
-        #: So many messages any key may have had beyond what is counted.
+        #: Most messages by which the count of any key may be too low.
         self.missed = 0
 
     def add(self, rows: pa.Table) -> None:
@@ -91,7 +91,7 @@ class TopKeys:
         self._added += rows.num_rows
         if self._added > self._most and self._sums.rows() > self._most:
             counts = self._sums.peek().column("messages")
-            # What is forgotten now may have been forgotten before: the losses of a key add up.
+            # A key dropped now may have been dropped before: its losses add up.
             limit = pc.quantile(counts, 0.5, interpolation="higher")[0].as_py()
             self._sums.keep(pc.greater(counts, limit))
             self.missed += limit

@@ -15,7 +15,7 @@ _GROUP: Final = Column("Group", Unit.TEXT)
 
 
 def retries(facts: StoreFacts) -> Section:
-    """Return messages that consumers sent back, by attempt."""
+    """Show messages that consumers sent back, by attempt."""
     colours, found = Colours.of(facts.retries, "group"), facts.retries
     attempts: list[int] = sorted(pc.unique(found.column("attempt")).to_pylist())
     rows: list[Row] = []
@@ -50,7 +50,7 @@ def retries(facts: StoreFacts) -> Section:
 
 
 def dead_letters(facts: StoreFacts) -> Section:
-    """Return messages that groups gave up."""
+    """Show messages that groups gave up."""
     found = facts.dead_letters.sort_by([("messages", "descending"), ("group", "ascending"), ("origin", "ascending")])
     rows: list[Row] = []
     for row in found.to_pylist():
@@ -98,7 +98,7 @@ def lag(facts: StoreFacts) -> Section:
 
 
 def corrupt(facts: StoreFacts) -> Section:
-    """Return bytes of the log that hold no readable message."""
+    """Show ranges of the log without a readable message."""
     rows: list[Row] = [
         (row["broker"], row["path"].rpartition("/")[2], row["position"], row["length"], row["reason"])
         for row in facts.corrupt.to_pylist()

@@ -34,7 +34,7 @@ def _bytes(value: float) -> str:
 
 
 def _span(value: float) -> str:
-    """Return the milliseconds in the largest unit of which there is one at least."""
+    """Return milliseconds in the largest unit of which there is at least one."""
     for size, name in _SPANS:
         if abs(value) >= size:
             return f"{_three_digits(value / size)} {name}"

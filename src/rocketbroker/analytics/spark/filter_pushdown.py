@@ -1,7 +1,7 @@
-"""Translation of Spark's filters into a ``Selection`` and the filters that Spark has still to apply.
+"""Translation of Spark's filters into a ``Selection`` and the filters that Spark must still apply.
 
-A filter is taken over where the selection chooses exactly the rows that it does; one that only narrows what is read is
-given back to Spark as well, and so is one that says nothing to a table.
+A filter is taken over if the selection chooses exactly the same rows. A filter that only narrows what is read is also
+returned to Spark, and so is one that a table does not support.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ _HIGHEST: Final = (1 << 63) - 1
 
 
 class Pushed(NamedTuple):
-    """Selection to read, and the filters that are left to Spark."""
+    """Selection to read, and the filters left to Spark."""
 
     selection: Selection
     left: list[Filter]
@@ -44,19 +44,19 @@ class _Narrowed(NamedTuple):
 
 
 def push_filters(filters: Iterable[Filter], table: Table, schema: pa.Schema, selection: Selection) -> Pushed:
-    """Narrow ``selection`` by ``filters``, all of which hold for the rows that are wanted.
+    """Narrow ``selection`` by ``filters``, all of which must hold for a row.
 
     Args:
-        filters: as Spark gives them.
-        table: what is read.
-        schema: the types in which its columns were asked for.
-        selection: what is wanted already.
+        filters: Spark's filters.
+        table: the table to read.
+        schema: the requested types of its columns.
+        selection: the selection so far.
     """
     own = {column: name for name, column in table.selects.items()} | {"broker": "broker"}
     left: list[Filter] = []
     for each in filters:
         found = _narrowed(each, own, schema)
-        # Of several keys a message may have all: what one filter selects cannot be cut down to what another does.
+        # A message may have several keys: the selections of two key filters cannot be intersected.
         if found is None or (found.selection.keys is not None and selection.keys is not None):
             left.append(each)
             continue
@@ -83,7 +83,7 @@ def _narrowed(given: Filter, own: Mapping[str, str], schema: pa.Schema) -> _Narr
     return _in_range(given, name)
 
 
-#: Columns of which single values are selected: the field of the selection, and the type of the values.
+#: Columns selected by value: the field of the selection, and the type of the values.
 _SETS: Final[dict[str, tuple[str, type]]] = {
     "broker": ("brokers", str),
     "topic": ("topics", str),
@@ -115,7 +115,7 @@ def _selecting(field: str, value: Any) -> Selection:
 
 
 def _with_key(given: Any, name: str) -> _Narrowed | None:
-    """Return a message has a key when it is one of several, so that its KEYS may be another text: only narrows."""
+    """Translate a filter on KEYS; it only narrows, since a key may be one of several words of KEYS."""
     values = _values(given, str)
     if values is None:
         return None
@@ -124,7 +124,7 @@ def _with_key(given: Any, name: str) -> _Narrowed | None:
 
 
 def _in_time(given: Any) -> _Narrowed | None:
-    """Return the times that Spark cannot show are null in its rows, but not in the store: only narrows."""
+    """Translate a filter on time; it only narrows, since times that Spark cannot represent are null in its rows."""
     bounds = _bounds(given, datetime, _first_ms_not_before, _first_ms_after)
     if bounds is None:
         return None
@@ -146,7 +146,7 @@ def _in_range(given: Any, name: str) -> _Narrowed | None:
 
 
 def _times(since_ms: int, until_ms: int) -> Selection:
-    """Return ``None`` for a bound that says nothing, since a store is searched for each that does."""
+    """Return the selection of a time range, without bounds that exclude nothing: each bound costs a search."""
     return Selection(
         since_ms=since_ms if since_ms > _LOWEST else None, until_ms=until_ms if until_ms <= _HIGHEST else None
     )
@@ -155,19 +155,19 @@ def _times(since_ms: int, until_ms: int) -> Selection:
 def _bounds(
     given: Any, kind: type, not_before: Callable[[Any], int], after: Callable[[Any], int]
 ) -> tuple[int, int] | None:
-    """Return the numbers from and before which a filter allows; ``None`` for one without such bounds.
+    """Return the lower (inclusive) and upper (exclusive) bound of a filter; ``None`` for one without bounds.
 
     Args:
         given: the filter.
         kind: the type of its value.
-        not_before: the first number that is a value or above it.
-        after: the first number above a value.
+        not_before: returns the first number at or above a value.
+        after: returns the first number above a value.
     """
     if isinstance(given, In) or type(given.value) is not kind:
         return None
     value: Any = given.value
     if kind is datetime and value.tzinfo is None:
-        return None  # a time of no zone: what it means is for the session to say
+        return None  # a time without a zone: its meaning depends on the session
     if isinstance(given, GreaterThan):
         return after(value), _HIGHEST + 1
     if isinstance(given, GreaterThanOrEqual):

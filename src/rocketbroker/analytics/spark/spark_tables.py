@@ -1,4 +1,4 @@
-"""Data frames of the tables by a call, rather than by options of the format."""
+"""Data frames of the tables by function call, instead of by options of the format."""
 
 from collections.abc import Sequence
 
@@ -34,12 +34,12 @@ def table(
 ) -> DataFrame:
     """Return the rows of the table ``name`` of ``stores`` that ``selection`` chooses, with ``columns``, all if None.
 
-    Spark does not tell a Python data source which columns a query uses: those that are named here are decoded, and a
-    filter can name no other. What ``selection`` leaves out is not read where that can be. ``options`` are
-    those of the format (``source_options.OPTIONS``).
+    Spark does not inform a Python data source which columns a query uses: those named here are decoded, and a filter
+    cannot use others. Parts that ``selection`` excludes are not read where possible. ``options`` are those of the
+    format (``source_options.OPTIONS``).
 
     Raises:
-        ConfigError: there is no such table or column, or a place makes no sense.
+        ConfigError: the table or a column is unknown, or the name of a store is invalid.
     """
     schema = from_arrow_schema(table_schema(find_table(name), columns))
     reader = spark.read.format(FORMAT).schema(schema).option("table", name)
@@ -48,7 +48,7 @@ def table(
 
 
 def create_views(spark: SparkSession, stores: Stores, prefix: str = "") -> list[str]:
-    """Make a temporary view of each table, so that SQL can name them; return their names."""
+    """Create a temporary view of each table for SQL; return the names of the views."""
     names = {name: prefix + name for name in TABLES}
     for name, view in names.items():
         table(spark, stores, name).createOrReplaceTempView(view)

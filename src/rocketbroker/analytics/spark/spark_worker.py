@@ -1,4 +1,4 @@
-"""Work that a Python worker of Spark does once, rather than for each of its tasks."""
+"""Work that a Python worker of Spark does once instead of per task."""
 
 import functools
 import gc
@@ -8,24 +8,24 @@ from typing import Final
 
 from rocketbroker.common.errors import RocketBrokerError
 
-#: The JVM sets it for workers that take a task after the other.
+#: The JVM sets it for workers that run several tasks.
 _REUSED: Final = "SPARK_REUSE_WORKER"
 
 
 @functools.cache
 def settle() -> None:
-    """Have Python's garbage collector pass over what is loaded by now, in a worker that is used again.
+    """Exempt the loaded modules from garbage collection in a worker that is reused.
 
-    Such a worker collects all garbage after each task, and looks through all modules for it: 20 to 30 ms each time. To
-    be called at the end of its first task, when all is loaded. Nothing is done in a process of another kind, whose
-    collector is not ours to set.
+    Such a worker collects all garbage after each task, and traverses all modules: 20 to 30 ms each time. Call this at
+    the end of its first task, when everything is loaded. It does nothing in other processes, whose collector must not
+    be changed.
     """
     if os.environ.get(_REUSED):
         gc.freeze()
 
 
 class ShortErrors:
-    """Raises errors of ours without their stack: Spark shows it in full, twenty lines before the one that helps."""
+    """Raises our errors without their stack trace: Spark would show twenty lines before the message."""
 
     def __enter__(self) -> None:
         pass

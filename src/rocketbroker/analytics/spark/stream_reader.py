@@ -1,4 +1,4 @@
-"""Tails stores for ``spark.readStream.format("rocketmq_store")``.
+"""Streaming reader of stores for ``spark.readStream.format("rocketmq_store")``.
 
 Progress is a physical offset for each broker, always one at which a record begins, the name of its file for people who
 look at the checkpoint, and a checksum of what lies before it. A micro-batch is the records that begin from one progress
@@ -33,7 +33,7 @@ from rocketbroker.analytics.tables.table import check_table_schema
 from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE
 from rocketbroker.common.errors import ConfigError, StoreError
 
-#: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; checkpoints of old have no mark.
+#: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; old checkpoints have no mark.
 Progress = dict[str, dict[str, Any]]
 
 logger = logging.getLogger(__name__)
@@ -56,25 +56,25 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: columns and types of the rows.
 
     Raises:
-        ConfigError: another table than ``messages`` is asked for, or a column that messages do not have.
+        ConfigError: the table is not ``messages``, or a column is unknown.
     """
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         if options.table.name != DEFAULT_TABLE:
             raise ConfigError(
-                f"only the table {DEFAULT_TABLE} can be streamed, not {options.table.name}: read that one by "
+                f"only the table {DEFAULT_TABLE} can be streamed; read {options.table.name} with "
                 "spark.read (option table)"
             )
         check_table_schema(options.table, schema)
         self._options = options
         self._schema = schema
-        # What there was when a query with the trigger availableNow began.
+        # End of the stores when a query with the trigger availableNow began.
         self._last: Progress | None = None
-        # What there was when it was looked last.
+        # End of the stores at the last call of latestOffset.
         self._newest: Progress | None = None
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
-        """Return the begin of a new query (option startingOffsets)."""
+        """Return the start of a new query (option startingOffsets)."""
         latest = self._options.starting_offsets == LATEST
         logs = [LogProgress(store) for store in self._options.stores]
         return {log.root.broker: _at(log, log.end() if latest else log.begin) for log in logs}
@@ -85,15 +85,15 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note what there is now: the query ends when it has read that."""
+        """Note the current end of the stores, at which the query stops."""
         logs = [LogProgress(store) for store in self._options.stores]
         self._last = {log.root.broker: _at(log, log.end()) for log in logs}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
-        """Return the end of the next micro-batch: what is completely written by now, within ``limit``.
+        """Return the end of the next micro-batch: complete records only, within ``limit``.
 
         Raises:
-            StoreError: what comes next was removed unread, or a log ends before the progress.
+            StoreError: the next records were removed unread, or a log ends before the progress.
         """
         self._check_brokers(start)
         share, self._newest = self._share(limit), {}
@@ -104,7 +104,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._newest
 
     def partitions(self, start: Progress, end: Progress) -> list[InputPartition]:
-        """Return the splits of what begins from ``start`` to before ``end``.
+        """Return the splits of the records that begin from ``start`` to before ``end``.
 
         Raises:
             StoreError: some of it was removed unread.
@@ -127,7 +127,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except StoreError as error:
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            logger.warning("%s; its bytes %d to %d are passed over (failOnDataLoss)", error, split.low, split.high)
+            logger.warning("%s; its bytes %d to %d are skipped (failOnDataLoss=false)", error, split.low, split.high)
 
     def _check_brokers(self, start: Progress) -> None:
         known = {store.broker for store in self._options.stores}
@@ -139,16 +139,16 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _share(self, limit: ReadLimit) -> int | None:
-        """Return bytes that each broker may give."""
+        """Return the bytes per broker that a micro-batch may have."""
         if isinstance(limit, ReadAllAvailable):
             return None
         if not isinstance(limit, ReadMaxBytes):
-            raise ConfigError(f"{type(limit).__name__} is no limit of this source; maxBytesPerTrigger is one")
+            raise ConfigError(f"{type(limit).__name__} is not supported; use maxBytesPerTrigger")
         return max(limit.max_bytes // len(self._options.stores), 1)
 
     def _latest(self, log: LogProgress, start: Progress, share: int | None) -> dict[str, Any]:
         broker = log.root.broker
-        # A broker that was added since the checkpoint is read from its log's begin.
+        # A broker that was added since the checkpoint is read from its log's start.
         before = start.get(broker, {"offset": log.begin})
         offset = int(before["offset"])
         if broker in start:
@@ -179,7 +179,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield StreamPartition(split, low, high)
 
     def _check_loss(self, log: LogProgress, low: int, high: int) -> None:
-        """Refuse a log without what comes from ``low`` on, or log it; up to ``high`` it is known to be there."""
+        """Raise or log that the log lacks offsets from ``low`` on; up to ``high`` they are known to have existed."""
         name = f"the log of broker {log.root.broker} ({log.root.shown})"
         if low > log.written_end:
             raise StoreError(
@@ -194,7 +194,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(f"{name} has no file for offsets {at} to {at + gap.length}")
 
     def _check_same(self, log: LogProgress, progress: dict[str, Any]) -> None:
-        """Refuse, or tell, that other records lie before a progress than when it was given."""
+        """Raise or log that the records before a progress differ from those when it was recorded."""
         offset, then = int(progress["offset"]), progress.get("mark")
         now = log.mark(offset) if then else ""
         if now and now != then:
@@ -205,8 +205,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, text: str) -> None:
         if self._options.fail_on_data_loss:
-            raise StoreError(f"{text}; with the option failOnDataLoss=false the query goes on behind them")
-        logger.warning("%s; the query goes on behind them (failOnDataLoss)", text)
+            raise StoreError(f"{text}; with the option failOnDataLoss=false the query continues after them")
+        logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
 
 
 def _at(log: LogProgress, offset: int) -> dict[str, Any]:

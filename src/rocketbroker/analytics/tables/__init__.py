@@ -1,1 +1,1 @@
-"""Tables of a store: each gives Arrow batches by itself, and the Spark format reads them by name."""
+"""Tables of a store, as Arrow batches; the Spark format reads them by name."""

@@ -1,4 +1,4 @@
-"""Reads a file of ``config/``, else its backup, as a broker does (org.apache.rocketmq.common.ConfigManager.load)."""
+"""Files of ``config/``, or their backups, as a broker reads them (org.apache.rocketmq.common.ConfigManager.load)."""
 
 import logging
 from typing import Final, TypeVar
@@ -19,16 +19,16 @@ T = TypeVar("T", bound=RemotingSerializable)
 def load_config_file(folder: StoreFolder, name: str, kind: type[T]) -> T:
     """Read ``config/<name>``.
 
-    A file that is missing, empty or damaged is named in the log, and its ``.bak`` is taken. When there is neither, the
-    table is empty, as it is for a broker; the log says so, too.
+    If the file is missing, empty or damaged, a warning is logged and its ``.bak`` is read. If neither exists, the table
+    is empty, as it is for a broker; this is logged as well.
 
     Args:
         folder: the store.
         name: the file's name.
-        kind: what it is read as.
+        kind: the class to decode it to.
 
     Raises:
-        StoreError: there is something and nothing of it can be read.
+        StoreError: file or backup exists, but neither can be read.
     """
     found, damage = _read(folder, name, kind)
     if found is not None:
@@ -43,14 +43,14 @@ def load_config_file(folder: StoreFolder, name: str, kind: type[T]) -> T:
             f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {name}{BACKUP}'}: "
             "repair the file, or have the broker write it again"
         )
-    logger.warning("%s is missing, and so is its backup: there is nothing to read of it", path)
+    logger.warning("%s is missing, and so is its backup: its table is empty", path)
     return kind()
 
 
 def _read(folder: StoreFolder, name: str, kind: type[T]) -> tuple[T | None, str]:
-    """Return the table in a file, else what is wrong with the file, "" when there is none."""
+    """Return the table in a file, or the fault of the file, "" if it does not exist."""
     path = f"{_FOLDER}/{name}"
-    data = folder.read_if_there(path, 0, MAX_CONFIG_SIZE + 1)  # what is longer is refused by what decodes it
+    data = folder.read_if_there(path, 0, MAX_CONFIG_SIZE + 1)  # the decoder rejects a longer file
     if data is None:
         return None, ""
     if not data.strip():

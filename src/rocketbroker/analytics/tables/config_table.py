@@ -1,4 +1,4 @@
-"""Base of the tables that are made of a file of ``config/``: one part per store, few rows."""
+"""Base class of tables from a file of ``config/``: one part per store, few rows."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,16 +16,16 @@ from rocketbroker.analytics.tables.table import Rows, Table, TableOptions
 
 
 class ConfigTable(Table):
-    """A table whose rows a file of ``config/`` lists."""
+    """A table whose rows are in a file of ``config/``."""
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[StoreRoot]:
         """Return the stores."""
         for store in stores:
-            root_folder(store)  # says at once which of them is none
+            root_folder(store)  # reports a place that is not a store at once
         return list(stores)
 
     def read(self, part: StoreRoot, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of a store, by one batch.
+        """Yield all rows of a store in one batch.
 
         Raises:
             StoreError: neither the file nor its backup can be read.
@@ -37,7 +37,7 @@ class ConfigTable(Table):
 
     @abstractmethod
     def rows(self, folder: StoreFolder) -> Iterator[Mapping[str, Any]]:
-        """Return the rows of a store by column, without ``broker``; a column that is not there is null."""
+        """Return the rows of a store by column, without ``broker``; a missing column is null."""
 
 
 def _column(rows: list[dict[str, Any]], column: pa.Field) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The table ``consume_queue``: what the ConsumeQueues and BatchConsumeQueues of a store say."""
+"""The table ``consume_queue``: entries of the ConsumeQueues and BatchConsumeQueues of a store."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class QueuePart:
 
 
 class ConsumeQueueTable(Table):
-    """A row for each entry that was written."""
+    """One row per written entry."""
 
     name = "consume_queue"
     comment = "an entry of a ConsumeQueue, which says where a message of a queue lies in the commit log"
@@ -45,7 +45,7 @@ class ConsumeQueueTable(Table):
     selects = select_by("topic", "queue_id", "queue_offset", "physical_offset")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[QueuePart]:
-        """Return the parts of whole queues where these are small."""
+        """Return the parts, with several whole queues each where these are small."""
         return [part for store in stores for part in _parts(store, selection, options.split_size)]
 
     def read(self, part: QueuePart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ _SEPARATOR = "@"
 
 
 class ConsumerOffsetsTable(ConfigTable):
-    """A row for each queue of which a group has an offset."""
+    """One row per queue and group with an offset."""
 
     name = "consumer_offsets"
     comment = "how far a group has consumed a queue, as `config/consumerOffset.json` has it"

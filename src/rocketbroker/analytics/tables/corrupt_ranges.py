@@ -1,4 +1,4 @@
-"""The table ``corrupt_ranges``: bytes of commit logs that are no messages, though they should be."""
+"""The table ``corrupt_ranges``: ranges of commit logs that should be messages, but are not."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, field, select_by
 
-# The cheapest column: what is wanted is the report.
+# The cheapest column: only the report is needed.
 _NOTHING_BUT_A_WALK: Final = pa.schema([pa.field("size", pa.int32())])
 _NAME_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WalkPart:
-    """A split to be gone through."""
+    """A split to walk."""
 
     split: Split
     check_crc: bool
@@ -35,7 +35,7 @@ class KnownPart:
 
 
 class CorruptRangesTable(Table):
-    """A row for each range."""
+    """One row per range."""
 
     name = "corrupt_ranges"
     comment = "a range of bytes in a commit log that is damaged, unfinished or missing"
@@ -55,7 +55,7 @@ class CorruptRangesTable(Table):
     def plan(
         self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
     ) -> list[WalkPart | KnownPart]:
-        """Return all splits where messages of the selected times lie: where damage is cannot be known before."""
+        """Return all splits with messages of the selected times, since damage may be in any of them."""
         report = DecodeReport()
         times = Selection(since_ms=selection.since_ms, until_ms=selection.until_ms, exact=selection.exact)
         splits = plan_splits(stores, options.split_size, times, report=report) if stores else []
@@ -63,7 +63,7 @@ class CorruptRangesTable(Table):
         return [*walks, *([KnownPart(tuple(report.missing))] if report.missing else [])]
 
     def read(self, part: WalkPart | KnownPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the ranges of a part by position; each is given by one part only."""
+        """Yield the ranges of a part by position; each range is in one part only."""
         report = DecodeReport()
         if isinstance(part, KnownPart):
             report.missing.extend(part.ranges)
@@ -71,7 +71,7 @@ class CorruptRangesTable(Table):
             for _ in read_split(part.split, _NOTHING_BUT_A_WALK, report, check_crc=part.check_crc):
                 pass
         if report.ranges:
-            # What is damaged has no time: planning has chosen by that.
+            # Damage has no time; planning has applied the time range.
             timeless = replace(selection, since_ms=None, until_ms=None)
             yield chosen(_rows(report), self.selects, timeless, schema)
 
@@ -99,5 +99,5 @@ def _rows(report: DecodeReport) -> Rows:
 
 
 def _base(skipped: SkippedRange) -> int:
-    """Return the physical offset of the file's first byte, which is its name."""
+    """Return the physical offset of the file's first byte, taken from its name."""
     return int(skipped.path[-_NAME_DIGITS:])

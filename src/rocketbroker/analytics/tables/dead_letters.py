@@ -40,13 +40,13 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 
-# Entries of a part: their records lie anywhere in the log, so that reading them takes far longer than reading these.
+# Entries of a part: their records are scattered over the log, so reading those takes far longer.
 _PART_BYTES = 20 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPart:
-    """A slice of a group's dead-letter queue, as far as it leads to before the physical offset ``before``."""
+    """A slice of a group's dead-letter queue, with the entries that lead before the physical offset ``before``."""
 
     store: StoreRoot
     piece: QueueSlice
@@ -54,7 +54,7 @@ class DeadLetterPart:
 
 
 class DeadLettersTable(Table):
-    """A row for each message in a queue of ``%DLQ%<group>``."""
+    """One row per message in a queue of ``%DLQ%<group>``."""
 
     name = "dead_letters"
     comment = "a message that a consumer group gave up, in the queue of its `%DLQ%` topic"
@@ -92,7 +92,7 @@ class DeadLettersTable(Table):
     def plan(
         self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
     ) -> list[DeadLetterPart | LogPart]:
-        """Return the parts of single queues, and of the log from where on queues may not have all of it."""
+        """Return parts of the queues, and of the log from the offset where queues may be incomplete."""
         parts = list[DeadLetterPart | LogPart]()
         for folder in map(root_folder, stores):
             before = queued_to(folder)
@@ -101,7 +101,7 @@ class DeadLettersTable(Table):
         return parts
 
     def read(self, part: DeadLetterPart | LogPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the dead letters of a part. Of an entry without a record all is null that the queue does not say."""
+        """Yield the dead letters of a part; without its record, an entry has only the values from the queue."""
         broker = part.split.file.root.broker if isinstance(part, LogPart) else part.store.broker
         for entries in _entries(part):
             yield chosen(_rows(broker, entries), self.selects, selection, schema)

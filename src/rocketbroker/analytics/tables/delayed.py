@@ -1,8 +1,7 @@
-"""The table ``delayed``: messages that wait in the broker's own topics till they are due.
+"""The table ``delayed``: messages that wait in system topics until they are due.
 
-Delay levels: entries of SCHEDULE_TOPIC_XXXX behind ``config/delayOffset.json``. Timer messages: those of
-rmq_sys_wheel_timer that ``config/timerProgress.json``, or ``config/timercheck`` of Apache RocketMQ, does not call
-delivered.
+Delay levels: entries of SCHEDULE_TOPIC_XXXX after ``config/delayOffset.json``. Timer messages: those of
+rmq_sys_wheel_timer not yet delivered by ``config/timerProgress.json``, or ``config/timercheck`` of Apache RocketMQ.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +46,7 @@ class DelayedPart:
 
 
 class DelayedTable(Table):
-    """A row for each message that waits."""
+    """One row per waiting message."""
 
     name = "delayed"
     comment = "a message that waits till it is due: for a delay level, or as a timer message"
@@ -77,11 +76,11 @@ class DelayedTable(Table):
     selects = select_by("physical_offset", "store_timestamp", "keys", "uniq_key", "tags", topic="real_topic")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[DelayedPart]:
-        """Return a part for each queue in which messages wait."""
+        """Return a part for each queue with waiting messages."""
         return [part for store in stores for part in _parts(queues_folder(store, self.name))]
 
     def read(self, part: DelayedPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the messages that wait in a queue. Without its record, an entry has only what the queue says."""
+        """Yield the waiting messages of a queue; without its record, an entry has only the values from the queue."""
         folder = root_folder(part.store)
         rows = _timers(folder) if part.topic == TIMER_TOPIC else _of_level(folder, part)
         for each in rows:

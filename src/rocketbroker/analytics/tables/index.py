@@ -24,7 +24,7 @@ from rocketbroker.common.errors import CodecError, StoreError
 
 _FOLDER: Final = "index"
 _AT_ONCE: Final = 1 << 18
-# So often, and so long after the other, the newest file is read: a broker may be writing in it just then.
+# Attempts to read the newest file, and the pause between them: a broker may be writing it.
 _TURNS: Final = 20
 _TURN_SECONDS: Final = 0.05
 
@@ -39,9 +39,9 @@ class IndexPart:
         store: the store.
         file: the file's name.
         slot_count: slots of the file.
-        begin_timestamp: of the file's header, in ms.
+        begin_timestamp: begin timestamp in the file's header, in ms.
         start: number of the first entry.
-        stop: number behind the last one.
+        stop: number after the last entry.
     """
 
     store: StoreRoot
@@ -53,7 +53,7 @@ class IndexPart:
 
 
 class IndexTable(Table):
-    """A row for each entry that is in use."""
+    """One row per entry in use."""
 
     name = "index"
     comment = "an entry of an IndexFile: a key, unique id or tag of a message, by its hash"
@@ -71,7 +71,7 @@ class IndexTable(Table):
     selects = select_by("store_timestamp", "physical_offset")
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[IndexPart]:
-        """Return the parts of single files. What is damaged is left out, and told in the log."""
+        """Return the parts of each file; damage is logged and left out."""
         return [part for store in stores for part in _parts(root_folder(store), options)]
 
     def read(self, part: IndexPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ def _some(file: StoreFile, part: IndexPart, start: int) -> NDArray[Any]:
 def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
     """List the index files of ``store`` that cannot be read or were cut short, each with the reason.
 
-    ``slot_count`` is ``maxHashSlotNum`` of the broker's settings, 0 to have it found out from each file.
+    ``slot_count`` is ``maxHashSlotNum`` of the broker's settings, 0 to detect it in each file.
     """
     told = list[str]()
     for _ in _index_files(root_folder(store), slot_count, told.append):
@@ -117,10 +117,10 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
 
     Args:
         folder: the store.
-        slot_count: slots of each, 0 to find it out.
-        tell: takes what is damaged.
+        slot_count: slots of each file, 0 to detect it.
+        tell: called with each fault.
     """
-    # A damaged file that a broker set aside has another name.
+    # A damaged file that a broker moved aside has another kind of name.
     names = [name for name in folder.files(_FOLDER) if name.isascii() and name.isdigit()]
     newest = max(names, default="")
     for name in names:
@@ -128,7 +128,7 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
         try:
             image = _image(folder, path, slot_count, turns=_TURNS if name == newest else 1)
         except CodecError as error:
-            tell(f"{folder.name_of(path)}: {error}; none of its entries is read")
+            tell(f"{folder.name_of(path)}: {error}; its entries are not read")
             continue
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -138,25 +138,25 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
             lost = image.header.index_count - image.used
             if lost:
                 tell(
-                    f"{folder.name_of(path)}: the header tells of {image.header.index_count - 1} entries, of which the "
+                    f"{folder.name_of(path)}: the header counts {image.header.index_count - 1} entries, of which the "
                     f"{image.size} bytes of the file have {image.used - 1}; the others are left out"
                 )
             yield name, image
 
 
 def _image(folder: StoreFolder, path: str, slot_count: int, turns: int) -> IndexImage | None:
-    """Open a file, trying ``turns`` times at the most; ``None`` if it has no entries.
+    """Open a file, with at most ``turns`` attempts; ``None`` if it has no entries.
 
     Raises:
-        CodecError: it is no index file, or its slots cannot be told from its entries.
-        StoreError: it is gone, or cannot be read.
+        CodecError: it is not an index file, or its slots cannot be told from its entries.
+        StoreError: it is gone or cannot be read.
     """
     header = decode_header(folder.read(path, 0, INDEX_HEADER_SIZE))
     for turn in range(turns) if header.index_count > 1 else ():
         try:
             return IndexImage(path, partial(opened, folder), slot_count)
         except CodecError as error:
-            # A broker sets slots before the header that knows of their entries: where one may be at it, read again.
+            # A broker writes slots before the header that counts their entries: read again if one may be writing.
             if turn + 1 == turns or folder.read_if_there("abort") is None:
                 raise CodecError(
                     f"{error}; the option maxHashSlotNum, with the number of the broker's settings, says how many "

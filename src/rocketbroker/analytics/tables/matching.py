@@ -10,21 +10,21 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.table import Rows, Table
 from rocketbroker.common.errors import ConfigError
 
-# What the columns that a selection looks at are called where people read of them.
+# Readable names of the columns that a selection depends on.
 _MEANINGS: Final = {"store_timestamp": "time", "queue_id": "queue", "tags": "tag", "keys": "key", "uniq_key": "key"}
 
 
 def check_selection(table: Table, selection: Selection) -> None:
-    """Refuse what a table cannot be chosen by: rows would come out that nobody asked for.
+    """Check that a table supports a selection, so that it returns no unselected rows.
 
     Raises:
-        ConfigError: names it, and what the table can be chosen by.
+        ConfigError: a criterion is not supported; the text lists those that are.
     """
     possible = {"broker", *table.selects}
     for column in selection.columns:
         if column not in possible:
             named = ", ".join(dict.fromkeys(_meaning(each) for each in sorted(possible)))
-            raise ConfigError(f"{table.name} cannot be chosen by {_meaning(column)}, only by {named}")
+            raise ConfigError(f"{table.name} cannot be selected by {_meaning(column)}, only by {named}")
 
 
 def _meaning(column: str) -> str:
@@ -42,8 +42,8 @@ def chosen(rows: Rows, selects: Mapping[str, str], selection: Selection, schema:
     Args:
         rows: the rows.
         selects: see ``Table``.
-        selection: what is wanted.
-        schema: what is delivered of it.
+        selection: the selection.
+        schema: the columns to return.
     """
     batch = rows.batch(schema)
     if not selection.columns:

@@ -14,7 +14,7 @@ from rocketbroker.analytics.tables.table import Table, TableOptions, select_by
 
 
 class MessagesTable(Table):
-    """A row for each record."""
+    """One row per record."""
 
     name = "messages"
     comment = "a record of the commit log, in the form in which it is stored"
@@ -25,13 +25,13 @@ class MessagesTable(Table):
 
     @property
     def fields(self) -> Mapping[str, pa.Field]:
-        """All columns by name, those among them that are made only when they are asked for."""
+        """All columns by name, including those that exist only on request."""
         return ALL_FIELDS
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[Split]:
-        """Splits in which ``selection`` may find something."""
+        """Return the splits that may contain messages of ``selection``."""
         return plan_splits(stores, options.split_size, selection) if stores else []
 
     def read(self, part: Split, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a split. What cannot be read is logged, and is rows of ``corrupt_ranges``."""
+        """Yield the messages of a split; unreadable ranges are logged, and are rows of ``corrupt_ranges``."""
         yield from read_split(part, schema, DecodeReport(), selection=selection)

@@ -29,10 +29,10 @@ from rocketbroker.common.errors import CodecError
 
 _OURS: Final = "timerProgress.json"
 _OF_ROCKETMQ: Final = "timercheck"
-# Further than any time: messages keep their own slot.
+# Larger than any time: messages keep their own slot.
 _NO_WINDOW: Final = 1 << 62
 
-#: What a message is cancelled by: its slot, real topic and unique id.
+#: Key by which a message is cancelled: its slot, real topic and unique id.
 CancelKey = tuple[int | None, str | None, str | None]
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ class TimerState:
 
 
 def pending_timers(folder: StoreFolder) -> Iterator[tuple[QueuedEntries, list[bool]]]:
-    """Timer messages that wait, and which of them another one cancels.
+    """Yield waiting timer messages, and for each whether another one cancels it.
 
-    The queue is read twice, since what cancels a message is stored behind it.
+    The queue is read twice, since the cancelling message is stored after the cancelled one.
 
     Raises:
         StoreError: a file cannot be read.
@@ -64,12 +64,12 @@ def pending_timers(folder: StoreFolder) -> Iterator[tuple[QueuedEntries, list[bo
 
 
 def timer_state(folder: StoreFolder) -> TimerState:
-    """Read the progress that the last broker kept.
+    """Read the progress that the last broker saved.
 
-    Without anything all messages of the timer's queue wait, as they do for a broker; the log says so.
+    Without it all messages of the timer's queue count as waiting, as they do for a broker; a warning is logged.
 
     Raises:
-        StoreError: what is there cannot be read.
+        StoreError: the saved progress cannot be read.
     """
     names = folder.files("config")
     if _OURS in names or f"{_OURS}.bak" in names:
@@ -85,12 +85,12 @@ def timer_state(folder: StoreFolder) -> TimerState:
     except CodecError as error:
         logger.warning("%s: %s; all timer messages of the store are taken to wait", folder.name_of(path), error)
         return TimerState()
-    # When Apache RocketMQ stored messages again is not known.
+    # When Apache RocketMQ stored messages again is unknown.
     return TimerState(((found.last_read_time_ms, found.last_timer_queue_offset),))
 
 
 def slots_of(out_ms: Positions, stored_ms: Positions, state: TimerState) -> Positions:
-    """As ``slot_of`` of codec/storefile/timer_slots.py, for many messages; all in ms, shape (n,)."""
+    """Return the slots of many messages, as ``slot_of`` of codec/storefile/timer_slots.py; in ms, shape (n,)."""
     precision, window = state.precision_ms, state.roll_window_ms
     enqueued = stored_ms // precision * precision
     ahead = out_ms - enqueued
@@ -103,19 +103,19 @@ def _waiting(folder: StoreFolder, state: TimerState) -> Iterator[QueuedEntries]:
     """Yield the messages of the timer's queue that are not delivered, those that cancel others among them."""
     for entries in queued_entries(folder, queue_slices(folder, CONSUME_QUEUE, TIMER_TOPIC, 0)):
         if entries.values is None:
-            continue  # told in the log; when they are due is in their records
+            continue  # already logged; their due time is in their records
         usable = _usable(folder, entries, entries.values)
         if len(waiting := _not_delivered(usable, state)):
             yield usable.taken(waiting)
 
 
 def _usable(folder: StoreFolder, entries: QueuedEntries, values: RecordValues) -> QueuedEntries:
-    """Return the messages that say when they are due, and where to they go; a broker discards others."""
+    """Return the messages with a due time and a destination; a broker discards others."""
     says = pc.and_(pc.is_valid(values.number(PROPERTY_TIMER_OUT_MS)), pc.is_valid(values.property(PROPERTY_REAL_TOPIC)))
     says = pc.and_(says, pc.is_valid(values.number(PROPERTY_REAL_QUEUE_ID, MOST_QUEUES)))
     usable = np.flatnonzero(says.to_numpy(zero_copy_only=False))
     if len(usable) < len(entries):
-        text = "%s: %d timer messages are left out, since they do not say when and where to"
+        text = "%s: %d timer messages are left out, since they have no due time or destination"
         logger.warning(text, folder.name_of(f"{CONSUME_QUEUE}/{TIMER_TOPIC}/0"), len(entries) - len(usable))
     return entries.taken(usable)
 

@@ -15,13 +15,13 @@ Maker = Callable[[], pa.Array]
 def queued_columns(
     schema: pa.Schema, broker: str, entries: QueuedEntries, special: Mapping[str, Callable[[RecordValues], pa.Array]]
 ) -> dict[str, Maker]:
-    """Makes each column of ``schema``: what the queue says, and of the records what a column of ``messages`` is.
+    """Return a maker for each column of ``schema``, from the queue entries or from their records.
 
     Args:
-        schema: that of the table.
-        broker: whose messages they are.
-        entries: the messages. Where there are no records, all is null that the queue does not say.
-        special: makes columns that are no column of ``messages``.
+        schema: the schema of the table.
+        broker: name of the broker.
+        entries: the messages. Without records, columns that are not in the queue are null.
+        special: makers of columns that ``messages`` does not have.
     """
     count = len(entries)
     known: dict[str, Maker] = {

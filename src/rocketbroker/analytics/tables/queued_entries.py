@@ -53,8 +53,8 @@ class QueuedEntries:
 def queued_entries(folder: StoreFolder, slices: Iterator[QueueSlice], start: int = 0) -> Iterator[QueuedEntries]:
     """Yield the entries from queue offset ``start`` on whose records the log has, or should have.
 
-    What lies before the log's begin was removed by the broker, and does not count. An entry that leads to no sound
-    record of its queue is logged, and given without one.
+    Entries that lead before the log's start have expired and are skipped. An entry that leads to no valid record of its
+    queue is logged, and yielded without a record.
     """
     log = RecordsByOffset(folder)
     for part in slices:
@@ -90,7 +90,7 @@ def _records(records: Records, chosen: Positions) -> Records:
 
 
 def _of_queue(values: RecordValues, entries: QueuedEntries, numbers: Positions) -> Positions:
-    """Tell which records are of the queue and have the queue offset of their entry."""
+    """Return the indexes of the records that match queue and queue offset of their entry."""
     records = values.records
     mask = (records.field("queue_id") == entries.queue_id) & (
         records.field("queue_offset") == entries.queue_offsets[numbers]

@@ -1,4 +1,4 @@
-"""Columns of records that a table has picked out of the commit log."""
+"""Columns of records selected from the commit log."""
 
 from functools import cached_property
 from typing import Final
@@ -22,7 +22,7 @@ MOST_QUEUES: Final = (1 << 31) - 1
 
 
 class RecordValues:
-    """Makes columns of ``records``, which are of the store ``root``."""
+    """Columns of ``records``, all of the store ``root``."""
 
     def __init__(self, records: Records, root: StoreRoot) -> None:
         self.records = records
@@ -31,17 +31,17 @@ class RecordValues:
     def column(self, name: str) -> pa.Array:
         """Return a column of the table ``messages``; times in ms since 1970."""
         kind = pa.int64() if name.endswith("_timestamp") else MESSAGE_SCHEMA.field(name).type
-        # They may be of several files, but nothing is asked for that could be wrong with one of them.
+        # Records may be of several files; no column here depends on the file.
         nowhere = LogFile(self.root, "", 0, 0, 0)
         (batch,) = message_batches(self.records, nowhere, pa.schema([pa.field(name, kind)]), DecodeReport())
         return batch.column(0)
 
     def property(self, name: str) -> pa.Array:
-        """Return the value of a property in each record; null where there is none."""
+        """Return the value of a property in each record; null where it is missing."""
         return property_values(self._properties, name)
 
     def number(self, name: str, most: int = _MOST) -> pa.Array:
-        """Return a property as int64; null where it is none, or no number from 0 to ``most``."""
+        """Return a property as int64; null where it is missing, or not a number from 0 to ``most``."""
         values = self.property(name)
         numbers = pc.if_else(pc.match_substring_regex(values, _DIGITS), values, None).cast(pa.int64())
         return pc.if_else(pc.less_equal(numbers, most), numbers, None)

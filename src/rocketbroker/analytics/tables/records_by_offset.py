@@ -1,4 +1,4 @@
-"""Records of a store by their physical offsets, read without going through all of the CommitLog."""
+"""Records of a store by their physical offsets, read without walking the CommitLog."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,7 +13,7 @@ from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.codec.storefile.scattered_records import ScatteredRecords
 
 _FOLDER: Final = "commitlog"
-# Records are read together when no more bytes than these are between them. So many bytes make a group.
+# Largest gap between records that are read together, and the size of a group in bytes.
 _NEAR: Final = 64 << 10
 _AT_ONCE: Final = 16 << 20
 
@@ -35,9 +35,9 @@ class RecordsByOffset:
         return self._files[0].base if self._files else 0
 
     def groups(self, offsets: Positions, sizes: Positions) -> Iterator[tuple[Records, Positions]]:
-        """Give the sound records at ``offsets`` that are ``sizes`` bytes long, by offset, with their numbers.
+        """Yield the valid records at ``offsets`` that are ``sizes`` bytes long, by offset, with their indexes.
 
-        Damaged and missing records are left out. A group takes 16 MiB or one record.
+        Damaged and missing records are left out. A group is up to 16 MiB, or one record.
         """
         order = np.argsort(offsets, kind="stable")
         offsets, sizes = offsets[order], sizes[order]

@@ -9,7 +9,7 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.queues.queue_proof import has_all_queues
 from rocketbroker.common.errors import StoreError
 
-# One of these makes a folder a store's root.
+# A folder with one of these is a store's root.
 _PARTS: Final = ("commitlog", "consumequeue", "config", "index")
 
 logger = logging.getLogger(__name__)
@@ -19,19 +19,19 @@ def root_folder(root: StoreRoot) -> StoreFolder:
     """Return the folder of a store's root.
 
     Raises:
-        StoreError: it is none; a commit-log directory by itself is not enough.
+        StoreError: it is not a store's root; a commit-log directory alone is not enough.
     """
     folder = open_folder(root)
     if not any(folder.is_folder(part) for part in _PARTS):
         raise StoreError(
-            f"{root.shown} is no root of a RocketMQ store: a directory with {', '.join(_PARTS)} in it is expected, "
+            f"{root.shown} is not a RocketMQ store: a directory with {', '.join(_PARTS)} in it is expected, "
             "since all tables but messages and corrupt_ranges need more than the commit log"
         )
     return folder
 
 
 def queues_folder(root: StoreRoot, table: str) -> StoreFolder:
-    """Return the folder for ``table``, which is found by queues; the log warns where entries may be missing.
+    """Return the folder for ``table``, which is read through queues; warn if entries may be missing.
 
     Raises:
         StoreError: as from :func:`root_folder`.

@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGr
 
 
 class SubscriptionGroupsTable(ConfigTable):
-    """A row for each consumer group that a broker knows."""
+    """One row per consumer group of a broker."""
 
     name = "subscription_groups"
     comment = "a consumer group of a broker, as `config/subscriptionGroup.json` has it"

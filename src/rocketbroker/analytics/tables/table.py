@@ -23,9 +23,9 @@ class TableOptions:
     """Settings for reading tables.
 
     Attributes:
-        split_size: bytes of the stores' files that one part covers, about.
-        max_hash_slot_num: slots of an index file (``maxHashSlotNum``); 0 has them found out from each file.
-        check_crc: whether ``corrupt_ranges`` also has messages whose body has another checksum than it should.
+        split_size: bytes of the stores' files that one part covers, approximately.
+        max_hash_slot_num: slots of an index file (``maxHashSlotNum``); 0 detects them in each file.
+        check_crc: true if ``corrupt_ranges`` includes messages whose body does not match its checksum.
     """
 
     split_size: int = SPLIT_SIZE
@@ -34,14 +34,14 @@ class TableOptions:
 
 
 class Table(ABC):
-    """A table. ``broker`` is the first column of each.
+    """A table, whose first column is ``broker``.
 
     Attributes:
         name: what users call it.
         comment: what a row is.
         schema: name, type and order of its columns; each field's metadata has a ``comment``.
-        selects: what rows can be chosen by besides the broker: columns of ``Selection.columns``, and the table's own
-            ones that answer to them, if it has one: ``corrupt_ranges`` are chosen by time when they are planned.
+        selects: criteria besides the broker: columns of ``Selection.columns``, with the table's own column for each, if
+            it has one: ``corrupt_ranges`` are selected by time when they are planned.
     """
 
     name: ClassVar[str]
@@ -51,15 +51,15 @@ class Table(ABC):
 
     @property
     def fields(self) -> Mapping[str, pa.Field]:
-        """All columns by name, those among them that are made only when they are asked for."""
+        """All columns by name, including those that exist only on request."""
         return {column.name: column for column in self.schema}
 
     @abstractmethod
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[Any]:
-        """Picklable parts that together hold the rows of ``stores`` as they are now, and may hold others.
+        """Return picklable parts that together contain the current rows of ``stores``, and possibly others.
 
         Raises:
-            StoreError: a store is none, or cannot be read.
+            StoreError: a place is not a store, or cannot be read.
         """
 
     @abstractmethod
@@ -72,12 +72,12 @@ class Table(ABC):
 
 
 def field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    """Return a column and what it holds."""
+    """Return a column with its meaning as metadata."""
     return pa.field(name, kind, metadata={"comment": comment})
 
 
 def select_by(*columns: str, **renamed: str) -> Mapping[str, str]:
-    """Make a ``Table.selects`` of columns that are called as in ``messages``, and of others."""
+    """Return ``Table.selects`` for columns named as in ``messages``, and for renamed ones."""
     return {**{column: column for column in columns}, **renamed}
 
 
@@ -85,11 +85,11 @@ BROKER: Final = field("broker", pa.string(), "name given to the store, or that o
 
 
 class Rows:
-    """Rows by column; a column is made when it is asked for first.
+    """Rows by column; a column is made on first use.
 
     Args:
-        count: how many there are.
-        columns: makes each column; times (``*_timestamp``) as int64, ms since 1970.
+        count: number of rows.
+        columns: makers of the columns; times (``*_timestamp``) as int64, ms since 1970.
     """
 
     def __init__(self, count: int, columns: Mapping[str, Callable[[], pa.Array]]) -> None:
@@ -109,7 +109,7 @@ class Rows:
 
 
 def constant(value: Any, kind: pa.DataType, count: int) -> Callable[[], pa.Array]:
-    """Makes a column with the same value in each row."""
+    """Return a maker of a column with the same value in each row."""
     return lambda: pa.repeat(pa.scalar(value, kind), count)
 
 
@@ -126,10 +126,10 @@ def timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
-    """Return ``columns`` of ``table`` in their order, all if None, without metadata, as readers give them.
+    """Return ``columns`` of ``table`` in their order, all if None, without metadata, as readers return them.
 
     Raises:
-        ConfigError: one is none of the table's, or stands there twice.
+        ConfigError: a column is unknown or repeated.
     """
     names = table.schema.names if columns is None else list(columns)
     _check_names(table, names)
@@ -137,10 +137,10 @@ def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def check_table_schema(table: Table, schema: pa.Schema) -> None:
-    """Compare a schema that was asked for with the table's.
+    """Check a requested schema against the table's.
 
     Raises:
-        ConfigError: a column is none of the table's, stands there twice, or is asked for in a type that it has not.
+        ConfigError: a column is unknown or repeated, or not available in the requested type.
     """
     _check_names(table, schema.names)
     for each in schema:
@@ -151,7 +151,7 @@ def check_table_schema(table: Table, schema: pa.Schema) -> None:
 
 
 def allowed_types(column: pa.Field) -> list[pa.DataType]:
-    """Types in which a column can be asked for: times also as they are stored, in ms since 1970."""
+    """Return the types in which a column is available: times also as stored, in ms since 1970."""
     return [column.type, pa.int64()] if pa.types.is_timestamp(column.type) else [column.type]
 
 

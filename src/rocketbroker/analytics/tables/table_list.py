@@ -1,4 +1,4 @@
-"""The tables there are."""
+"""All tables by name."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from rocketbroker.analytics.tables.table import Table
 from rocketbroker.analytics.tables.topics import TopicsTable
 from rocketbroker.common.errors import ConfigError
 
-#: What is read when no table is named.
+#: Default table.
 DEFAULT_TABLE: Final = MessagesTable.name
 
 TABLES: Final[dict[str, Table]] = {
@@ -37,7 +37,7 @@ def find_table(name: str) -> Table:
     """Return the table called ``name``.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it is unknown.
     """
     if name not in TABLES:
         raise ConfigError(f"there is no table {name!r}; there are {', '.join(TABLES)} (option table)")

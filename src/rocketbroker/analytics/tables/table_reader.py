@@ -1,4 +1,4 @@
-"""Reads any table without Spark."""
+"""Reading of any table without Spark."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from rocketbroker.analytics.tables.matching import check_selection, chosen_store
 from rocketbroker.analytics.tables.table import TableOptions, table_schema
 from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
 
-# One split a file: a walk from a file's beginning never has to guess where a record begins.
+# One split per file: a walk from a file's start never has to search for the start of a record.
 _WHOLE_FILES: Final = TableOptions(split_size=1 << 62)
 
 
@@ -24,12 +24,12 @@ def read_table(
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of the table ``name``, store by store, as batches with ``columns``, all if None.
 
-    A broker may be writing to the stores: what is there at the time of the call is delivered. What is damaged is left
-    out, and told in the log.
+    A broker may be writing to the stores: rows present at the time of the call are returned. Damage is logged and left
+    out.
 
     Raises:
-        ConfigError: there is no such table or column, or the table cannot be chosen by what ``selection`` says.
-        StoreError: a place is no store, or a file cannot be read; the latter may come while batches are taken.
+        ConfigError: the table or a column is unknown, or the table does not support ``selection``.
+        StoreError: a place is not a store, or a file cannot be read; the latter may be raised during iteration.
     """
     table = find_table(name)
     schema = table_schema(table, columns)

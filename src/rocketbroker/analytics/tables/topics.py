@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigSerialize
 
 
 class TopicsTable(ConfigTable):
-    """A row for each topic of a broker, its own ones included."""
+    """One row per topic of a broker, system topics included."""
 
     name = "topics"
     comment = "a topic of a broker, as `config/topics.json` has it"

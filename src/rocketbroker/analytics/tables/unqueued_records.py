@@ -1,7 +1,7 @@
-"""Records of the log that may be missing in their queues, for tables of messages that a queue lists.
+"""Records of the log that may be missing in their queues, for tables of queued messages.
 
-After a power loss, or in a copy of a store in use, a queue may have got less far than the log. From where the queues of
-a store do not show that they have all of it, the log itself is gone through.
+After a power loss, or in a copy of a store in use, a queue may have got less far than the log. From the offset where
+the queues of a store do not show that they have all of it, the log itself is walked.
 """
 
 import logging
@@ -23,7 +23,7 @@ from rocketbroker.analytics.tables.queued_entries import QueuedEntries
 from rocketbroker.analytics.tables.record_values import RecordValues
 from rocketbroker.codec.storefile.record_columns import Records
 
-#: Behind any physical offset.
+#: Larger than any physical offset.
 EVERYWHERE: Final = (1 << 63) - 1
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A split of the log in which records are looked for that queues may lack."""
+    """A split of the log with records that queues may lack."""
 
     split: Split
 
@@ -56,9 +56,9 @@ def queued_to(folder: StoreFolder) -> int:
 
 
 def _shown(folder: StoreFolder, files: Sequence[LogFile]) -> int:
-    """Return the offset up to which queues have all; that of the log's begin where there are too many to look.
+    """Return the offset up to which queues are complete; the log's start if there are too many to read.
 
-    That no queue of a topic is there says nothing: its folder may be what did not reach the disk.
+    A missing queue folder proves nothing: it may not have reached the disk.
     """
     queues, most = all_queues(folder), most_queues(folder)
     if len(queues) > most:
@@ -68,7 +68,7 @@ def _shown(folder: StoreFolder, files: Sequence[LogFile]) -> int:
 
 
 def log_parts(folder: StoreFolder, low: int, split_size: int) -> Iterator[LogPart]:
-    """Yield the log from the physical offset ``low`` on."""
+    """Yield the splits of the log from the physical offset ``low`` on."""
     if low < EVERYWHERE:
         wanted = Selection(physical_offsets=(low, EVERYWHERE))
         yield from (LogPart(split) for split in plan_splits([folder.root], split_size, wanted))

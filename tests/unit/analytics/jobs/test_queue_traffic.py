@@ -67,9 +67,9 @@ def test_times_and_topics_choose_rows(made: Path) -> None:
 
 
 def test_only_whole_minutes_can_be_told(made: Path) -> None:
-    with pytest.raises(ConfigError, match="--interval is a multiple of 60, not 90"):
+    with pytest.raises(ConfigError, match="--interval 90: traffic from queues is by whole minutes"):
         queue_traffic(made, 90)
-    with pytest.raises(ConfigError, match=r"--since 60001 \(ms since 1970\) is within one"):
+    with pytest.raises(ConfigError, match=r"--since 60001 \(ms since 1970\): traffic"):
         queue_traffic(made, since_ms=60_001)
     with pytest.raises(ConfigError, match="--until 119999"):
         queue_traffic(made, until_ms=119_999)

@@ -153,7 +153,7 @@ def test_a_batch_takes_no_more_than_it_may(writer):
         before = offset
     everything = query.reader.latestOffset({"store": {"offset": 0, "file": ""}}, ReadAllAvailable())
     assert everything["store"]["offset"] == writer.end
-    with pytest.raises(ConfigError, match="ReadMaxRows is no limit of this source; maxBytesPerTrigger is one"):
+    with pytest.raises(ConfigError, match="ReadMaxRows is not supported; use maxBytesPerTrigger"):
         query.reader.latestOffset(query.progress, ReadMaxRows(5))
 
 
@@ -237,7 +237,7 @@ def test_files_removed_before_they_were_read_end_the_query_or_are_a_told_gap(wri
     rows = tolerant.run()
     left = expected(writer)
     assert rows[read:] == left
-    assert "were removed before they were read; the query goes on behind them" in caplog.text
+    assert "were removed before they were read; the query continues after them" in caplog.text
 
 
 def test_a_file_removed_between_planning_and_reading_likewise(writer, caplog):
@@ -254,7 +254,7 @@ def test_a_file_removed_between_planning_and_reading_likewise(writer, caplog):
         else:
             assert list(query.reader.read(parts[0])) == []
             assert f"{first}: No such file" in caplog.text
-            assert "are passed over (failOnDataLoss)" in caplog.text
+            assert "are skipped (failOnDataLoss=false)" in caplog.text
         hidden.rename(first)
 
 
@@ -310,7 +310,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_r
     assert old.trigger()
     assert "other bytes" not in caplog.text
     assert tolerant.trigger()
-    assert "written again, and what is new before there was not read; the query goes on behind" in caplog.text
+    assert "written again, and what is new before there was not read; the query continues after" in caplog.text
     caplog.clear()
     writer.append_many(5, seed=3)
     assert tolerant.trigger()
@@ -373,7 +373,7 @@ def test_stores_are_followed_side_by_side_and_may_be_added_but_not_taken_away(wr
 
 def test_only_messages_are_streamed(writer):
     options = source_options({"path": str(writer.root), "table": "topics"})
-    with pytest.raises(ConfigError, match="only the table messages can be streamed, not topics"):
+    with pytest.raises(ConfigError, match="only the table messages can be streamed; read topics with"):
         MessageStreamReader(options, SCHEMA)
     with pytest.raises(ConfigError, match="messages have no column 'offset'"):
         MessageStreamReader(source_options({"path": str(writer.root)}), pa.schema([("offset", pa.int64())]))

@@ -83,7 +83,7 @@ def test_neither_gives_no_rows_and_is_told(table, tmp_path, caplog):
     name, path, _, _ = table
     with caplog.at_level(logging.WARNING):
         assert table_rows(tmp_path, name) == []
-    assert caplog.messages == [f"{path} is missing, and so is its backup: there is nothing to read of it"]
+    assert caplog.messages == [f"{path} is missing, and so is its backup: its table is empty"]
 
 
 def test_no_memory_is_taken_for_a_file_larger_than_any_broker_writes(table, tmp_path):

@@ -10,7 +10,7 @@ from rocketbroker.common.errors import StoreError
 
 
 def test_a_commit_log_directory_is_not_enough(tmp_path):
-    with pytest.raises(StoreError, match="is no root of a RocketMQ store: a directory with commitlog, "):
+    with pytest.raises(StoreError, match="is not a RocketMQ store: a directory with commitlog, "):
         root_folder(StoreRoot("b", str(tmp_path)))
 
 

@@ -24,5 +24,5 @@ def test_each_recorded_group_is_a_row(clean):
 
 def test_they_are_chosen_by_broker_only(clean):
     assert table_rows(named(clean), "subscription_groups", Selection(brokers={"broker-b"})) == []
-    with pytest.raises(ConfigError, match="subscription_groups cannot be chosen by topic, only by broker"):
+    with pytest.raises(ConfigError, match="subscription_groups cannot be selected by topic, only by broker"):
         table_rows(named(clean), "subscription_groups", Selection(topics={"T"}))

@@ -31,9 +31,9 @@ def test_the_wrong_is_named_at_the_call(recorded, tmp_path):
         read_table(recorded, "topic")
     with pytest.raises(ConfigError, match="topics have no column 'body'"):
         read_table(recorded, "topics", ["body"])
-    with pytest.raises(ConfigError, match="topics cannot be chosen by key, only by broker, topic"):
+    with pytest.raises(ConfigError, match="topics cannot be selected by key, only by broker, topic"):
         read_table(recorded, "topics", selection=Selection(keys={"k"}))
-    with pytest.raises(StoreError, match="is no root of a RocketMQ store"):
+    with pytest.raises(StoreError, match="is not a RocketMQ store"):
         read_table(tmp_path, "topics")
     with pytest.raises(StoreError, match="has no commit log"):
         read_table(tmp_path, "messages")
