@@ -37,15 +37,15 @@ class DeletedTopics:
         # Deletions write it on their thread, the flush thread what the disk refused.
         self._lock = threading.Lock()
 
-    def load(self, told: list[str]) -> None:
-        """Read the file, or what it held before when it is damaged, which ``told`` takes (blocks)."""
+    def load(self, report: list[str]) -> None:
+        """Read the file, or what it held before when it is damaged, which ``report`` takes (blocks)."""
         for path in (self._path, backup_of(self._path)):
             try:
                 self.marks = _parse(loads_config(path.read_bytes()))
             except FileNotFoundError:
                 continue
             except (OSError, CodecError, ValueError, TypeError) as error:
-                told.append(f"{path}: cannot be read, topics that were deleted may come back: {error}")
+                report.append(f"{path}: cannot be read, topics that were deleted may come back: {error}")
             else:
                 return
 
@@ -69,7 +69,7 @@ class DeletedTopics:
     def take_back(self, topic: str, before: int) -> None:
         """Give a topic that stays the mark that it had before, 0 for none (blocks).
 
-        A disk that refuses is told, and asked again by each ``write_again``.
+        A refusal by the disk is logged, and the write is tried again by each ``write_again``.
         """
         with self._lock:
             self.marks = {**self.marks, topic: before}
@@ -95,7 +95,7 @@ class DeletedTopics:
                 )
             self._why_stale = why
 
-    def clamp(self, end_of_log: int, told: list[str]) -> None:
+    def clamp(self, end_of_log: int, report: list[str]) -> None:
         """Have no mark behind the end of the log, which lost what came before the mark: new messages lie there.
 
         Raises:
@@ -103,7 +103,7 @@ class DeletedTopics:
         """
         beyond = [topic for topic, mark in self.marks.items() if mark > end_of_log]
         if beyond:
-            told.append(f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more")
+            report.append(f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more")
             self.add(beyond, end_of_log, 0)
 
     def finish(self, queues: ConsumeQueueStore, min_offset: int) -> None:

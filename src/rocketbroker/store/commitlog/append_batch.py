@@ -1,7 +1,7 @@
-"""Encodes a batch of messages for one queue as records (MessageExtEncoder.encode of a MessageExtBatch).
+"""Encoder of a batch of messages for one queue as records (MessageExtEncoder.encode of a MessageExtBatch).
 
-What the messages have in common is packed once, and the rest goes column by column through C loops: no bytecode runs
-for each message.
+The common fields are packed once, and the others go column by column through C loops: no bytecode runs for each
+message.
 """
 
 from itertools import accumulate, repeat
@@ -28,11 +28,10 @@ _HEADS: Final = tuple(Struct(f">iIIiiqq{head.size - SYS_FLAG_POSITION - _BODY_LE
 
 
 class AppendBatch:
-    """The records of a batch; their ``sizes`` are known before it is known where they will lie.
+    """The records of a batch; their ``sizes`` are known before their offsets are.
 
     Args:
-        message: what the messages have in common; its body and properties are not looked at.
-        parts: the rest of each message; at least one.
+        message: fields that the messages have in common; its body and properties are ignored.
     """
 
     __slots__ = ("_block", "_body_lengths", "_message", "_parts", "_properties_lengths", "sizes", "total")
@@ -51,12 +50,12 @@ class AppendBatch:
     def encode(
         self, offset: int, queue_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[int]]:
-        """The records, back to back, and the CommitLog offset of each.
+        """Return the records, back to back, and the CommitLog offset of each.
 
         Args:
             offset: CommitLog offset of the first record.
             queue_offset: queue offset of the first message.
-            store_timestamp: ms.
+            store_timestamp: store time in ms.
             store_host: the broker's address.
         """
         message, (flags, bodies, properties) = self._message, self._parts
@@ -73,7 +72,7 @@ class AppendBatch:
             repeat(self._shared(store_timestamp, store_host)),
             self._body_lengths,
         )
-        # Topic and properties length, which stand between body and properties; few lengths differ.
+        # Topic and properties length, between body and properties; few lengths differ.
         lengths = self._properties_lengths
         between = {length: self._block + PROPERTIES_LENGTH.pack(length) for length in set(lengths)}
         pieces = [b""] * (4 * len(bodies))
@@ -84,7 +83,7 @@ class AppendBatch:
         return b"".join(pieces), offsets
 
     def _shared(self, store_timestamp: int, store_host: bytes) -> bytes:
-        """The bytes of a head from sysFlag to preparedTransactionOffset."""
+        """Return the bytes of a head from sysFlag to preparedTransactionOffset."""
         message = self._message
         head = RECORD_HEADS[message.sys_flag >> 4 & _HOST_BITS].pack(
             0,

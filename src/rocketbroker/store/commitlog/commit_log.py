@@ -1,7 +1,7 @@
-"""All messages of the broker in the order they came (org.apache.rocketmq.store.CommitLog).
+"""All messages of the broker in the order of arrival (org.apache.rocketmq.store.CommitLog).
 
-A record that does not fit into the rest of a file is preceded by a BLANK, and begins the next file. Records are written
-by the event loop's thread only; the flush thread reads ``wrote`` positions and syncs.
+A record that does not fit into the rest of a file is preceded by a BLANK, and begins the next file. Only the event
+loop's thread writes records; the flush thread reads ``wrote`` positions and syncs.
 """
 
 import os
@@ -34,7 +34,7 @@ ALLOCATE_STEP = 64 * 1024 * 1024
 _POPULATE_STEP = 4 * 1024 * 1024
 _POPULATE_AHEAD = 8 * 1024 * 1024
 
-# A frame of the default limit carries no longer one, whatever was the limit when it was stored.
+# A frame of the default limit carries no longer record, whatever the limit was when the record was stored.
 _MAX_RECORD = 16 * 1024 * 1024
 
 _HOST_BITS = 3
@@ -42,7 +42,7 @@ _length_pack = PROPERTIES_LENGTH.pack
 
 
 class RawAppend(NamedTuple):
-    """Where a raw append ended, and the earliest store time in ms of its records."""
+    """End of a raw append, and the earliest store time in ms of its records."""
 
     end: int
     earliest_ms: int | None
@@ -52,11 +52,11 @@ class CommitLog:
     """The log: appends records and hands out slices of what it holds.
 
     Args:
-        queue: its files.
+        queue: files of the log.
         allocate_service: prepares files and blocks.
-        store_host: the broker's address as records hold it.
-        longest_record: what is longer, and than 16 MiB, is not read by its offset, since somebody may have forged it.
-            It grows with what is appended, as maxMessageSize may.
+        store_host: the broker's address in the form of records.
+        longest_record: a record longer than this and 16 MiB is not read by its offset, since it may be forged. The
+            value grows with appended records, as maxMessageSize may.
     """
 
     __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
@@ -73,13 +73,14 @@ class CommitLog:
         self.store_host = store_host
         self._allocate_service = allocate_service
         self._file: MappedFile | None = None
-        # Positions in the file being written: up to where it may be written without asking, and has pages.
+        # Positions in the file being written: the end of the room that needs no check, and the end of the populated
+        # pages.
         self._limit = 0
         self._populated = 0
 
     @property
     def min_offset(self) -> int:
-        """Offset of the first record there is."""
+        """Offset of the first record in the log."""
         return self.queue.min_offset
 
     @property
@@ -90,7 +91,7 @@ class CommitLog:
     def append(
         self, message: MessageExtBrokerInner, queue: ConsumeQueueInterface, queue_offset: int, store_timestamp: int
     ) -> tuple[int, int]:
-        """Write one record; gives its offset and size. The caller has checked the lengths.
+        """Write one record and return its offset and size. The caller has checked the lengths.
 
         Raises:
             StoreFullError: the disk has no room for it; nothing was written.
@@ -141,7 +142,7 @@ class CommitLog:
         return offset, size
 
     def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
-        """Write records that were encoded for ``offset``, which ``reserve`` gave.
+        """Write records that were encoded for ``offset``, which ``reserve`` returned.
 
         Raises:
             StoreFullError: the disk has no room for them; nothing was written.
@@ -151,7 +152,7 @@ class CommitLog:
         file.write(position, position + len(records), records)
 
     def append_raw(self, offset: int, data: ReadableBuffer) -> RawAppend:
-        """Append bytes of another store's log, which begin at the end of this one, byte by byte as they are.
+        """Append unchanged bytes of another store's log, which begin at the end of this one.
 
         Only whole records are appended. A BLANK with the rest of its file counts as one.
 
@@ -185,7 +186,7 @@ class CommitLog:
         file.write(position, end, records)
 
     def reserve(self, size: int) -> int:
-        """The offset that records of ``size`` bytes in all will get: they lie in one file.
+        """Return the offset for records of ``size`` bytes in all, which will lie in one file.
 
         Raises:
             StoreFullError: the disk has no room for them.
@@ -197,9 +198,9 @@ class CommitLog:
         return file.file_from_offset + file.wrote
 
     def _room(self, size: int) -> MappedFile:
-        """The file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
+        """Return the file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
         file = self._file
-        # Here and not for each record: one that is as long as that needs more room than there is without asking.
+        # Checked here and not for each record: a record of that length never fits into the room that needs no check.
         self.longest_record = max(self.longest_record, size)
         if file is None or not fits(size, file.file_size - file.wrote):
             if not fits(size, self.queue.file_size):
@@ -214,7 +215,7 @@ class CommitLog:
         return file
 
     def _roll(self, file: MappedFile | None) -> MappedFile:
-        """Close the last file by a BLANK and go on in the next one."""
+        """Close the last file by a BLANK and continue in the next one."""
         queue = self.queue
         if file is None and queue.files and queue.files[-1].wrote < queue.file_size:
             following = queue.files[-1]
@@ -233,7 +234,7 @@ class CommitLog:
         return following
 
     def _grow(self, file: MappedFile, end: int) -> None:
-        """Make sure that blocks are there, and have more of them and their pages made ahead of the writer."""
+        """Ensure that blocks are allocated, and start to make more blocks and pages ahead of the writer."""
         self._allocate_service.ensure_allocated(file, end)
         wanted = min(end + _POPULATE_AHEAD, file.file_size)
         if wanted > self._populated:
@@ -242,7 +243,7 @@ class CommitLog:
         self._limit = min(file.allocated, max(end, end - end % _POPULATE_STEP + _POPULATE_STEP))
 
     def begins_at(self, offset: int) -> bool:
-        """Tell whether a record, or the BLANK of a file, begins at an offset."""
+        """Return true if a record, or the BLANK of a file, begins at an offset."""
         head = self.bytes_at(offset, BLANK_LENGTH)
         if head is None:
             return False
@@ -253,14 +254,15 @@ class CommitLog:
         return is_record(size, magic) and place is not None and int.from_bytes(place, "big") == offset
 
     def truncate(self, offset: int) -> None:
-        """End the log at a record's offset (blocks; on any thread, while nothing is appended).
+        """Truncate the log at a record's offset (blocks; on any thread, while nothing is appended).
 
-        Slices that were handed out keep their bytes: later files lose their names only, and the file of ``offset`` is
-        replaced by a shorter copy. Files go from the last one on, so that a crash leaves a log without a hole.
+        Slices that were handed out keep their bytes: later files lose only their names, and the file of ``offset`` is
+        replaced by a shorter copy. Files are removed from the last one backwards, so that a crash leaves a log without
+        a hole.
 
         Raises:
             StoreError: the disk has no room for the copy.
-            OSError: the disk refused. The log ends at ``offset`` or behind it, and has to be truncated again before
+            OSError: the disk refused. The log ends at or behind ``offset``, and must be truncated again before
                 anything is appended.
         """
         queue = self.queue
@@ -280,7 +282,7 @@ class CommitLog:
         queue.files[-1].sync_names()
 
     def slice(self, offset: int, size: int) -> memoryview | None:
-        """The bytes at an offset, as a slice of the mapped file; ``None`` when the log does not hold all of them."""
+        """Return the bytes at an offset as a slice of the mapped file; ``None`` if the log lacks some of them."""
         file = self._holding(offset, size)
         if file is None:
             return None
@@ -288,11 +290,11 @@ class CommitLog:
         return file.buffer[position : position + size]
 
     def slices(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """The bytes of several ranges, those that were deleted meanwhile left out."""
+        """Return the bytes of several ranges, without those that were deleted meanwhile."""
         found: list[memoryview] = []
         begin = end = 0
         for offset, size in ranges:
-            # Most lie in the file of the one before.
+            # Most ranges lie in the file of the one before.
             if not begin <= offset <= end - size:
                 file = self._holding(offset, size)
                 if file is None:
@@ -304,33 +306,33 @@ class CommitLog:
         return found
 
     def warm_up(self) -> None:
-        """Have the file that is written next, its blocks and its successor ready."""
+        """Prepare the file that is written next, its blocks and its successor."""
         self._room(BLANK_LENGTH)
 
     def bytes_at(self, offset: int, size: int) -> bytes | None:
-        """As ``slice``, by reading: a thread that waits for the disk holds up no other."""
+        """Read the bytes at an offset; unlike with ``slice``, a thread that waits for the disk holds up no other."""
         file = self._holding(offset, size)
         return None if file is None else os.pread(file.fd, size, offset - file.file_from_offset)
 
     def _holding(self, offset: int, size: int) -> MappedFile | None:
-        """The file that holds all of these bytes, if they are written."""
+        """Return the file that holds all of these bytes, if they are written."""
         file = self.queue.find(offset)
         return None if file is None or offset - file.file_from_offset + size > file.wrote else file
 
     def may_be_record(self, offset: int, size: int) -> bool:
-        """Tell whether a record may have that size: maxMessageSize may have been larger when it was stored."""
+        """Return true if a record may have that size: maxMessageSize may have been larger when it was stored."""
         if size <= self.longest_record:
             return True
         head = self.bytes_at(offset, BODY_POSITION)
         return head is not None and is_record(*peek(head)) and peek(head)[0] == size
 
     def record(self, offset: int) -> bytes | None:
-        """The whole record at an offset, or ``None`` when none begins there (blocks)."""
+        """Return the whole record at an offset, or ``None`` when none begins there (blocks)."""
         head = self.bytes_at(offset, BODY_POSITION)
         if head is None:
             return None
         size, magic = peek(head)
-        # The offset is a client's: what lies there may be anything, a record that somebody forged in a body included.
+        # The offset comes from a client: anything may be there, even a record that somebody forged in a body.
         if not is_record(size, magic) or size > self.longest_record or int.from_bytes(head[28:36], "big") != offset:
             return None
         record = self.bytes_at(offset, size)

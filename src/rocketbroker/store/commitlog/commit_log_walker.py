@@ -19,17 +19,17 @@ from rocketbroker.common.file_system import data_ranges
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 
-# A file is read in blocks that grow from the one size to the other.
+# A file is read in blocks that grow from the first size to the second.
 _FIRST_BLOCK: Final = 64 << 10
 _LAST_BLOCK: Final = 4 << 20
-# So many records are taken one by one before numpy is worth its import.
+# Records taken one by one before numpy is worth its import.
 _FEW: Final = 64
 _NOTHING_WRITTEN: Final = "nothing is written there"
 _BEYOND_END: Final = "a record goes beyond the end of the log"
 
 
 class CorruptRange(NamedTuple):
-    """Bytes of a file that hold no sound record: ``length`` of them from ``position`` on, and what is wrong there."""
+    """Bytes of a file without a sound record: ``length`` bytes from ``position`` on, and what is wrong there."""
 
     path: Path
     position: int
@@ -43,15 +43,15 @@ class CorruptRange(NamedTuple):
 class LogWalk:
     """Walk through the log from ``offset`` on, file by file.
 
-    An iteration gives sound records and ends where there are no more. ``offset`` is then where it stopped, and
-    ``damage`` says what is wrong there: it is empty when nothing is written there or the end is reached. To resume
-    behind it, ask ``next_sound``, set ``offset``, and iterate again.
+    An iteration yields sound records and ends after the last one. ``offset`` is then where it stopped, and ``damage``
+    says what is wrong there: it is empty when nothing is written there or the end is reached. To resume behind the
+    damage, call ``next_sound``, set ``offset``, and iterate again.
 
     Args:
         queue: the files of the log.
-        offset: where a record begins.
-        check_crc: also check the bodies of records.
-        end: CommitLog offset at which it ends; that of the last file if not given.
+        offset: begin of a record.
+        check_crc: true to check the bodies of records as well.
+        end: CommitLog offset at which the walk ends; ``None`` for the end of the last file.
     """
 
     def __init__(self, queue: MappedFileQueue, offset: int, *, check_crc: bool, end: int | None = None) -> None:
@@ -82,7 +82,7 @@ class LogWalk:
             self.offset = base + file.size
 
     def _ends_file(self, file: MappedFile, walk: FileWalk) -> bool:
-        """Tell if the file has no room for more where the walk stopped; else take note of what is wrong."""
+        """Return true if the file has no room for more where the walk stopped; else note what is wrong."""
         if file.size - walk.position < BLANK_LENGTH:
             return True
         rule, detail = walk.damage()
@@ -92,7 +92,7 @@ class LogWalk:
 
     @property
     def why(self) -> str:
-        """What keeps the walk from going on."""
+        """The reason why the walk stopped."""
         return self.damage or _NOTHING_WRITTEN
 
     def next_sound(self) -> int | None:
@@ -123,7 +123,7 @@ class LogWalk:
 
 
 def _can_resume(window: LogWindow, position: int) -> bool:
-    """Tell if no damage begins at a position: a record, the end of the file, or nothing that was written."""
+    """Return true if no damage begins at a position, but a record, the end of the file, or unwritten space."""
     if window.file.size - position < BLANK_LENGTH or inspect(window, position)[0] is not Found.BROKEN:
         return True
     return what_is_wrong(window, position)[0] is AuditRule.LOG_HOLE
@@ -135,7 +135,7 @@ def _window(file: MappedFile, end: int, block: int = 0) -> LogWindow:
 
 
 def sound_until(file: MappedFile, position: int, end: int) -> tuple[int, str]:
-    """Return the position up to which a file has sound records, from one position to another, and what is wrong there.
+    """Return the end of the sound records between two positions of a file, and what is wrong there.
 
     Nothing is wrong at ``end``, or at a BLANK that reaches to it.
     """
@@ -159,5 +159,5 @@ def store_timestamp_at(queue: MappedFileQueue, offset: int) -> int | None:
 
 
 def is_begun(file: MappedFile) -> bool:
-    """Tell if anything is written at the beginning of a file."""
+    """Return true if anything is written at the beginning of a file."""
     return any(file.read_at(0, BLANK_LENGTH))

@@ -1,4 +1,4 @@
-"""Reads ranges of the CommitLog from the disk into one buffer."""
+"""Read of ranges of the CommitLog from the disk into one buffer."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,9 @@ from rocketbroker.store.logfile.mapped_file import MappedFile
 
 
 class LogRead:
-    """A read that is still to be made; its files stay open until then.
+    """A pending read; its files stay open until it is done.
 
-    Made on the loop, which alone adds and removes files.
+    Create it on the event loop, which alone adds and removes files.
 
     Args:
         commit_log: the log.
@@ -28,7 +28,8 @@ class LogRead:
         self._parts = list(_parts(commit_log, ranges, memoryview(self._data)))
 
     def read(self) -> bytearray:
-        """The ranges back to back (blocks); zeros stand for what was removed, or is missing at the end of a file.
+        """Return the ranges back to back (blocks), with zeros for bytes that were removed or are missing at a file's
+        end.
 
         Raises:
             StoreError: the disk cannot be read.
@@ -42,7 +43,7 @@ class LogRead:
 
 
 def file_of(commit_log: CommitLog, offset: int) -> MappedFile | None:
-    """The file with an offset; ``None`` when it was removed.
+    """Return the file with an offset; ``None`` when it was removed.
 
     Raises:
         StoreError: the log is closed.
@@ -59,7 +60,7 @@ def _parts(
     at = 0
     for range_offset, range_size in ranges:
         offset, end = range_offset, range_offset + range_size
-        # Of two entries that seem to be neighbours one may be damaged, and the files two.
+        # Of two entries that seem to be neighbours one may be damaged, and they may lead to two files.
         while offset < end:
             file = file_of(commit_log, offset)
             if file is None:

@@ -1,4 +1,4 @@
-"""What goes into the store, and what became of it (MessageExtBrokerInner, PutMessageResult, PutMessageStatus)."""
+"""Messages to store, and the results of storing them (MessageExtBrokerInner, PutMessageResult, PutMessageStatus)."""
 
 from enum import Enum
 from typing import Final
@@ -10,7 +10,7 @@ from rocketbroker.codec.message.message_properties import FoundProperties
 
 
 class MessageExtBrokerInner(msgspec.Struct, gc=False):
-    """A message on its way into the store. Hosts are 4 or 16 address bytes and an int32 port, times are ms."""
+    """A message to store. Hosts are 4 or 16 address bytes and an int32 port, times are ms."""
 
     topic: str
     queue_id: int
@@ -22,24 +22,24 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
     born_host: bytes = bytes(8)
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    # What ``find_properties`` finds in the properties, when the caller knows it already.
+    # Result of ``find_properties``, when the caller knows it already.
     found: FoundProperties | None = None
 
 
 class PutMessageStatus(Enum):
     """Outcome of a put and of its acknowledgement (org.apache.rocketmq.store.PutMessageStatus).
 
-    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10 and 12. Of those of an acknowledgement, 11 on, a higher
-    one is more severe.
+    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10 and 12. Outcomes of an acknowledgement begin at 11; a
+    higher one is more severe.
     """
 
     PUT_OK = 0
     MESSAGE_ILLEGAL = 1
     PROPERTIES_SIZE_EXCEEDED = 2
-    # A file or its blocks could not be had, for another reason than a full disk.
+    # A file or its blocks could not be made, for another reason than a full disk.
     CREATE_MAPPED_FILE_FAILED = 3
     DISK_FULL = 4
-    # The disk refused a sync, and what it has not got yet has to be written again.
+    # The disk refused a sync, and the unsynced data has to be rewritten.
     READ_ONLY = 5
     # Messages are stored that could not be entered into their queues.
     NOT_DISPATCHED = 6
@@ -54,12 +54,12 @@ class PutMessageStatus(Enum):
     TOPIC_NOT_CREATED = 12
 
 
-#: What no later try will change: who stores messages by itself goes on behind such a one.
+#: Outcomes that no later try will change: a service that stores messages skips such a message.
 PERMANENT_FAILURES: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
 
 
 class PutMessageResult(msgspec.Struct, gc=False):
-    """How a put ended. Of a batch, offset and time are those of the first message, and ``size`` is that of all."""
+    """Result of a put. For a batch, offset and time are those of the first message; ``size`` covers all messages."""
 
     status: PutMessageStatus
     physical_offset: int = -1

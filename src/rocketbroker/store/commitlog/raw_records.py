@@ -21,7 +21,7 @@ _LONG: Final = Struct(">q")
 
 
 class RawRecords(NamedTuple):
-    """Whole records of one file: the bytes they take, and the earliest of their store times in ms."""
+    """Whole records of one file: their size in bytes, and the earliest of their store times in ms."""
 
     size: int
     earliest_ms: int | None
@@ -30,11 +30,11 @@ class RawRecords(NamedTuple):
 def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> RawRecords:
     """Find the whole records from ``begin`` on that belong into one file, the BLANK that closes it included.
 
-    A record that ``data`` has the begin of only is left for the next call.
+    A record that is incomplete in ``data`` is left for the next call.
 
     Args:
         data: bytes of a CommitLog.
-        begin: where in ``data`` the first record begins.
+        begin: position of the first record in ``data``.
         offset: CommitLog offset of that record.
         free: bytes of its file from there on.
 
@@ -54,7 +54,7 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
         (place,) = _LONG.unpack_from(data, at + PHYSICAL_OFFSET_POSITION)
         if not is_record(size, magic) or place != offset + at - begin or not fits(size, left):
             raise StoreError(
-                f"the bytes for {offset + at - begin} of the CommitLog begin no record of that offset: "
+                f"the bytes for {offset + at - begin} of the CommitLog do not begin with a record of that offset: "
                 f"size {size}, magic {magic}, offset {place}, and its file has {left} bytes left"
             )
         if at + size > len(data):
@@ -66,5 +66,5 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
 
 
 def is_record(size: int, magic: int) -> bool:
-    """Tell whether the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
+    """Return true if the first two fields are those of a record, and not of a BLANK, zeros, or something foreign."""
     return size > BODY_POSITION and magic in {MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2}

@@ -33,7 +33,7 @@ class ReputColumns:
         queues: the queues.
         delay_levels: ms by level.
         deleted: CommitLog offset by topic before which its messages are left out.
-        on_damage: told of what is no sound record, by CommitLog offsets, and why.
+        on_damage: called with what is no sound record, by CommitLog offsets, and why.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class ReputMessageService:
         queues: the queues, which know what they have.
         dispatcher: enters keys into the index.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
-        on_damage: told of what is no sound record.
+        on_damage: called with what is no sound record.
         deleted: CommitLog offset by topic at its deletion; messages before it are left out.
     """
 
@@ -120,7 +120,7 @@ class ReputMessageService:
         Args:
             offset: where it begins.
             end: where it ends.
-            on_progress: told up to which offset it has come.
+            on_progress: called with the offset reached so far.
 
         Raises:
             StoreFullError: the disk has no room for entries that are missing.

@@ -84,7 +84,7 @@ class IndexService:
 
     def load(
         self,
-        told: list[str] | None = None,
+        report: list[str] | None = None,
         expected: Sequence[str] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> int | None:
@@ -93,7 +93,7 @@ class IndexService:
         Gives the CommitLog offset from which on the index lacks messages then, ``None`` when no file was damaged.
 
         Args:
-            told: takes what was wrong with a file.
+            report: takes what was wrong with a file.
             expected: names of the files that there were, if that is known.
             before_change: called before a damaged file is changed.
         """
@@ -105,21 +105,21 @@ class IndexService:
             if why := self._why_damaged(path):
                 before_change()
                 aside = set_aside(path, self._file_system)
-                lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", told)
+                lacks = self._lacks_from_here(path, f"{why}; it was set aside as {aside.name}", report)
                 break
             self.files.append(self._make(path))
         else:
             if missing is not None:
-                lacks = self._lacks_from_here(self.directory / missing, "is missing", told)
+                lacks = self._lacks_from_here(self.directory / missing, "is missing", report)
         for path in paths:
             before_change()
             self._file_system.unlink(path)
         self._indexed_to = self.end_physical_offset
         return lacks
 
-    def _lacks_from_here(self, path: Path, why: str, told: list[str] | None) -> int:
-        if told is not None:
-            told.append(f"{path}: {why}; the index is made anew from there")
+    def _lacks_from_here(self, path: Path, why: str, report: list[str] | None) -> int:
+        if report is not None:
+            report.append(f"{path}: {why}; the index is made anew from there")
         return max(self.end_physical_offset, 0)
 
     def _paths(self) -> list[Path]:

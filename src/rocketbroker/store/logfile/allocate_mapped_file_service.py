@@ -1,7 +1,7 @@
-"""Has the next file and the next blocks ready before they are needed (AllocateMappedFileService).
+"""Preparation of the next file and the next blocks before they are needed (AllocateMappedFileService).
 
-One owned thread: making, mapping and allocating can all wait for the disk. The writer, which is the event loop, waits
-for them a limited time; then puts are refused while the disk is busy, and all else goes on.
+One owned thread: creating, mapping and allocating can all wait for the disk. The writer, which is the event loop, waits
+for them for a limited time. After that, puts are rejected while the disk is busy, and everything else continues.
 """
 
 import time
@@ -14,10 +14,10 @@ from rocketbroker.store.logfile.mapped_file import MappedFile
 
 
 class AllocateMappedFileService:
-    """Prepares files and blocks on a thread of its own.
+    """Preparation of files and blocks on a dedicated thread.
 
     Attributes:
-        busy_after_s: how long the writer waits for a file or for blocks, once for each; ``None`` as long as it takes.
+        busy_after_s: longest wait of the writer for a file or for blocks, once for each; ``None`` for no limit.
     """
 
     def __init__(self, file_system: FileSystem = LOCAL) -> None:
@@ -26,21 +26,21 @@ class AllocateMappedFileService:
         self._files: dict[Path, Future[MappedFile]] = {}
         self._blocks: Future[None] | None = None
         self.busy_after_s: float | None = None
-        # What the writer did not get in time, and since when it asks for it.
+        # The file or blocks that were late, and when the writer first asked for them.
         self._late: Future[MappedFile] | Future[None] | None = None
         self._late_since = 0.0
 
     def prepare(self, path: Path, file_size: int, step: int) -> None:
-        """Have a file made; ``take`` hands it over."""
+        """Start to create a file; ``take`` hands it over."""
         if path not in self._files:
             self._files[path] = self._executor.submit(self._make, path, file_size, step)
 
     def take(self, path: Path, file_size: int, step: int) -> MappedFile:
-        """The prepared file, waited for when it is not ready yet; made now when nobody prepared it.
+        """Return the prepared file, waiting while it is not ready; create it now if nobody prepared it.
 
         Raises:
             StoreFullError: the disk has no room for it.
-            StoreBusyError: it is not ready in time; ask again.
+            StoreBusyError: it was not ready in time; ask again.
         """
         self.prepare(path, file_size, step)
         future = self._files[path]
@@ -53,11 +53,11 @@ class AllocateMappedFileService:
             del future
 
     def ensure_allocated(self, file: MappedFile, end: int) -> None:
-        """Have blocks for all bytes of a file before ``end``, waited for when they are not ready yet.
+        """Allocate blocks for all bytes of a file before ``end``, waiting while they are not ready.
 
         Raises:
             StoreFullError: the disk has no room for them.
-            StoreBusyError: they are not ready in time; ask again.
+            StoreBusyError: they were not ready in time; ask again.
         """
         while end > file.allocated:
             future = self._blocks = self._blocks or self._executor.submit(file.ensure_allocated, end)
@@ -69,7 +69,7 @@ class AllocateMappedFileService:
                 del future  # as in ``take``
 
     def _wait(self, future: Future[MappedFile] | Future[None], path: Path) -> None:
-        """Wait until it is done, well or not; a second time not at all."""
+        """Wait once until the work has succeeded or failed; late work is not waited for again."""
         if future is not self._late:
             self._late, self._late_since = future, time.monotonic()
             timeout_s = self.busy_after_s
@@ -91,14 +91,14 @@ class AllocateMappedFileService:
         try:
             file.ensure_allocated(min(step or file_size, file_size))
         except StoreError:
-            # Tried again with the next message: each try would leave an open file behind, and a start would find one of
-            # the full size that is nothing but a hole.
+            # The next message tries again. Each try would leave an open file behind, and a start would find a file of
+            # full size that is nothing but a hole.
             file.delete()
             raise
         return file
 
     def discard(self) -> None:
-        """Remove the prepared files that nobody took (blocks): the next file will be another one.
+        """Remove the prepared files that nobody took (blocks): the next file will be a different one.
 
         Raises:
             OSError: the disk refused.
@@ -111,11 +111,11 @@ class AllocateMappedFileService:
             del self._files[path]
 
     def grow(self, file: MappedFile, start: int, end: int) -> None:
-        """Have blocks and pages of a range made; a failure shows when the writer gets there and tries itself."""
+        """Start to make blocks and pages of a range; a failure shows when the writer gets there and tries itself."""
         self._executor.submit(_grow, file, start, end)
 
     def stop(self) -> None:
-        """End the thread; files that nobody took are closed and, being empty, stay for the next start."""
+        """Stop the thread; files that nobody took are empty, and are closed and kept for the next start."""
         self._executor.shutdown()
         self._blocks = self._late = None
         for future in self._files.values():

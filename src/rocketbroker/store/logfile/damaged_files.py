@@ -1,8 +1,8 @@
-"""Files of a store that are missing, have a wrong size, or are none of it: mended before they are mapped.
+"""Repair of missing, wrongly sized and foreign files of a store, before they are mapped.
 
-Nothing of the CommitLog is given up: a file that became shorter gets its size back, one that is missing in the middle
-is made anew, so that the others keep their offsets, and what is lost of them is told. Queues and index can be made anew
-from the log: a damaged file of theirs is set aside under the name ``<name>.damaged``.
+Nothing of the CommitLog is given up. A file that became shorter gets its size back, and one that is missing in the
+middle is recreated, so that the others keep their offsets; what is lost of them is reported. Queues and index can be
+rebuilt from the log, so a damaged file of theirs is renamed to ``<name>.damaged``.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.logfile.mapped_file import CUT_SUFFIX
 
-# More files than these cannot be missing between two: one of the names is wrong.
+# If more files than these are missing between two, one of the names is wrong.
 _MOST_MISSING = 1024
 _SET_ASIDE = re.compile(r"\.damaged(-[0-9]+)?\Z")
 
 
 class MendedRange(NamedTuple):
-    """Bytes of the CommitLog, by offsets, that are gone, and why."""
+    """Lost bytes of the CommitLog, by offsets, and why they are lost."""
 
     begin: int
     end: int
@@ -44,28 +44,29 @@ def mend_commit_log(
     directory: Path,
     file_size: int,
     file_system: FileSystem,
-    told: list[str],
+    report: list[str],
     before_change: Callable[[int], None],
 ) -> tuple[list[MendedRange], int]:
-    """Give the files of the CommitLog their size back and make those anew that are missing between two others (blocks).
+    """Restore the size of CommitLog files and recreate those missing between two others (blocks).
 
-    Gives what was lost of those that others follow, and the offset behind the last of them, 0 when there is none.
+    Return what was lost of the files that others follow, and the offset behind the last of these files, 0 without any.
 
     Args:
-        directory: where they lie.
-        file_size: what each should have, in bytes.
+        directory: the folder of the files.
+        file_size: right size of each file in bytes.
         file_system: the disk.
-        told: takes what was found, a text for each file.
-        before_change: called before a file is changed, with the offset behind the last that was lost.
+        report: receives the findings, a text for each file.
+        before_change: called before a file is changed,
+            with the offset behind the last lost byte.
 
     Raises:
-        StoreError: they were made with another size; or too many are missing.
+        StoreError: they were created with another size; or too many are missing.
     """
     for path in directory.glob(f"*{CUT_SUFFIX}"):
-        # A crash came before it took the place of the file that was cut.
+        # A crash came before the copy replaced the file that was cut.
         file_system.unlink(path)
     files, foreign = _files_of(directory)
-    told += [f"{path}: is no file of the CommitLog, and left alone" for path in foreign]
+    report += [f"{path}: is not a file of the CommitLog; left unchanged" for path in foreign]
     _check_sizes(files, file_size)
     short = [file for file in files if file.size < file_size and (file.size or file is not files[-1])]
     lost = [
@@ -84,11 +85,11 @@ def mend_commit_log(
         before_change(mended_to)
     for file in short:
         _set_size(file.path, file_size, file_system)
-        told.append(f"{file.path}: had {file.size} bytes, and has {file_size} again")
+        report.append(f"{file.path}: had {file.size} bytes; restored to {file_size}")
     for offset in missing:
         path = directory / offset_to_file_name(offset)
         _set_size(path, file_size, file_system)
-        told.append(f"{path}: was missing, and was made anew without messages")
+        report.append(f"{path}: was missing; recreated without messages")
     if lost:
         file_system.sync_folder(directory)
     return lost, mended_to
@@ -117,30 +118,30 @@ def mend_queue(
     directory: Path,
     file_size: int,
     file_system: FileSystem,
-    told: list[str],
+    report: list[str],
     before_change: Callable[[], None],
     *,
     clean_stop: bool,
     unit_size: int = CQ_STORE_UNIT_SIZE,
 ) -> bool:
-    """Set aside the first file of a queue that is damaged, and remove those behind it (blocks).
+    """Set aside the first damaged file of a queue, and remove the files behind it (blocks).
 
-    True when the queue lacks what was in them.
+    Return true if the queue lacks the entries of these files.
 
     Args:
         directory: the queue's folder.
-        file_size: what each file should have, in bytes.
+        file_size: right size of each file in bytes.
         file_system: the disk.
-        told: takes what was found, a text for each file.
+        report: receives the findings, a text for each file.
         before_change: called before a file is changed.
-        clean_stop: whether all was on disk, so that no file but the last may lack entries.
+        clean_stop: true if all was on disk, so that no file but the last may lack entries.
         unit_size: bytes of an entry.
     """
     files, foreign = _files_of(directory)
     for path in foreign:
         before_change()
-        told.append(f"{path}: is no file of a queue, and set aside as {set_aside(path, file_system).name}")
-    # Files behind it were made for messages that never came.
+        report.append(f"{path}: is not a file of a queue; set aside as {set_aside(path, file_system).name}")
+    # Files behind it were created for messages that never came.
     last = next((file for file in reversed(files) if file.size and _is_begun(file.path)), None)
     for number, file in enumerate(files):
         why = _why_damaged(files, number, file_size)
@@ -156,7 +157,7 @@ def mend_queue(
             before_change()
             if file.size and "missing" not in why:
                 why += f", and it was set aside as {set_aside(file.path, file_system).name}"
-            told.append(f"{file.path}: {why}; the queue is made anew from there")
+            report.append(f"{file.path}: {why}; the queue is rebuilt from there")
             for later in files[number:]:
                 file_system.unlink(later.path)
             file_system.sync_folder(directory)
@@ -167,31 +168,31 @@ def mend_queue(
 def _why_damaged(files: list[_Named], number: int, file_size: int) -> str:
     file, is_last = files[number], number == len(files) - 1
     if not file.size and is_last:
-        return ""  # made, but never grown to its size: a crash came between
+        return ""  # created, but never grown to its size: a crash came between
     if file.size != file_size:
         return f"has {file.size} bytes instead of {file_size}"
     if file.offset % file_size:
-        return f"its name is no multiple of {file_size}"
+        return f"its name is not a multiple of {file_size}"
     if number and file.offset != files[number - 1].offset + file_size:
         return "the file before it is missing"
     return ""
 
 
 def _has_entries(path: Path, file_size: int, unit_size: int) -> bool:
-    """Whether the first and the last entry of a file are written."""
+    """Return true if the first and the last entry of a file are written."""
     with path.open("rb", buffering=0) as file:
         sizes = (os.pread(file.fileno(), 4, at + SIZE_POSITION) for at in (0, file_size - unit_size))
         return all(is_written(int.from_bytes(size, "big", signed=True)) for size in sizes)
 
 
 def _is_begun(path: Path) -> bool:
-    """Tell whether the first entry of a file is written."""
+    """Return true if the first entry of a file is written."""
     with path.open("rb", buffering=0) as file:
         return is_written(int.from_bytes(os.pread(file.fileno(), 4, SIZE_POSITION), "big", signed=True))
 
 
 def set_aside(path: Path, file_system: FileSystem) -> Path:
-    """Rename a damaged file to ``<name>.damaged``, or one with a number behind it (blocks); gives its new path."""
+    """Rename a damaged file to ``<name>.damaged``, numbered if that name is in use (blocks); return its new path."""
     numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(2))
     free = (each for each in itertools.chain([path.with_name(f"{path.name}.damaged")], numbered) if not each.exists())
     aside = next(free)
@@ -201,7 +202,7 @@ def set_aside(path: Path, file_system: FileSystem) -> Path:
 
 
 def _files_of(directory: Path) -> tuple[list[_Named], list[Path]]:
-    """The files of a folder that are named by offsets, in order, and the others that were not set aside before."""
+    """Return a folder's files that are named by offsets, in order, and the others that were not set aside before."""
     if not directory.is_dir():
         return [], []
     named, foreign = [], []

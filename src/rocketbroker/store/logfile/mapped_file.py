@@ -1,7 +1,7 @@
 """One file of fixed size, mapped into memory (org.apache.rocketmq.store.logfile.DefaultMappedFile).
 
 The file has its full size from the start, but blocks are allocated in steps ahead of the write position: a store into a
-hole of a sparse mapping would kill the process by SIGBUS when the disk is full. No mapped file is ever cut short.
+hole of a sparse mapping would kill the process by SIGBUS when the disk is full. No mapped file is ever shortened.
 
 This is the one place of the store that maps, allocates and syncs.
 """
@@ -24,7 +24,7 @@ from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, pare
 from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
 from rocketbroker.store.logfile.removed_file import RemovedFile
 
-#: Ends the name of a copy that is about to take the place of a file; a start removes it.
+#: Suffix of a copy that is about to replace a file; a start removes the copy.
 CUT_SUFFIX = ".cut"
 # Queue files are named by their offset, 20 digits; index files by their time.
 _NAME_LENGTH = 20
@@ -45,15 +45,15 @@ _UNMAPPED = (ctypes.c_char * 0)()
 class MappedFile:
     """A mapped file; ``buffer`` is its content, ``file_from_offset`` the offset of its first byte in the queue.
 
-    ``buffer`` is read-only: ``write`` and ``writing`` are the only ways to store into the mapping.
+    ``buffer`` is read-only: ``write``, ``packer`` and ``writing`` are the only ways to store into the mapping.
 
     Args:
-        path: the file; made when it does not exist.
+        path: the file; created if it does not exist.
         file_size: its size in bytes.
-        step: blocks are allocated in steps of so many bytes; 0 allocates all at once.
+        step: bytes allocated at a time; 0 allocates all at once.
         file_system: the disk.
-        keeps_open: whether it keeps a descriptor, for files that threads read from often. Others, of which a store may
-            have tens of thousands, are opened by name for the few things that the mapping does not do.
+        keeps_open: true to keep a descriptor, for files that threads read from often. Others, of which a store may have
+            tens of thousands, are opened by name for the few things that the mapping does not do.
 
     Raises:
         StoreFullError: the disk has no room for it.
@@ -91,7 +91,7 @@ class MappedFile:
         keeps_open: bool = True,
     ) -> None:
         self.fd = -1
-        # While it is being removed: keeps its blocks, also from one try to the next.
+        # Keeps the blocks while the file is being removed, also from one try to the next.
         self._removed: RemovedFile | None = None
         self.path = path
         self.keeps_open = keeps_open
@@ -102,15 +102,15 @@ class MappedFile:
         # Bytes written, bytes known to be on disk, bytes that have blocks: positions within the file.
         self.wrote = 0
         self.flushed = 0
-        # Whether what lies between ``flushed`` and ``wrote`` has to be written anew before a sync says anything of it.
+        # True if the bytes between ``flushed`` and ``wrote`` must be rewritten before a sync says anything about them.
         self.to_write_again = False
-        # Whether zeros were written behind ``wrote`` that are not on disk for certain.
+        # True if zeros were written behind ``wrote`` that are not on disk for certain.
         self.zeroed = False
         if not keeps_open and (why := MAPPINGS.why_reached()):
             raise StoreError(f"cannot map {path}: {why}")
         self.fd = self._open()
-        # Folders whose names may not be on disk yet, the innermost first; ``None`` until the first sync asks. Also of a
-        # file that was there, since who made it may have failed half way, or never synced it.
+        # Folders whose names may not be on disk yet, the innermost first; ``None`` until the first sync asks. This
+        # includes a file that existed, since its creator may have failed half way, or never synced it.
         self._new_names: list[Path] | None = None
         try:
             existed = os.fstat(self.fd).st_size
@@ -127,7 +127,7 @@ class MappedFile:
             raise
         self._writable = memoryview(self._map).cast("B")
         self.buffer = self._writable.toreadonly()
-        # Called with each range that was stored into the mapping, where a test watches the disk.
+        # Called with each range stored into the mapping, where a test watches the disk.
         self._stored = file_system.watcher(self.fd)
         if not keeps_open:
             self._close_descriptor()
@@ -148,7 +148,7 @@ class MappedFile:
             )
 
     def ensure_allocated(self, end: int) -> None:
-        """Have blocks for all bytes before ``end``; to be called before they are stored.
+        """Allocate blocks for all bytes before ``end``; call it before storing them.
 
         Raises:
             StoreFullError: the disk has no room.
@@ -170,7 +170,7 @@ class MappedFile:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor of the file: its own, or one for the time of the block.
+        """Yield a descriptor of the file: its own, or one that lasts for the ``with`` block.
 
         Raises:
             OSError: it cannot be opened.
@@ -185,14 +185,14 @@ class MappedFile:
             self._file_system.close(fd)
 
     def write(self, start: int, end: int, data: ReadableBuffer) -> None:
-        """Store bytes into a range that has blocks; ``wrote`` is its end then."""
+        """Store bytes into a range that has blocks, and set ``wrote`` to its end."""
         self._writable[start:end] = data
         self.wrote = end
         if self._stored is not None:
             self._stored(start, end)
 
     def packer(self, entry: Struct) -> Callable[..., None]:
-        """Give a function that packs an entry at a position that has a block: ``write`` without a call of Python."""
+        """Return a function that packs an entry at a position that has a block: ``write`` without a Python call."""
         pack = partial(entry.pack_into, self._writable)
         stored = self._stored
         if stored is None:
@@ -206,7 +206,7 @@ class MappedFile:
 
     @contextlib.contextmanager
     def writing(self, start: int, end: int) -> Iterator[memoryview]:
-        """Give a range that has blocks to store into, for as long as the block lasts; ``wrote`` stays as it is."""
+        """Yield a range that has blocks to store into, until the ``with`` block ends; ``wrote`` does not change."""
         try:
             yield self._writable[start:end]
         finally:
@@ -215,7 +215,7 @@ class MappedFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file, see ``codec.storefile.store_file.StoreFile``."""
+        """Bytes of the file (``codec.storefile.store_file.StoreFile``)."""
         return self.file_size
 
     def read_at(self, position: int, length: int) -> bytes:
@@ -243,7 +243,7 @@ class MappedFile:
             _madvise(address, end - start, _MADV_POPULATE_WRITE)
 
     def is_cached(self, start: int, end: int) -> bool:
-        """Whether a range can be read from ``buffer`` without waiting for the disk, as things are now."""
+        """Return true if a range can now be read from ``buffer`` without waiting for the disk."""
         start -= start % mmap.PAGESIZE
         pages = bytearray(-(-(end - start) // mmap.PAGESIZE))
         address = ctypes.addressof(self._map) + start
@@ -251,9 +251,9 @@ class MappedFile:
         return not refused and 0 not in pages
 
     def copy_until(self, end: int) -> "MappedFile":
-        """Put in place of the file a copy that ends at ``end``, with zeros behind it, and return the copy (blocks).
+        """Replace the file by a copy that ends at ``end``, with zeros behind it, and return the copy (blocks).
 
-        Readers of this object keep the old bytes. After a crash the path has the one file or the other, until
+        Readers of this object keep the old bytes. After a crash the path names one file or the other, until
         ``sync_names`` of the copy.
 
         Raises:
@@ -287,7 +287,7 @@ class MappedFile:
                     self._file_system.write(fd, at, bytes(min(end - at, _CHUNK)))
 
     def sync(self) -> None:
-        """Write all dirty pages of the file to disk, and its name; blocks without holding the GIL.
+        """Write all dirty pages of the file and its name to disk (blocks, without holding the GIL).
 
         Raises:
             OSError: the disk refused; what is dirty may be lost.
@@ -312,17 +312,17 @@ class MappedFile:
 
     @property
     def to_flush(self) -> bool:
-        """Whether something was written that is not on disk for certain."""
+        """True if something was written that is not on disk for certain."""
         return self.wrote > self.flushed or self.zeroed
 
     def flush(self) -> None:
-        """Bring to disk what was written, and take note of how far that is (blocks).
+        """Write unflushed bytes to disk and advance ``flushed`` (blocks).
 
-        After a sync that failed, or may have, all of it is written anew first, since the kernel may take pages for
-        clean that never reached the disk. Whether they still hold what was stored is for the caller to know.
+        After a sync that failed, or may have failed, all these bytes are rewritten first, since the kernel may take
+        pages for clean that never reached the disk. The caller must know that the pages still hold what was stored.
 
         Raises:
-            OSError: the disk refused; ``flushed`` stays where it was.
+            OSError: the disk refused; ``flushed`` does not change.
         """
         wrote = self.wrote
         try:
@@ -341,7 +341,7 @@ class MappedFile:
                 self._file_system.write(fd, position, bytes(self.buffer[position : min(position + _CHUNK, end)]))
 
     def last_modified_ms(self) -> int:
-        """When it was last written to, in ms since the epoch (blocks)."""
+        """Return the time of the last write, in ms since the epoch (blocks)."""
         with self.opened() as fd:
             return os.fstat(fd).st_mtime_ns // 1_000_000
 
@@ -359,12 +359,13 @@ class MappedFile:
         if self._removed is not None:
             self._removed.close()
 
-    # A file that was removed is closed by the last who holds it: threads that read from it by number would else read
-    # from whatever file gets the number next.
+    # The last holder of a removed file closes it: threads that read from it by descriptor would otherwise read from
+    # whatever file gets the number next.
     __del__ = _close_descriptor
 
     def remove(self) -> RemovedFile:
-        """Take its name from the disk and leave it open (blocks): who holds it or a slice of it reads on.
+        """Remove the file's name from the disk and leave it open (blocks): holders of the file or a slice of it keep
+        reading.
 
         Raises:
             OSError: the disk refused; the call may be made again.
@@ -374,14 +375,14 @@ class MappedFile:
             keeper = file_system.open(self.path)
             self._removed = RemovedFile(self.path, keeper, self.file_size, weakref.ref(self._map), file_system)
         file_system.unlink(self.path)
-        # A later file must not go for good before an earlier one: the store would not open with one missing.
+        # No later file may disappear on disk before an earlier one: the store would not open with one missing.
         file_system.sync_folder(self.path.parent)
         self._drop_pages()
         removed, self._removed = self._removed, None
         return removed
 
     def _drop_pages(self) -> None:
-        """Give the mapped pages back, some at a time, so that the unmapping is short on whatever thread it comes."""
+        """Release the mapped pages, some at a time, so that unmapping is short on whatever thread it happens."""
         address = ctypes.addressof(self._map)
         for start in range(0, self.file_size, _DROP_STEP):
             _madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)

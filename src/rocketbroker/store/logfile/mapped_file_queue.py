@@ -15,11 +15,11 @@ class MappedFileQueue:
     """The files of one directory, in order.
 
     Args:
-        directory: where they lie; made with the first file.
+        directory: folder of the files; created with the first file.
         file_size: size of each, in bytes.
-        step: blocks are allocated in steps of so many bytes.
+        step: bytes allocated at a time.
         file_system: the disk.
-        keeps_open: whether each file keeps a descriptor: see ``MappedFile``.
+        keeps_open: true if each file keeps a descriptor (``MappedFile``).
     """
 
     __slots__ = ("_keeps_open", "directory", "file_size", "file_system", "files", "step")
@@ -41,7 +41,7 @@ class MappedFileQueue:
         self.files: list[MappedFile] = []
 
     def load(self) -> None:
-        """Map the files that exist, each taken as written to its end.
+        """Map the files that exist, and treat each as written to its end.
 
         Raises:
             StoreError: a file has another size, or one is missing between two others.
@@ -50,7 +50,7 @@ class MappedFileQueue:
             return
         for path in sorted(p for p in self.directory.iterdir() if p.name.isdigit() and len(p.name) == 20):
             if path.stat().st_size == 0:
-                # Made, but never grown to its size: a crash came between.
+                # Created, but never grown to its size: a crash came between.
                 self.file_system.unlink(path)
                 continue
             file = self._map(path)
@@ -65,7 +65,7 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """Offset of the first byte there is."""
+        """Offset of the first byte in the files."""
         return self.files[0].file_from_offset if self.files else 0
 
     @property
@@ -79,8 +79,8 @@ class MappedFileQueue:
         return self.files[-1].file_from_offset + self.file_size if self.files else 0
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds the byte at an offset, if there is one."""
-        # One look at the list: on threads that read, the first file may be taken out meanwhile.
+        """Return the file that holds the byte at an offset, if any."""
+        # Read the list once: the loop may take out the first file while another thread reads.
         files = self.files
         if not files:
             return None
@@ -88,7 +88,7 @@ class MappedFileQueue:
         return files[index] if 0 <= index < len(files) else None
 
     def path_of(self, offset: int) -> Path:
-        """The path of the file that begins at an offset."""
+        """Return the path of the file that begins at an offset."""
         return self.directory / offset_to_file_name(offset)
 
     def append(self, file: MappedFile) -> None:
@@ -96,7 +96,7 @@ class MappedFileQueue:
         self.files.append(file)
 
     def create_next(self, offset: int | None = None) -> MappedFile:
-        """Make and add the next file; ``offset`` says where the first one begins.
+        """Create and add the next file; ``offset`` is the begin of the first one.
 
         Raises:
             StoreFullError: the disk has no room for it.
@@ -108,11 +108,11 @@ class MappedFileQueue:
         return file
 
     def make_room(self, start: int, end: int) -> None:
-        """Allocate files and blocks for bytes that follow the written ones; files are made behind the last one.
+        """Allocate blocks for bytes that follow the written ones, and files behind the last one.
 
         Raises:
             StoreFullError: the disk has no room.
-            StoreError: a file cannot be had.
+            StoreError: a file cannot be created.
         """
         while not self.files or self.max_file_end < end:
             self.create_next()
@@ -125,23 +125,23 @@ class MappedFileQueue:
         return MappedFile(path, self.file_size, self.step, self.file_system, keeps_open=self._keeps_open)
 
     def take_out(self, file: MappedFile) -> None:
-        """Take the first file out of service; for the event loop, where files are added too. The last one stays.
+        """Take the first file out of service; only on the event loop, where files are added too. The last one stays.
 
-        The list is replaced, not changed: other threads go through it.
+        The list is replaced, not changed: other threads iterate over it.
         """
         if len(self.files) > 1 and self.files[0] is file:
             self.files = self.files[1:]
 
     def take_out_last(self) -> None:
-        """Take the last file out of service. The list is replaced, not changed: other threads go through it."""
+        """Take the last file out of service. The list is replaced, not changed: other threads iterate over it."""
         self.files = self.files[:-1]
 
     def replace_last(self, file: MappedFile) -> None:
-        """Put another file in place of the last one; readers of that one keep it."""
+        """Replace the last file by another one; its readers keep the old one."""
         self.files = [*self.files[:-1], file]
 
     def truncate(self, offset: int) -> None:
-        """Forget what lies at ``offset`` and after it: whole files are removed, the rest is zeroed and written anew."""
+        """Discard the bytes from ``offset`` on: remove whole files, and zero the rest so that it is rewritten."""
         while self.files and self.files[-1].file_from_offset >= offset and self.files[-1] is not self.files[0]:
             self.files.pop().delete()
         if not self.files:
@@ -152,16 +152,16 @@ class MappedFileQueue:
         last.zero_from(last.wrote)
 
     def unsynced_from(self, offset: int) -> None:
-        """Take what lies at ``offset`` and after it as written, but not on disk, whatever a sync may say.
+        """Treat the bytes from ``offset`` on as written but not on disk, whatever a sync reports.
 
-        A process that is gone may have been told that a sync failed; the kernel tells of that only once.
+        An earlier process may have seen a sync fail; the kernel reports that only once.
         """
         for file in self.files:
             file.flushed = max(0, min(file.flushed, offset - file.file_from_offset))
             file.to_write_again = file.flushed < file.wrote
 
     def moved(self, directory: Path) -> None:
-        """Take note that the directory has another name now; the files stay mapped."""
+        """Adopt the new name of the directory; the files stay mapped."""
         self.directory = directory
         for file in self.files:
             file.path = directory / file.path.name

@@ -1,6 +1,6 @@
-"""A file that has no name any more, and whose blocks the disk gets back once nobody reads it.
+"""A file without a name, whose blocks the disk gets back once nobody reads it.
 
-RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mapping counts them: it lives as long as the
+RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mapping counts them: it lives as long as
 slices of it that are on their way to consumers.
 """
 
@@ -18,10 +18,10 @@ class RemovedFile:
     """Keeps a removed file's blocks until ``release``, so that no other thread pays for freeing them.
 
     Args:
-        path: where it was.
+        path: its former path.
         fd: a descriptor of it, which this object closes.
         size: its bytes.
-        mapping: gives its mapping while anybody holds it.
+        mapping: returns its mapping while anybody holds it.
         file_system: the disk.
     """
 
@@ -37,14 +37,14 @@ class RemovedFile:
         self._file_system = file_system
 
     def release(self) -> bool:
-        """Give the blocks back if nobody reads the file any more (blocks); false while somebody does.
+        """Release the disk blocks if nobody reads the file any more (blocks); return false while somebody does.
 
         Raises:
             OSError: the disk refused.
         """
         if self._mapping() is not None:
             return False
-        # It is not mapped any more, so that cutting it short kills nobody.
+        # It is not mapped any more, so shortening it kills nobody.
         for end in reversed(range(0, self.size, _STEP)):
             self._file_system.set_size(self._fd, end)
         self.close()

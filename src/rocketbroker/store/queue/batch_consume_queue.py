@@ -1,7 +1,7 @@
 """The index of one queue of a topic with ``queue.type=BatchCQ`` (org.apache.rocketmq.store.queue.BatchConsumeQueue).
 
-46 bytes a record, which is a message or a whole batch and takes as many queue offsets as it has messages. So an entry
-has two numbers: its place in the files, and the queue offset of its first message, which ascends with it.
+An entry takes 46 bytes and stands for one record: a message or a whole batch, with as many queue offsets as messages.
+So an entry has two numbers: its place in the files, and the queue offset of its first message, which ascends with it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,7 +28,7 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
-# Gives bytes of the CommitLog by offset and size, ``None`` where there are fewer.
+# Returns bytes of the CommitLog by offset and size, ``None`` where there are fewer.
 ReadLog = Callable[[int, int], ReadableBuffer | None]
 
 # Damage is seldom longer than some pages of entries.
@@ -36,7 +36,7 @@ _FAR = 2048
 
 
 class BatchEntry(NamedTuple):
-    """One record: where it lies, the tags code and store time in ms of it, its first queue offset, and how many."""
+    """One record: CommitLog offset, size, tags code, store time in ms, first queue offset, and number of messages."""
 
     physical_offset: int
     size: int
@@ -52,7 +52,7 @@ class BatchEntry(NamedTuple):
 
     @property
     def begin_in_log(self) -> int:
-        """Its place in the CommitLog; before all of it for one that only says where the queue goes on."""
+        """Its place in the CommitLog; before the whole log for an entry that only says where the queue continues."""
         return -1 if is_filler(self.physical_offset, self.size) else self.physical_offset
 
 
@@ -67,7 +67,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         queue_id: its number.
         directory: its folder, ``batchconsumequeue/<topic>/<queueId>``.
         file_size: bytes of each file, a multiple of 46.
-        read_log: reads records, which say what an entry needs beside what ``put`` is given.
+        read_log: reads records, for the fields of an entry that are no arguments of ``put``.
         file_system: the disk.
     """
 
@@ -88,21 +88,21 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self._read_log = read_log
         # The number of the next entry.
         self._end_number = 0
-        # Behind the entries that there is room for since records were, or are about to be, appended for them.
+        # End of the allocated entries: records were appended for them, or are about to be.
         self._room_number = 0
-        # Whether, when it was loaded, behind its end was something that contradicts what stands before it.
+        # True if loading found entries behind the end that contradict those before it.
         self.is_doubtful = False
 
     # -- entries by number
 
     @property
     def _numbers(self) -> range:
-        """The numbers of the entries that there are."""
+        """The numbers of the existing entries."""
         files = self.queue.files
         return range(files[0].file_from_offset // BATCH_CQ_STORE_UNIT_SIZE if files else 0, self._end_number)
 
     def _mapped(self, number: int) -> BatchEntry:
-        """An entry; one of size 0 where there is none."""
+        """Return an entry; one of size 0 if it does not exist."""
         file = self.queue.find(number * BATCH_CQ_STORE_UNIT_SIZE)
         if file is None:
             return _NOTHING
@@ -110,7 +110,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return BatchEntry(*BATCH_ENTRY.unpack_from(file.buffer, position)[:6])
 
     def _read(self, number: int) -> BatchEntry:
-        """As ``_mapped``, by reading (blocks)."""
+        """Return an entry as ``_mapped`` does, by reading (blocks)."""
         file = self.queue.find(number * BATCH_CQ_STORE_UNIT_SIZE)
         if file is None:
             return _NOTHING
@@ -118,20 +118,20 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return BatchEntry(*BATCH_ENTRY.unpack(file.read_at(position, BATCH_CQ_STORE_UNIT_SIZE))[:6])
 
     def _holding(self, queue_offset: int, entry_at: Callable[[int], BatchEntry]) -> int:
-        """The number of the last entry that begins at or before a queue offset, of the first one when none does."""
+        """Return the number of the last entry that begins at or before a queue offset, else the first number."""
         numbers = self._numbers
         found = bisect_right(numbers, queue_offset, key=lambda number: entry_at(number).base)
         return numbers.start + max(found - 1, 0)
 
     def _from_physical(self, physical_offset: int, entry_at: Callable[[int], BatchEntry]) -> int:
-        """The number of the first entry of a record at or behind a physical offset, of the end when there is none."""
+        """Return the number of the first entry of a record at or behind a physical offset, the end if there is none."""
         numbers = self._numbers
         return numbers.start + bisect_left(numbers, physical_offset, key=lambda number: entry_at(number).begin_in_log)
 
     def _near(self, number: int, queue_offset: int) -> int:
-        """Where halving found none that holds a queue offset: the entry before that does, else the one behind.
+        """Return the entry that holds a queue offset where bisection missed it: the one before, else the one behind.
 
-        One that was damaged since the start leads it astray.
+        An entry damaged since the start leads the bisection astray.
         """
         around = range(max(number - _FAR, self._numbers.start), number)
         held = (each for each in around if (entry := self._mapped(each)).base <= queue_offset < entry.end)
@@ -140,18 +140,17 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- entries by queue offset
 
     def batches(self, queue_offset: int, limit: int) -> Iterator[BatchEntry]:
-        """Up to ``limit`` entries from the one on that holds a queue offset, or the next where none does."""
+        """Return up to ``limit`` entries from the one that holds a queue offset, or from the next one if none does."""
         number = self._holding(queue_offset, self._mapped)
         if self._mapped(number).end <= queue_offset:
             number = self._near(number, queue_offset)
         yield from map(self._mapped, range(number, min(number + limit, self._end_number)))
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
-        """As ``batches``, each as an entry of an ordinary queue has it."""
+        """Return the entries of ``batches`` in the form of an ordinary queue."""
         return (entry[:3] for entry in self.batches(queue_offset, limit))
 
     def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
-        """What ``entries`` gives, in the bytes of an ordinary queue."""
         return memoryview(b"".join(ENTRY.pack(*entry) for entry in self.entries(queue_offset, limit)))
 
     def _batch(self, queue_offset: int) -> BatchEntry | None:
@@ -161,9 +160,9 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return entry if entry.base <= queue_offset < entry.end else None
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """The entry of the record that holds a message, or ``None`` when the queue does not hold it.
+        """Return the entry of the record that holds a message, or ``None`` when the queue does not hold it.
 
-        Where ``go_on_at`` said that offsets were used, that of the last record before them.
+        For offsets that ``go_on_at`` marked as used, return the entry of the last record before them.
         """
         batch = self._batch(queue_offset)
         number = self._holding(queue_offset, self._mapped)
@@ -173,28 +172,24 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return None if batch is None else batch[:3]
 
     def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """As ``entry``, which passes over offsets that have no message."""
+        """Return ``entry``, which passes over offsets without a message."""
         return self.entry(queue_offset)
 
     def end_of_record(self, queue_offset: int) -> int:
-        """Queue offset behind the record that holds a message."""
         batch = self._batch(queue_offset)
         return queue_offset + 1 if batch is None else batch.end
 
     def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
-        """The record that holds a message, as its entry names it; ``None`` when the queue does not hold it."""
         batch = self._batch(queue_offset)
         return None if batch is None else (batch.base, *batch[:3])
 
     def place_of(self, queue_offset: int) -> tuple[str, int]:
-        """The file and the position of the entry that holds a message, to be told."""
         position = self._holding(queue_offset, self._mapped) * BATCH_CQ_STORE_UNIT_SIZE
         file = self.queue.find(position)
         return (str(file.path), position - file.file_from_offset) if file else (str(self.queue.directory), position)
 
     @staticmethod
     def unsynced_entries(file: MappedFile) -> Iterator[tuple[int, int, int]]:
-        """Position, physical offset and size in the entries of a file that are not on disk for certain; no fillers."""
         start = file.flushed - file.flushed % BATCH_CQ_STORE_UNIT_SIZE
         for number, (offset, size, *_) in enumerate(BATCH_ENTRY.iter_unpack(file.buffer[start : file.wrote])):
             if not is_filler(offset, size):
@@ -203,9 +198,9 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- writing
 
     def make_room(self, end: int) -> None:
-        """See ``ConsumeQueue``. Called for each record: how many entries offsets take is not known before."""
+        """Allocate one more entry. Called for each record: how many entries the offsets take is not known before."""
         waiting = self.next_offset - self.max_offset
-        # An entry has one message at least; and some that room was made for may not have been appended.
+        # An entry has at least one message, and some messages with allocated room may not have been appended.
         room_number = min(max(self._room_number, self._end_number), self._end_number + waiting)
         room_number += end - self.next_offset
         self.queue.make_room(self._end_number * BATCH_CQ_STORE_UNIT_SIZE, room_number * BATCH_CQ_STORE_UNIT_SIZE)
@@ -224,14 +219,14 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         try:
             store_timestamp, count = inner_batch(record)
         except CorruptRecordError as error:
-            raise StoreError(f"the record at {physical_offset} of the CommitLog is none: {error}") from error
+            raise StoreError(f"the record at {physical_offset} of the CommitLog is not valid: {error}") from error
         self._append(BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, count))
 
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """Enter records of one message each, of entries as an ordinary queue has them.
+        """Enter records of one message each, from their entries in the form of an ordinary queue.
 
         Raises:
-            StoreFullError: the disk has no room for the next file; those before it are entered.
+            StoreFullError: the disk has no room for the next file; the entries before it are entered.
         """
         for number, entry in enumerate(ENTRY.iter_unpack(entries), queue_offset):
             if number >= self.max_offset:
@@ -258,7 +253,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         """
         last = self._last
         if is_written(last.size) and last.begin_in_log >= 0:
-            # Readers find that no such message is there, and pass on.
+            # Readers find no such message there, and continue behind it.
             place, stored = last.physical_offset, last.store_timestamp
             self._append(BatchEntry(place, MIN_RECORD_SIZE, 0, stored, queue_offset - 1, 1))
         else:
@@ -268,7 +263,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
 
     @property
     def _last(self) -> BatchEntry:
-        """The last entry; one of size 0 without any."""
+        """The last entry; one of size 0 in an empty queue."""
         return self._mapped(self._numbers[-1]) if self._numbers else _NOTHING
 
     def _delete_all(self) -> None:
@@ -288,16 +283,16 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self._end_number = numbers.start + bisect_left(numbers, queue_offset, key=lambda each: self._mapped(each).base)
         self.max_offset = self.next_offset = queue_offset
         self.queue.truncate(self._end_number * BATCH_CQ_STORE_UNIT_SIZE)
-        # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
+        # The zeros must be on disk before the checkpoint advances: what they hide would be taken for entries.
         self.dirty = True
         if self._numbers and self._last.end < queue_offset:
-            # The offsets between the two were used by messages that the log had lost.
+            # The offsets between the two were used by messages that the log has lost.
             self.go_on_at(queue_offset)
 
     # -- a start
 
     def load(self) -> None:
-        """Map the files and find where the entries begin and end: behind the last that agrees with those before it.
+        """Map the files, and find the begin of the entries and the end of those that agree with their predecessors.
 
         Raises:
             StoreError: a file is missing or has another size.
@@ -313,11 +308,11 @@ class BatchConsumeQueue(ConsumeQueueInterface):
             self.max_offset = self.next_offset = last.end
 
     def _count_sound(self) -> int:
-        """How many entries are sound for certain; ``is_doubtful`` then says whether something else follows them."""
+        """Return the number of certainly sound entries, and set ``is_doubtful`` if something else follows them."""
         count = end = physical = 0
         before, ended = (0,) * 6, False
         for file in self.queue.files:
-            # Read, not taken from the mapping: see ``written_bytes``.
+            # Read instead of using the mapping: see ``written_bytes``.
             data = file.read_at(0, file.file_size)
             if ended:
                 self.is_doubtful = self.is_doubtful or any(data)
@@ -331,13 +326,13 @@ class BatchConsumeQueue(ConsumeQueueInterface):
                 count, end, physical, before = count + 1, base + messages, offset, fields
             written = (count + self._numbers.start) * BATCH_CQ_STORE_UNIT_SIZE - file.file_from_offset
             self.is_doubtful = ended and data.count(0, written) < len(data) - written
-        # The one before the first that contradicts may be the wrong one of the two.
+        # Of the first contradicting entry and the one before it, either may be wrong.
         agrees = self.agrees(BatchEntry(*before))
         self.is_doubtful = self.is_doubtful or not agrees
         return count if agrees else count - 1
 
     def _may_follow(self, before: BatchEntry, entry: BatchEntry) -> bool:
-        """Whether an entry can stand behind another; where offsets lie between them, both have to be their records'."""
+        """Return true if an entry can follow another; with offsets between them, both must agree with their records."""
         if entry.base != before.end and not (self.agrees(before) and self.agrees(entry)):
             return False
         return (
@@ -348,7 +343,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         )
 
     def agrees(self, entry: BatchEntry) -> bool:
-        """Whether an entry is that of its record, as far as the log has it (blocks)."""
+        """Return true if an entry agrees with its record, as far as the log has it (blocks)."""
         if entry.size <= MIN_RECORD_SIZE or entry.begin_in_log < 0:
             return True
         record = self._read_log(entry.physical_offset, entry.size)
@@ -361,52 +356,49 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         except CorruptRecordError:
             return True
 
-    def cut_doubtful(self, told: list[str], before_change: Callable[[], None]) -> bool:
-        """Forget what was found behind the sound entries when it was loaded; false when nothing was.
+    def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
+        """Discard what loading found behind the sound entries; return false if nothing was there.
 
         Args:
-            told: takes what it was.
+            report: receives the finding.
             before_change: called before anything is changed.
         """
         if not self.is_doubtful:
             return False
         path, position = self.place_of(self.max_offset)
         before_change()
-        told.append(f"{path}: entries from about {position} on contradict each other or the log, and are made anew")
+        report.append(f"{path}: entries from about {position} on contradict each other or the log, and are rebuilt")
         self.cut(self.max_offset)
         self.is_doubtful = False
         return True
 
     @property
     def begin_of_files(self) -> int | None:
-        """The first queue offset in its files, 0 where these were never cleaned; ``None`` without files."""
+        """The first queue offset in its files, 0 before any file was removed; ``None`` without files."""
         files = self.queue.files
         if not files:
             return None
         return self._mapped(self._numbers.start).base if files[0].file_from_offset else 0
 
     def position_of(self, physical_offset: int) -> int:
-        """The queue offset at which the entries of records at and after a physical offset begin."""
         number = self._from_physical(physical_offset, self._mapped)
         return self._mapped(number).base if number < self._end_number else self.max_offset
 
     def has_before(self, physical_offset: int, queue_offset: int) -> bool:
-        """Whether a record before a physical offset has an entry not far behind a queue offset."""
         entries = self.batches(queue_offset, _FAR)
         return any(is_written(entry.size) and entry.begin_in_log < physical_offset for entry in entries)
 
     # -- cleaning
 
     def first_offset_from(self, physical_offset: int) -> int:
-        """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).
+        """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
 
-        By reading, on any thread: a page fault on the mapping would hold up all threads.
+        It reads, on any thread: a page fault on the mapping would hold up all threads.
         """
         number = self._from_physical(physical_offset, self._read)
         return max(self._read(number).base, self.min_offset) if number < self._end_number else self.max_offset
 
     def first_file_without_messages(self) -> MappedFile | None:
-        """The first file, if all it holds lies before ``min_offset`` and it is not the last."""
         files = self.queue.files
         if len(files) < 2:
             return None
@@ -414,7 +406,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return files[0] if is_written(first.size) and first.base <= self.min_offset else None
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """Move ``min_offset`` to the first message that the CommitLog still holds."""
         number = self._from_physical(min_physical_offset, self._mapped)
         begin = self._mapped(number).base if number < self._end_number else self.max_offset
         self.min_offset = max(self.min_offset, begin)

@@ -1,4 +1,4 @@
-"""Which topics have queues of batches, and where these lie (ConsumeQueueStore.createConsumeQueueByType)."""
+"""Topics with queues of batches, and the folders of these queues (ConsumeQueueStore.createConsumeQueueByType)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue, Read
 
 
 class BatchQueues:
-    """Makes queues of batches.
+    """Factory of queues of batches.
 
     Args:
         directory: ``batchconsumequeue``.
         file_size: bytes of each file.
-        topics: the topics by name; their attributes are looked at when a topic gets its first queue.
-        read_log: see ``BatchConsumeQueue``.
+        topics: the topics by name; their attributes are read when a topic gets its first queue.
+        read_log: reader of records for ``BatchConsumeQueue``.
     """
 
     def __init__(self, directory: Path, file_size: int, topics: Mapping[str, TopicConfig], read_log: ReadLog) -> None:
@@ -26,21 +26,20 @@ class BatchQueues:
         self._read_log = read_log
 
     def is_batch(self, topic: str) -> bool:
-        """Whether a topic is one of batches, as far as is known."""
+        """Return true if a topic is known to have queues of batches."""
         config = self._topics.get(topic)
         return config is not None and config.is_batch_cq
 
     def topics(self) -> list[str]:
-        """All such topics that are known."""
+        """All known topics of batches."""
         return [topic for topic, config in self._topics.items() if config.is_batch_cq]
 
     def make(self, topic: str, queue_id: int, file_system: FileSystem) -> BatchConsumeQueue:
-        """The queue of a topic."""
         folder = self.directory / topic / str(queue_id)
         return BatchConsumeQueue(topic, queue_id, folder, self.file_size, self._read_log, file_system)
 
     def check_folder(self, folder: Path, *, of_batches: bool) -> None:
-        """Make sure that a topic's folder is of the kind that its attributes say (``queueTypeShouldBe``).
+        """Check that a topic's folder is of the kind that its attributes say (``queueTypeShouldBe``).
 
         Raises:
             StoreError: it is not.
@@ -51,5 +50,5 @@ class BatchQueues:
         has = "has" if config.is_batch_cq else "does not have"
         raise StoreError(
             f"{folder} is there, but topic {folder.name} {has} queue.type=BatchCQ in config/topics.json: if the topic "
-            "is right, move the folder away and its queues are made anew from the CommitLog"
+            "is right, move the folder away; its queues are then rebuilt from the CommitLog"
         )

@@ -1,4 +1,4 @@
-"""The index of one queue: 20 bytes a message (org.apache.rocketmq.store.ConsumeQueue).
+"""The index of one queue: 20 bytes for each message (org.apache.rocketmq.store.ConsumeQueue).
 
 ``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
 the two lie messages that are in the CommitLog but not dispatched yet.
@@ -26,7 +26,7 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 _ALLOCATE_STEP = 65536
 _REMEMBERED_TAGS = 1024
 
-# So many entries of ``go_on_at`` are made at once.
+# Entries that ``go_on_at`` makes at once.
 _FILLED_AT_ONCE = 65536
 # Damage is seldom longer than some pages of entries.
 _FAR = 2048
@@ -55,16 +55,8 @@ class ConsumeQueue(ConsumeQueueInterface):
         self._start = self._ready = self._end = 0
 
     def make_room(self, end: int) -> None:
-        """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
-
-        Called before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
-
-        Raises:
-            StoreFullError: the disk has no room.
-            StoreError: a file cannot be had.
-        """
         if self.next_offset == self.max_offset:
-            # Nothing waits: the file that the next entry goes to is selected as ``put`` would.
+            # Nothing is pending: select the file of the next entry as ``put`` would.
             self._select_file(self.next_offset)
         self.queue.make_room(self.max_offset * CQ_STORE_UNIT_SIZE, end * CQ_STORE_UNIT_SIZE)
         last = self.queue.find((end - 1) * CQ_STORE_UNIT_SIZE)
@@ -86,7 +78,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """Enter messages that follow each other, from the bytes of their entries; none of them after an error.
+        """Enter messages that follow each other, from the bytes of their entries; an error leaves none of them entered.
 
         Raises:
             StoreFullError: the disk has no room for the next file.
@@ -106,7 +98,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def _make_ready(self, queue_offset: int) -> None:
-        """Select the file that holds ``queue_offset`` and have a block for its entry."""
+        """Select the file that holds ``queue_offset`` and allocate a block for its entry."""
         if not self._start <= queue_offset < self._end:
             self._select_file(queue_offset)
         file: MappedFile = self._file  # type: ignore[assignment]  # selected
@@ -119,7 +111,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         per_file = queue.file_size // CQ_STORE_UNIT_SIZE
         base = queue_offset // per_file * per_file
         if queue_offset * CQ_STORE_UNIT_SIZE < queue.min_offset:
-            # The first files were lost, and what the others held is entered anew.
+            # The first files were lost, and the contents of the others are entered again.
             queue.delete_all()
         if not queue.files:
             self.min_offset = queue_offset
@@ -144,11 +136,10 @@ class ConsumeQueue(ConsumeQueueInterface):
         self.min_offset = file.file_from_offset // CQ_STORE_UNIT_SIZE + entries
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
-        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, none past a file's end."""
         return ENTRY.iter_unpack(self.entry_bytes(queue_offset, limit))
 
     def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
-        """The bytes of as many entries as ``entries`` gives."""
+        """Return the bytes of the entries that ``entries`` returns."""
         file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         if file is None:
             return memoryview(b"")
@@ -157,25 +148,21 @@ class ConsumeQueue(ConsumeQueueInterface):
         return file.buffer[position : position + max(count, 0) * CQ_STORE_UNIT_SIZE]
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """The entry of one message, or ``None`` when the queue does not hold it."""
         if not self.min_offset <= queue_offset < self.max_offset:
             return None
         return next(self.entries(queue_offset, 1), None)
 
     def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
-        """The record that holds a message, as its entry names it; ``None`` when the queue does not hold it."""
         entry = self.entry(queue_offset)
         return None if entry is None else (queue_offset, *entry)
 
     def place_of(self, queue_offset: int) -> tuple[str, int]:
-        """The file and the position of an entry, to be told."""
         position = queue_offset * CQ_STORE_UNIT_SIZE
         file = self.queue.find(position)
         return (str(file.path), position - file.file_from_offset) if file else (str(self.queue.directory), position)
 
     @staticmethod
     def unsynced_entries(file: MappedFile) -> Iterator[tuple[int, int, int]]:
-        """Position, physical offset and size in the entries of a file that are not on disk for certain; no fillers."""
         start = file.flushed - file.flushed % CQ_STORE_UNIT_SIZE
         for number, (offset, size, _) in enumerate(ENTRY.iter_unpack(file.buffer[start : file.wrote])):
             if not is_filler(offset, size):
@@ -191,7 +178,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         for file in reversed(self.queue.files):
             file.wrote = file.flushed = written_bytes(file)
             if file.wrote or file is self.queue.files[0]:
-                # Those behind it were made for messages that never came.
+                # The files behind it were created for messages that never came.
                 self.max_offset = self.next_offset = (file.file_from_offset + file.wrote) // CQ_STORE_UNIT_SIZE
                 break
         if self.queue.files:
@@ -199,7 +186,7 @@ class ConsumeQueue(ConsumeQueueInterface):
 
     @staticmethod
     def _first_entry(file: MappedFile) -> int:
-        """Queue offset of the first entry of a file that is no filler."""
+        """Return the queue offset of the first entry of a file that is no filler."""
         low, high = 0, file.wrote // CQ_STORE_UNIT_SIZE
         while low < high:
             middle = (low + high) // 2
@@ -217,10 +204,6 @@ class ConsumeQueue(ConsumeQueueInterface):
         return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
     def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """As ``entry``; where offsets were used that have no message, that of the last message before them.
-
-        Its size is 0 where they were lost with a part of the log, which begins at its CommitLog offset.
-        """
         entry = self.entry(queue_offset)
         if entry is None or entry[1] != MIN_RECORD_SIZE:
             return entry
@@ -228,11 +211,9 @@ class ConsumeQueue(ConsumeQueueInterface):
         return first if first is not None and first[1] != MIN_RECORD_SIZE else (entry[0], 0, 0)
 
     def end_of_record(self, queue_offset: int) -> int:
-        """Queue offset behind the record that holds a message."""
         return queue_offset + 1
 
     def position_of(self, physical_offset: int) -> int:
-        """The queue offset at which the entries of messages at and after a physical offset begin."""
         low, high = self.min_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -244,18 +225,11 @@ class ConsumeQueue(ConsumeQueueInterface):
         return low
 
     def has_before(self, physical_offset: int, queue_offset: int) -> bool:
-        """Whether a message before a physical offset has an entry not far behind a queue offset, in the same file."""
+        """Return true if a message before a physical offset has an entry soon after a queue offset, in one file."""
         entries = self.entries(queue_offset, _FAR)
         return any(is_written(size) and offset < physical_offset for offset, size, _ in entries)
 
     def go_on_at(self, queue_offset: int) -> None:
-        """Have the next message get a queue offset behind the end, on disk as well: those before it were used.
-
-        Readers find that there are no messages, and pass on.
-
-        Raises:
-            StoreFullError: the disk has no room.
-        """
         last = self.entry(self.max_offset - 1)
         if last is not None:
             filler = ENTRY.pack(last[0], MIN_RECORD_SIZE, 0)
@@ -270,31 +244,30 @@ class ConsumeQueue(ConsumeQueueInterface):
         self.next_offset = queue_offset
 
     def cut(self, queue_offset: int) -> None:
-        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first."""
         if queue_offset < self.min_offset:
             self.queue.delete_all()
             self.min_offset = queue_offset
         self.max_offset = self.next_offset = queue_offset
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
-        # The zeros have to get to disk before the checkpoint goes on: what they hide would be taken for entries.
+        # The zeros must be on disk before the checkpoint advances: what they hide would be taken for entries.
         self.dirty = True
         self._start = self._ready = self._end = self.room_end = 0
 
-    def cut_doubtful(self, told: list[str], before_change: Callable[[], None]) -> bool:
-        """Do nothing: entries are compared with the log by the recovery."""
+    def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
+        """Do nothing: recovery compares the entries with the log."""
         return False
 
     def first_offset_from(self, physical_offset: int) -> int:
-        """Queue offset of the first message at or after a CommitLog offset, the end when there is none (blocks).
+        """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
 
-        By reading, on any thread: a page fault on the mapping would hold up all threads.
+        It reads, on any thread: a page fault on the mapping would hold up all threads.
         """
         low, high = self.min_offset, self.max_offset
         if low >= high or (self._read_physical_offset(low) or 0) >= physical_offset:
             return low
         while low < high:
             middle = probe = (low + high) // 2
-            # Where an entry is damaged the next sound one tells.
+            # Use the next sound entry in place of a damaged one.
             while (found := self._read_physical_offset(probe)) is None and probe + 1 < high:
                 probe += 1
             if found is not None and found < physical_offset:
@@ -304,7 +277,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         return low
 
     def _read_physical_offset(self, queue_offset: int) -> int | None:
-        """The CommitLog offset in an entry; ``None`` when the entry is damaged or not there any more."""
+        """Return the CommitLog offset in an entry; ``None`` when the entry is damaged or gone."""
         file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         if file is None:
             return None
@@ -313,18 +286,17 @@ class ConsumeQueue(ConsumeQueueInterface):
         return physical_offset if is_written(size) and physical_offset >= 0 else None
 
     def first_file_without_messages(self) -> MappedFile | None:
-        """The first file, if all it holds lies before ``min_offset`` and another one has entries."""
+        """Return the first file, if all its entries lie before ``min_offset`` and another file has entries."""
         files = self.queue.files
         if len(files) > 1 and files[1].wrote and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
             return files[0]
         return None
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """Move ``min_offset`` to the first message that the CommitLog still holds."""
         low, high = self.min_offset, self.max_offset
         first = self.entry(low)
         if first is not None and first[0] >= min_physical_offset:
-            return  # where halving met a damaged entry it would pass over sound ones
+            return  # bisection that met a damaged entry would pass over sound ones
         while low < high:
             middle = (low + high) // 2
             entry = next(self.entries(middle, 1), None)
@@ -336,9 +308,9 @@ class ConsumeQueue(ConsumeQueueInterface):
 
 
 def written_bytes(file: MappedFile) -> int:
-    """Bytes of entries at the start of a file: entries are written in order, so that halving finds the end.
+    """Return the bytes of entries at the start of a file: entries are written in order, so bisection finds the end.
 
-    Read, not taken from the mapping: a hole of a tmpfs gets its page when it is looked at, and SIGBUS without room.
+    It reads instead of using the mapping: a hole of a tmpfs gets its page when it is touched, and SIGBUS without room.
     """
     low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
     with file.opened() as fd:

@@ -1,4 +1,4 @@
-"""What all consume queues share (org.apache.rocketmq.store.queue.ConsumeQueueInterface).
+"""Common part of all consume queues (org.apache.rocketmq.store.queue.ConsumeQueueInterface).
 
 ``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
 the two lie messages that are in the CommitLog but not dispatched yet.
@@ -25,7 +25,7 @@ _REMEMBERED_TAGS = 1024
 
 
 class ConsumeQueueInterface(ABC):
-    """The index of one queue, and what each record of its topic bears.
+    """The index of one queue, and the fields that all records of its topic share.
 
     Args:
         topic: its topic.
@@ -54,7 +54,7 @@ class ConsumeQueueInterface(ABC):
         "trusted_from",
     )
 
-    #: Whether a record may take several queue offsets.
+    #: True if a record may take several queue offsets.
     holds_batches: ClassVar[bool] = False
 
     def __init__(self, topic: str, queue_id: int, directory: Path, file_size: int, file_system: FileSystem) -> None:
@@ -62,7 +62,7 @@ class ConsumeQueueInterface(ABC):
         self.queue_id = queue_id
         step = min(_ALLOCATE_STEP, file_size)
         self.queue = MappedFileQueue(directory, file_size, step, file_system, keeps_open=False)
-        # What each record of the topic bears, and what each of its index keys begins with.
+        # Fields of every record of the topic, and the begin of its index keys.
         encoded = topic.encode()
         self.topic_block = topic_block(encoded)
         self.magic = magic_code(len(encoded))
@@ -76,9 +76,9 @@ class ConsumeQueueInterface(ABC):
         # A message that gets this queue offset, or a later one, needs ``make_room`` first.
         self.room_end = 0
         # Entries before this queue offset were stored by an earlier process, or before a sync that failed. They are
-        # checked before they are given out. Changed on the event loop.
+        # checked before they are handed out. Changed on the event loop.
         self.trusted_from = 0
-        # Tags codes that checked records were seen to have.
+        # Tags codes seen in checked records.
         self.tags_codes: set[int] = set()
         self.dirty = False
 
@@ -102,7 +102,7 @@ class ConsumeQueueInterface(ABC):
         self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
 
     def message_end(self, queue_offset: int) -> int:
-        """CommitLog offset behind a message, 0 when the queue does not hold it: see ``message_entry``."""
+        """Return the CommitLog offset behind a message, 0 when the queue does not hold it (``message_entry``)."""
         entry = self.message_entry(queue_offset)
         return sum(entry[:2]) if entry else 0
 
@@ -112,11 +112,11 @@ class ConsumeQueueInterface(ABC):
     def make_room(self, end: int) -> None:
         """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
 
-        Called before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
+        Call it before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
 
         Raises:
             StoreFullError: the disk has no room.
-            StoreError: a file cannot be had.
+            StoreError: a file cannot be created.
         """
 
     @abstractmethod
@@ -138,9 +138,9 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def go_on_at(self, queue_offset: int) -> None:
-        """Have the next message get a queue offset behind the end, on disk as well: those before it were used.
+        """Continue at a queue offset behind the end, on disk as well: the offsets before it were used.
 
-        Readers find that there are no messages, and pass on.
+        Readers find no messages there, and continue behind them.
 
         Raises:
             StoreFullError: the disk has no room.
@@ -148,7 +148,7 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def cut(self, queue_offset: int) -> None:
-        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first.
+        """Discard the entries from a queue offset on; all of them, with their files, when it lies before the first.
 
         Raises:
             StoreFullError: the disk has no room to note that the offsets before it were used.
@@ -158,11 +158,11 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
-        """Up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``; fewer at a file's end."""
+        """Return up to ``limit`` entries (physical offset, size, tags code) from ``queue_offset``, within one file."""
 
     @abstractmethod
     def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
-        """Return what ``entries`` gives, in the bytes of an ordinary queue."""
+        """Return the same entries as ``entries``, in the bytes of an ordinary queue."""
 
     @abstractmethod
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
@@ -170,9 +170,9 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """As ``entry``; where offsets were used that have no message, that of the last message before them.
+        """Return ``entry``; for a used offset without a message, the entry of the last message before it.
 
-        Its size is 0 where they were lost with a part of the log, which begins at its CommitLog offset.
+        Its size is 0 if the messages were lost with a part of the log, which begins at its CommitLog offset.
         """
 
     @abstractmethod
@@ -190,7 +190,7 @@ class ConsumeQueueInterface(ABC):
     @staticmethod
     @abstractmethod
     def unsynced_entries(file: MappedFile) -> Iterator[tuple[int, int, int]]:
-        """Position, physical offset and size in the entries of a file that are not on disk for certain; no fillers."""
+        """Return position, physical offset and size of a file's entries that may not be on disk; no fillers."""
 
     # -- reading by CommitLog offset
 
@@ -200,16 +200,16 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def has_before(self, physical_offset: int, queue_offset: int) -> bool:
-        """Tell whether a record before a physical offset has an entry not far behind a queue offset."""
+        """Return true if a record before a physical offset has an entry soon after a queue offset."""
 
     @abstractmethod
     def first_offset_from(self, physical_offset: int) -> int:
-        """Return the queue offset of the first message at or after a CommitLog offset, the end without one (blocks).
+        """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
 
-        By reading, on any thread: a page fault on the mapping would hold up all threads.
+        It reads, on any thread: a page fault on the mapping would hold up all threads.
         """
 
-    # -- life
+    # -- life cycle
 
     @abstractmethod
     def load(self) -> None:
@@ -220,11 +220,11 @@ class ConsumeQueueInterface(ABC):
         """
 
     @abstractmethod
-    def cut_doubtful(self, told: list[str], before_change: Callable[[], None]) -> bool:
-        """Forget what ``load`` found behind the sound entries; false when there was nothing.
+    def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
+        """Discard what ``load`` found behind the sound entries; return false if nothing was there.
 
         Args:
-            told: takes what it was.
+            report: receives the finding.
             before_change: called before anything is changed.
         """
 

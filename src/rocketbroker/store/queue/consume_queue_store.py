@@ -25,9 +25,10 @@ _LONGEST_NAME = 255
 
 
 class FirstOffsets(NamedTuple):
-    """``moved``: queues that begin before a CommitLog offset, and the queue offset they would begin at there.
+    """Begins of queues: ``moved`` has the queues that begin before a CommitLog offset, with their first queue offset
+    there.
 
-    ``unreadable``: why it is not known of others, with their folder as the error's file.
+    ``unreadable``: the errors of queues whose begin cannot be read, with their folder as the error's file.
     """
 
     moved: list[tuple[ConsumeQueueInterface, int]]
@@ -35,13 +36,13 @@ class FirstOffsets(NamedTuple):
 
 
 class ConsumeQueueStore:
-    """Finds queues by topic and number; queues come into being with their first message.
+    """All queues by topic and number; a queue is created with its first message.
 
     Args:
-        directory: ``consumequeue``; a folder a topic in it, a folder a queue in that.
+        directory: ``consumequeue``, with a folder for each topic, and in that a folder for each queue.
         file_size: bytes of each queue file.
         file_system: the disk.
-        batch_queues: makes the queues of topics of batches, ``None`` when there are none.
+        batch_queues: factory of queues of batches, ``None`` without such topics.
     """
 
     def __init__(
@@ -57,24 +58,24 @@ class ConsumeQueueStore:
         self._file_size = file_size
         self._queues: dict[tuple[str, int], ConsumeQueueInterface] = {}
         self._topics: dict[str, dict[int, ConsumeQueueInterface]] = {}
-        # Those that messages are put into: all but the queues of topics that are being deleted.
+        # Queues that take messages: all but those of topics that are being deleted.
         self._open: dict[tuple[str, int], ConsumeQueueInterface] = {}
         self._closed_topics: set[str] = set()
         self._retired: deque[tuple[Path, list[ConsumeQueueInterface]]] = deque()
-        # Of these the folders that the disk refused to remove.
+        # Folders of deleted topics that the disk refused to remove.
         self._told: set[Path] = set()
-        # Those that could not be read when it was looked for where they begin.
+        # Queues whose begin could not be read.
         self._unreadable: set[ConsumeQueueInterface] = set()
         # Held while a file is removed by its path, and while a deleted topic gives up its paths to a new one. Both wait
-        # for the disk, so that the event loop never takes it.
+        # for the disk, so the event loop never takes it.
         self._paths = threading.RLock()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueueInterface | None:
-        """The queue, if it has ever had a message."""
+        """Return the queue, if it has ever had a message."""
         return self._queues.get((topic, queue_id))
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
-        """The queue that a message is put into, made when there is none. The caller has checked the topic's name.
+        """Return the queue for a new message, created if it is missing. The caller has checked the topic's name.
 
         Raises:
             TopicBeingDeletedError: its topic is being deleted.
@@ -83,7 +84,7 @@ class ConsumeQueueStore:
         return queue if queue is not None else self._add(topic, queue_id)
 
     def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
-        """As ``find_or_create``, for a record that is a batch: of a topic that is not known, it says what that is.
+        """Return the queue for a batch record, created if it is missing; an unknown topic becomes one of batches.
 
         Raises:
             TopicBeingDeletedError: its topic is being deleted.
@@ -95,21 +96,23 @@ class ConsumeQueueStore:
         if "/" in topic or topic in {"", ".", ".."}:
             raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
         if topic in self._closed_topics:
-            raise TopicBeingDeletedError(f"topic {topic} is being deleted; it can be made anew once it is gone")
+            raise TopicBeingDeletedError(
+                f"topic {topic} is being deleted; create it again once the deletion is complete"
+            )
         queue = self._new(topic, queue_id, of_batches=of_batches)
         self._queues[topic, queue_id] = self._open[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue
         return queue
 
     def holds_batches(self, topic: str) -> bool:
-        """Tell whether the queues of a topic hold batches: those that it has, or would get by its attribute."""
+        """Return true if the queues of a topic hold batches: those that it has, or would get by its attribute."""
         others, batch = self._topics.get(topic), self._batch_queues
         if others:
             return next(iter(others.values())).holds_batches
         return batch is not None and batch.is_batch(topic)
 
     def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface:
-        """A queue of the kind that the topic's others are; of the first one its attribute tells, else the caller."""
+        """Make a queue of the same kind as the topic's others. The first follows its attribute, else the caller."""
         batch = self._batch_queues
         of_batches = self.holds_batches(topic) or (of_batches and not self._topics.get(topic))
         if of_batches and batch is not None:
@@ -118,22 +121,22 @@ class ConsumeQueueStore:
         return ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Queue offset after the last readable message; 0 for a queue without messages."""
+        """Return the queue offset after the last readable message; 0 for a queue without messages."""
         queue = self.find(topic, queue_id)
         return queue.max_offset if queue else 0
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Queue offset of the first message; 0 for a queue without messages."""
+        """Return the queue offset of the first message; 0 for a queue without messages."""
         queue = self.find(topic, queue_id)
         return queue.min_offset if queue else 0
 
     def queues_of(self, topic: str) -> dict[int, ConsumeQueueInterface]:
-        """The queues of a topic by number."""
+        """Return the queues of a topic by number."""
         return self._topics.get(topic, {})
 
     @property
     def topics(self) -> set[str]:
-        """All topics that have queues."""
+        """Return all topics that have queues."""
         return set(self._topics)
 
     def __iter__(self) -> Iterator[ConsumeQueueInterface]:
@@ -141,20 +144,20 @@ class ConsumeQueueStore:
 
     def load(
         self,
-        told: list[str] | None = None,
+        report: list[str] | None = None,
         before_change: Callable[[], None] = lambda: None,
         *,
         clean_stop: bool = True,
     ) -> set[ConsumeQueueInterface]:
-        """Map all queues that exist; gives those that lack entries since files of theirs were damaged.
+        """Map all queues that exist, and return those that lack entries because files of theirs were damaged.
 
         Args:
-            told: takes what was wrong with files, a text each.
+            report: receives what was wrong with files, a text for each.
             before_change: called before a damaged file is changed.
-            clean_stop: whether all was on disk.
+            clean_stop: true if all was on disk.
         """
         damaged: set[ConsumeQueueInterface] = set()
-        texts = [] if told is None else told
+        texts = [] if report is None else report
         batch = self._batch_queues
         for topic in self._topic_folders(self.directory):
             if batch is not None:
@@ -172,7 +175,7 @@ class ConsumeQueueStore:
         return damaged
 
     def _load_batches(
-        self, batch: BatchQueues, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
+        self, batch: BatchQueues, report: list[str], before_change: Callable[[], None], *, clean_stop: bool
     ) -> set[ConsumeQueueInterface]:
         damaged: set[ConsumeQueueInterface] = set()
         if not batch.directory.is_dir():
@@ -182,18 +185,18 @@ class ConsumeQueueStore:
             for folder in _queue_folders(topic):
                 size, unit = batch.file_size, BATCH_CQ_STORE_UNIT_SIZE
                 lacks = mend_queue(
-                    folder, size, self._file_system, told, before_change, clean_stop=clean_stop, unit_size=unit
+                    folder, size, self._file_system, report, before_change, clean_stop=clean_stop, unit_size=unit
                 )
                 queue = self._add(topic.name, int(folder.name), of_batches=True)
                 queue.load()
-                if lacks or queue.cut_doubtful(told, before_change):
+                if lacks or queue.cut_doubtful(report, before_change):
                     damaged.add(queue)
         return damaged
 
     def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueueInterface]:
-        """A queue of each topic of batches, since nothing else may say that these had queues: the log has to tell.
+        """Return a queue of each topic of batches: only the log may know that these had queues.
 
-        The folder is made, so that topics which never had a message cost only one start this.
+        The folder is created, so that a topic that never had a message costs only one start this.
         """
         topics = batch.topics()
         if topics:
@@ -202,7 +205,7 @@ class ConsumeQueueStore:
         return {self.find_or_create(topic, 0) for topic in topics}
 
     def _topic_folders(self, directory: Path) -> Iterator[Path]:
-        """The folders of topics; those of deleted topics, whose removal a stop came before, are removed."""
+        """Return the folders of topics; remove those of deleted topics that were left when the last broker stopped."""
         for topic in sorted(p for p in directory.iterdir() if p.is_dir()) if directory.is_dir() else ():
             if RETIRED.search(topic.name):
                 self._remove_tree(topic)
@@ -218,9 +221,9 @@ class ConsumeQueueStore:
         self._file_system.remove_folder(folder)
 
     def changed_files(self) -> Generator[tuple[ConsumeQueueInterface, MappedFile]]:
-        """The queues and their files with entries that were not synced; called on the flush thread.
+        """Yield the queues and their files with entries that were not synced; called on the flush thread.
 
-        A queue counts as changed until the files after it were asked for, so close it where a sync fails.
+        A queue counts as changed until the files after it are requested, so close the generator where a sync fails.
         """
         for queue in list(self._queues.values()):
             if queue.dirty:
@@ -233,31 +236,31 @@ class ConsumeQueueStore:
 
     @property
     def directories(self) -> list[Path]:
-        """Where the queues lie."""
+        """The folders of the queues."""
         batch = self._batch_queues
         return [self.directory] if batch is None or not batch.directory.is_dir() else [self.directory, batch.directory]
 
     @property
     def max_physical_offset(self) -> int:
-        """CommitLog offset after the last message that any queue knows, 0 when none knows any."""
+        """Return the CommitLog offset after the last message that any queue knows, 0 without any."""
         return max((queue.message_end(queue.max_offset - 1) for queue in self), default=0)
 
     def positions_of(self, physical_offset: int) -> dict[ConsumeQueueInterface, int]:
-        """Where in each queue the entries of messages at and after a CommitLog offset begin."""
+        """Return the queue offset in each queue from which on its messages are at or after a CommitLog offset."""
         return {queue: queue.position_of(physical_offset) for queue in self}
 
     def correct_min_offsets(self, min_physical_offset: int) -> None:
-        """Let each queue begin with the first message that the CommitLog still holds."""
+        """Move the begin of each queue to the first message that the CommitLog still holds."""
         for queue in self:
             queue.correct_min_offset(min_physical_offset)
 
     def close_topics(self, topics: Iterable[str]) -> None:
-        """Put no message into topics, and make no queues of them, until ``open_topics``; they are read all the same."""
+        """Accept no message for topics, and create no queues of them, until ``open_topics``; reads continue."""
         self._closed_topics |= set(topics)
         self._choose_open()
 
     def open_topics(self, topics: Iterable[str]) -> None:
-        """Put messages into topics again."""
+        """Accept messages for topics again."""
         self._closed_topics -= set(topics)
         self._choose_open()
 
@@ -265,7 +268,7 @@ class ConsumeQueueStore:
         self._open = {key: queue for key, queue in self._queues.items() if key[0] not in self._closed_topics}
 
     def delete_topic(self, topic: str) -> bool:
-        """Move a topic away and take it out, where nobody puts messages (blocks).
+        """Move a topic away and take it out of service, while nobody puts messages (blocks).
 
         Raises:
             OSError: the disk refused; the topic is as it was.
@@ -274,7 +277,7 @@ class ConsumeQueueStore:
         return self.take_out(topic)
 
     def move_away(self, topic: str) -> None:
-        """Rename the folder of a closed topic, so that the topic can be made anew (blocks; on any thread).
+        """Rename the folder of a closed topic, so that the topic can be created again (blocks; on any thread).
 
         Raises:
             OSError: the disk refused; the topic is as it was.
@@ -291,7 +294,7 @@ class ConsumeQueueStore:
                 queue.queue.moved(retired / str(queue.queue_id))
 
     def take_out(self, topic: str) -> bool:
-        """Take all queues of a topic that was moved away out of service; false when it has none.
+        """Take all queues of a topic that was moved away out of service; return false if it has none.
 
         ``remove_retired`` removes their files.
         """
@@ -304,9 +307,9 @@ class ConsumeQueueStore:
         return bool(queues)
 
     def remove_retired(self) -> None:
-        """Remove the files of deleted topics (blocks); called on the flush thread, which may be syncing them before.
+        """Remove the files of deleted topics (blocks); called on the flush thread, which may have been syncing them.
 
-        What the disk refuses is told once and tried again by each later call; a start removes it too.
+        A refusal by the disk is logged once, and each later call tries again; a start removes the files too.
         """
         for _ in range(len(self._retired)):
             folder, queues = self._retired.popleft()
@@ -317,24 +320,26 @@ class ConsumeQueueStore:
             except OSError:
                 self._retired.append((folder, queues))
                 if folder not in self._told:
-                    log.exception("files of a deleted topic could not be removed; it is tried again until they are")
+                    log.exception(
+                        "queues: cannot remove the files of a deleted topic; the broker tries again until it succeeds"
+                    )
                 self._told.add(folder)
             else:
                 self._told.discard(folder)
 
     def first_offsets(self, physical_offset: int) -> FirstOffsets:
-        """Which queues begin before a CommitLog offset, and where they would begin there (blocks; on any one thread).
+        """Find the queues that begin before a CommitLog offset, and their begin at it (blocks; on any one thread).
 
-        One that the disk does not read holds up no other, and is told once until it can be read.
+        An unreadable queue holds up no other, and is logged once until it can be read.
         """
         found = FirstOffsets([], [])
         for queue in self:
             try:
-                # Files are opened by name: the folder of a deleted topic gets another one meanwhile.
+                # Files are opened by name, and the folder of a deleted topic may be renamed meanwhile.
                 with self._paths:
                     first = queue.first_offset_from(physical_offset)
             except OSError as error:
-                # Where its topic was deleted meanwhile, the files are closed.
+                # The files are closed if the topic was deleted meanwhile.
                 if self._serves(queue):
                     found.unreadable.append(self._cannot_read(queue, error))
                 continue
@@ -348,20 +353,20 @@ class ConsumeQueueStore:
         if queue not in self._unreadable:
             self._unreadable.add(queue)
             log.error(
-                "%s cannot be read: %s; the queue is not cleaned until it can, messages of it go all the same",
+                "%s cannot be read: %s; the queue is not cleaned until it can be read; its messages expire as usual",
                 folder,
                 why,
             )
         return OSError(error.errno, why, str(folder))
 
     def remove_file(self, queue: ConsumeQueueInterface, file: MappedFile) -> RemovedFile | None:
-        """Remove a file of a queue (blocks; on any thread); ``None`` when its topic is deleted by now.
+        """Remove a file of a queue (blocks; on any thread); return ``None`` if its topic was deleted.
 
         Raises:
             OSError: the disk refused.
         """
         with self._paths:
-            # The path may be that of a new topic by now.
+            # The path may belong to a new topic by now.
             stays = queue.queue.directory.parent.name == queue.topic
             return file.remove() if stays else None
 
@@ -369,7 +374,7 @@ class ConsumeQueueStore:
         return self.find(queue.topic, queue.queue_id) is queue
 
     def topics_without_messages(self) -> set[str]:
-        """Topics that have queues, in none of which a message is left."""
+        """Return the topics whose queues are all without messages."""
         return {
             topic
             for topic, queues in self._topics.items()
@@ -386,7 +391,7 @@ class ConsumeQueueStore:
 
 
 def is_folder_name(topic: str) -> bool:
-    """Tell whether a topic can have a folder: the name may come from a damaged file."""
+    """Return true if a topic can have a folder: the name may come from a damaged file."""
     return topic not in {"", ".", ".."} and not {"/", "\0"} & set(topic) and len(topic.encode()) <= _LONGEST_NAME
 
 
@@ -395,6 +400,6 @@ def _queue_folders(topic: Path) -> list[Path]:
 
 
 def _unused(folder: Path) -> Path:
-    """A name for the folder of a deleted topic; no topic has such a one."""
+    """Return a folder name for a deleted topic; no topic has such a name."""
     names = (folder.with_name(f"{folder.name}.deleted-{number}") for number in itertools.count())
     return next(name for name in names if not name.exists())

@@ -1,4 +1,4 @@
-"""What a queue entry bears of a delayed message (MessageStoreConfig.messageDelayLevel)."""
+"""Tags codes of queue entries, delayed messages included (MessageStoreConfig.messageDelayLevel)."""
 
 from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
@@ -12,7 +12,7 @@ _DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
 def tags_code_of(
     queue: ConsumeQueueInterface, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
 ) -> int:
-    """What the queue entry of a message bears: the hash of its tags, or when it is due (ms) in the schedule topic."""
+    """Return the tags code of a queue entry: the hash of the tags, or the due time (ms) in the schedule topic."""
     if not queue.schedule:
         return tags_code_bytes(tags)
     return deliver_timestamp(levels, level_of(get_property(raw, _DELAY) or b""), store_timestamp)

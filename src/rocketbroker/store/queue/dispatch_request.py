@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and by what it is found. A bare tuple, since
-# one is made for each message.
+# Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and index keys. A bare tuple, since one is
+# made for each message.
 DispatchRequest = tuple[ConsumeQueueInterface, int, int, int, int, int, FoundProperties]
 
-# Instead of the key hash of its tags, for a message without; hashes are not negative.
+# Replaces the key hash of the tags in a message without tags; hashes are not negative.
 NO_TAGS = -1
 
 
 class DispatchRun(NamedTuple):
-    """Messages of one queue that follow each other: by column what ``DispatchRequest`` has by message."""
+    """Messages of one queue that follow each other: the fields of ``DispatchRequest`` as columns."""
 
     queue: ConsumeQueueInterface
     queue_offset: int
@@ -35,7 +35,7 @@ class DispatchRun(NamedTuple):
     keys: Sequence[bytes | None]
 
     def requests(self) -> Iterable[DispatchRequest]:
-        """One by one."""
+        """Yield the messages one by one."""
         count = len(self.physical_offsets)
         numbers = range(self.queue_offset, self.queue_offset + count)
         queues, times = repeat(self.queue, count), repeat(self.store_timestamp, count)
@@ -44,7 +44,7 @@ class DispatchRun(NamedTuple):
 
 
 class IndexKeys(NamedTuple):
-    """Keys that are to be entered into the index, by column and oldest message first; shape (k,).
+    """Keys to enter into the index, as columns, oldest message first; shape (k,).
 
     ``hashes`` are the ``keyHash`` of an IndexFile, ``offsets`` and ``timestamps`` those of the messages;
     ``stored_until`` is the store time in ms of the last message, which may have no key.
@@ -56,5 +56,5 @@ class IndexKeys(NamedTuple):
     stored_until: int
 
     def behind(self, count: int) -> IndexKeys:
-        """All but the first so many."""
+        """Return all keys but the first ``count``."""
         return IndexKeys(self.hashes[count:], self.offsets[count:], self.timestamps[count:], self.stored_until)

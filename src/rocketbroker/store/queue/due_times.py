@@ -1,4 +1,4 @@
-"""When many messages of SCHEDULE_TOPIC_XXXX are due. Apart from ``delay_levels.py``, which needs no numpy."""
+"""Due times of many messages of SCHEDULE_TOPIC_XXXX. Separate from ``delay_levels.py``, which needs no numpy."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from rocketbroker.codec.storefile.window_messages import WindowMessages
 
 
 def due_times(levels: dict[int, int], window: WindowMessages, members: Positions) -> Positions:
-    """Delivery times in ms of the messages with the numbers ``members``, which their queue entries bear.
+    """Return the delivery times in ms of the messages numbered ``members``: the tags codes of their queue entries.
 
     Args:
         levels: ms by level.
         window: the messages.
-        members: shape (n,).
+        members: numbers of messages, shape (n,).
     """
     found = [level_of(window.value(window.delay_levels, member)) for member in members.tolist()]
     stored = window.store_timestamps[members].tolist()

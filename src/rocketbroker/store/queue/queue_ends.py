@@ -1,7 +1,7 @@
-"""Where log, queues and index ended when all was last known to be on disk: ``config/consumeQueueEnds.json``.
+"""Ends of log, queues and index when all was last known to be on disk: ``config/consumeQueueEnds.json``.
 
-Nothing else says that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
-offsets would be used again. All below the end of the log that it names was on disk then.
+Nothing else shows that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
+offsets would be used again. Everything below the end of the log that the file names was on disk then.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_f
 
 FILE_NAME = "consumeQueueEnds.json"
 _CHECKSUM = "crc32"
-# How far behind the files that are there the log may have ended, in files.
+# Largest distance, in files, between the end of the existing files and the noted end of the log.
 _MOST_FILES_LOST = 1
 
 
@@ -44,13 +44,13 @@ def write_queue_ends(
     index_files: list[str] | None,
     file_system: FileSystem,
 ) -> None:
-    """Write the file (blocks). All below the end of the log is on disk, in queues and index as well.
+    """Write the file (blocks). Everything below the end of the log is on disk, in queues and index as well.
 
     Raises:
         OSError: the disk refused.
     """
     begin, end = begin_and_end_of_log
-    # Files of the log may have been removed since it was last looked at where the queues begin.
+    # Files of the log may have been removed since the begins of the queues were last corrected.
     queues.correct_min_offsets(begin)
     table: dict[str, dict[str, list[int]]] = {}
     for queue in queues:
@@ -59,24 +59,24 @@ def write_queue_ends(
     replace_contents(path, dumps_config({**content, _CHECKSUM: crc32(dumps_config(content))}), file_system)
 
 
-def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore, told: list[str]) -> QueueEnds | None:
-    """The file's content; ``None`` when there is none, or it is damaged or cannot be true, which ``told`` takes.
+def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore, report: list[str]) -> QueueEnds | None:
+    """Return the file's content; ``None`` without a file, or if it is damaged or cannot be true, which is reported.
 
     Args:
         path: the file.
-        log: the files of the log, as they are now.
-        queues: the queues, likewise.
-        told: takes why the file is not used.
+        log: the present files of the log.
+        queues: the present queues.
+        report: receives the reason why the file is not used.
     """
     try:
         ends = _parse(loads_config(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, CodecError, ValueError, TypeError, KeyError, AttributeError) as error:
-        told.append(f"{path}: cannot be read, and is not used: {error}")
+        report.append(f"{path}: cannot be read and is ignored: {error}")
         return None
     if why := _why_untrue(ends, log, queues):
-        told.append(f"{path}: cannot be true, and is not used: {why}")
+        report.append(f"{path}: cannot be true and is ignored: {why}")
         return None
     return ends
 
@@ -97,21 +97,21 @@ def _parse(content: dict[str, object]) -> QueueEnds:
     if not isinstance(begin_of_log, int) or not isinstance(end_of_log, int):
         raise TypeError("beginOfLog or endOfLog has a wrong type")
     if any(not 0 <= begin <= end for begin, end in queues.values()):
-        raise ValueError("an offset is none")
+        raise ValueError("the first offset of a queue is negative or behind its end")
     return QueueEnds(
         begin_of_log, end_of_log, queues, None if index_files is None else [str(name) for name in index_files]
     )
 
 
 def _why_untrue(ends: QueueEnds, log: MappedFileQueue, queues: ConsumeQueueStore) -> str:
-    """Return what in it exceeds the log and the queues, empty when nothing does.
+    """Return what in the file exceeds the log and the queues, empty when nothing does.
 
-    Each message that a queue lacks now took its bytes of the log then.
+    Each message that a queue lacks now took bytes of the log then.
     """
     if not ends.begin_of_log <= ends.end_of_log:
         return f"the log would begin at {ends.begin_of_log} and end at {ends.end_of_log}"
     if log.files and ends.end_of_log > (most := most_end(log)):
-        return f"the CommitLog would end at {ends.end_of_log}, and {most} is the most that its files allow"
+        return f"the CommitLog would end at {ends.end_of_log}, but its files allow {most} at most"
     most = (ends.end_of_log - ends.begin_of_log) // MIN_RECORD_SIZE
     for (topic, queue_id), (begin, end) in ends.queues.items():
         if queue_id < 0 or not is_folder_name(topic):
@@ -120,36 +120,36 @@ def _why_untrue(ends: QueueEnds, log: MappedFileQueue, queues: ConsumeQueueStore
         lacks = end - begin if queue is None else end - max(queue.max_offset, begin)
         in_batches = queues.holds_batches(topic)
         if lacks > (most * MOST_IN_INNER_BATCH if in_batches else most):
-            return f"queue {queue_id} of {topic} would lack {lacks} messages, and the CommitLog had {most} at the most"
+            return f"queue {queue_id} of {topic} would lack {lacks} messages, but the CommitLog had {most} at most"
         most -= 0 if in_batches else max(lacks, 0)
     return ""
 
 
 def most_end(log: MappedFileQueue) -> int:
-    """Behind this CommitLog offset the log cannot have ended: a wrong number must not make it as long as it says."""
+    """Return the greatest CommitLog offset at which the log can have ended: a wrong number must not lengthen it."""
     return log.max_file_end + _MOST_FILES_LOST * log.file_size
 
 
 def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:
-    """What is to be said when the log begins behind where it did."""
+    """Return a text if the log begins later than it did."""
     if ends.begin_of_log >= log.min_offset:
         return []
     path = log.path_of(ends.begin_of_log)
-    return [f"{path}: is missing; the CommitLog began there and begins at {log.min_offset} now"]
+    return [f"{path}: is missing; the CommitLog began there and now begins at {log.min_offset}"]
 
 
 def find_lost_queues(
-    ends: QueueEnds, queues: ConsumeQueueStore, read_log: Callable[[int, int], bytes | None], told: list[str]
+    ends: QueueEnds, queues: ConsumeQueueStore, read_log: Callable[[int, int], bytes | None], report: list[str]
 ) -> tuple[list[ConsumeQueueInterface], list[ConsumeQueueInterface]]:
-    """The queues that have less than they had, and of these the ones that are to be made anew from their begin.
+    """Find the queues that lost messages, and those of them that must be rebuilt from their begin.
 
-    Nothing is changed, but those that are gone are found by ``queues`` again, without entries.
+    Nothing is changed, except that ``queues`` finds missing queues again, without entries.
 
     Args:
-        ends: where they ended.
+        ends: noted ends of the queues.
         queues: the queues.
-        read_log: gives so many bytes at a CommitLog offset, ``None`` where there are fewer.
-        told: takes a text of each.
+        read_log: reader of bytes by CommitLog offset and size, ``None`` where there are fewer.
+        report: receives a text for each queue.
     """
     lost, without_begin = list[ConsumeQueueInterface](), list[ConsumeQueueInterface]()
     for (topic, queue_id), (begin, end) in ends.queues.items():
@@ -157,7 +157,7 @@ def find_lost_queues(
         if begin == end == 0 or (queue is not None and queue.min_offset <= begin and queue.max_offset >= end):
             continue
         queue = queues.find_or_create(topic, queue_id)
-        told.append(_text_of(queue, begin, end))
+        report.append(_text_of(queue, begin, end))
         lost.append(queue)
         if queue.min_offset > begin or not _ends_with_its_message(queue, read_log):
             without_begin.append(queue)
@@ -165,7 +165,7 @@ def find_lost_queues(
 
 
 def _ends_with_its_message(queue: ConsumeQueueInterface, read_log: Callable[[int, int], bytes | None]) -> bool:
-    """Whether the last entry leads to the message it stands for, or there is none: else others may be damaged too."""
+    """Return true if the last entry leads to its message, or there is no entry: else others may be damaged too."""
     record = queue.expected_record(queue.max_offset - 1)
     if record is None:
         return True
@@ -178,12 +178,11 @@ def find_lost_begins(
     queues: ConsumeQueueStore,
     begin_of_log: int,
     is_deleted: Callable[[str, int], bool],
-    told: list[str],
+    report: list[str],
 ) -> list[ConsumeQueueInterface]:
-    """The queues that lost their first files after an unclean stop, which ``told`` takes, where that can be told.
+    """Find and report the queues that lost their first files after an unclean stop, as far as that is known.
 
-    A queue may begin anywhere where the log lost its begin as well, unless that is known. Arguments are as in
-    ``reach_ends``, and where the log begins.
+    A queue may begin anywhere if the log lost its begin as well, unless its begin is known.
     """
     begins = dict.fromkeys(((queue.topic, queue.queue_id) for queue in queues), 0) if begin_of_log == 0 else {}
     if ends is not None and ends.end_of_log > begin_of_log:
@@ -196,31 +195,31 @@ def find_lost_begins(
     for queue in queues:
         known, first = begins.get((queue.topic, queue.queue_id)), queue.begin_of_files
         if first is None or (known is not None and first > known):
-            told.append(f"queue {queue.queue_id} of {queue.topic} has lost its first files")
+            report.append(f"queue {queue.queue_id} of {queue.topic} has lost its first files")
             found.append(queue)
     return found
 
 
 def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[[str, int], bool]) -> list[str]:
-    """Have the queues that end before they did go on where that was; gives a text of each.
+    """Move queues that end too early to their noted end; return a text for each.
 
     Args:
-        ends: where they ended.
+        ends: noted ends of the queues.
         queues: the queues.
-        is_deleted: whether a topic was deleted behind a CommitLog offset.
+        is_deleted: returns true if a topic was deleted behind a CommitLog offset.
 
     Raises:
         StoreFullError: the disk has no room.
     """
-    told = []
+    report = []
     for (topic, queue_id), (begin, end) in ends.queues.items():
         queue = queues.find(topic, queue_id)
         if end <= (0 if queue is None else queue.max_offset) or is_deleted(topic, ends.end_of_log):
             continue
         queue = queues.find_or_create(topic, queue_id)
-        told.append(_text_of(queue, begin, end))
+        report.append(_text_of(queue, begin, end))
         queue.go_on_at(end)
-    return told
+    return report
 
 
 def _text_of(queue: ConsumeQueueInterface, begin: int, end: int) -> str:

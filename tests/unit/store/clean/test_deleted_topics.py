@@ -155,7 +155,7 @@ async def test_messages_that_come_meanwhile_are_refused_and_none_is_acknowledged
     for queue_id in (0, 1):
         refused = store.appender.put_message(message(queue_id=queue_id))
         assert refused.status is PutMessageStatus.TOPIC_BEING_DELETED
-        assert refused.reason == "topic Topic is being deleted; it can be made anew once it is gone"
+        assert refused.reason == "topic Topic is being deleted; create it again once the deletion is complete"
     assert store.appender.put_message(message(topic="Other")).queue_offset == 5
     assert len(read_queue(store, "Topic", 0)) == 5
 

@@ -58,7 +58,7 @@ class TestWholeRecords:
         ids=["other offset", "zeros", "too short", "blank amid a file", "other magic"],
     )
     def test_what_is_no_log_of_this_offset_is_refused(self, data: bytes):
-        with pytest.raises(StoreError, match="begin no record of that offset"):
+        with pytest.raises(StoreError, match="do not begin with a record of that offset"):
             whole_records(data, 0, 0, FILE)
 
     def test_a_record_never_takes_the_place_of_the_blank(self):

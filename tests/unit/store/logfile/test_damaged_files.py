@@ -154,7 +154,7 @@ async def test_foreign_files_beside_the_log_are_named_and_left_alone(filled: Fil
 
     store = await check(root, filled)
 
-    assert "left alone" in named(store, path)
+    assert "left unchanged" in named(store, path)
     assert path.read_text() == "mine"
     await store.stop()
 

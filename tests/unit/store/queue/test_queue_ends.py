@@ -45,7 +45,7 @@ async def test_a_first_file_of_the_log_that_is_gone_is_told(filled: Filled, tmp_
     store = await opened(root, filled)
 
     (told,) = store.recovery_report.damaged_files
-    assert told == f"{first}: is missing; the CommitLog began there and begins at {LOG_FILE} now"
+    assert told == f"{first}: is missing; the CommitLog began there and now begins at {LOG_FILE}"
     await store.stop()
     store = await opened(root, filled)
     assert store.recovery_report.damaged_files == []
@@ -81,8 +81,8 @@ def test_a_damaged_file_is_told_and_not_used(tmp_path: Path, text: str):
     [
         ('"endOfLog":', '"endOfLog":1', "the CommitLog would end at 1"),
         ('"beginOfLog":0', '"beginOfLog":999999', "the log would begin at 999999 and end at "),
-        ('"1":[0,83]', '"1":[0,30000000]', "queue 1 of Topic would lack 29999917 messages, and the CommitLog had "),
-        ('"1":[0,83]', '"7":[0,30000000]', "queue 7 of Topic would lack 30000000 messages, and the CommitLog had "),
+        ('"1":[0,83]', '"1":[0,30000000]', "queue 1 of Topic would lack 29999917 messages, but the CommitLog had "),
+        ('"1":[0,83]', '"7":[0,30000000]', "queue 7 of Topic would lack 30000000 messages, but the CommitLog had "),
         ('"1":[0,83]', '"-1":[0,83]', "queue -1 of 'Topic' cannot be"),
         ('"Topic"', '"../../Topic"', "queue 0 of '../../Topic' cannot be"),
         ('"Topic"', '"Top\\u0000c"', "queue 0 of 'Top\\x00c' cannot be"),
@@ -100,7 +100,7 @@ async def test_what_log_and_queues_cannot_have_held_is_told_and_not_used(
     store = await check(root, filled)
 
     assert [one for one in store.recovery_report.damage if not one.startswith(f"{path}: cannot be true")] == []
-    assert f", and is not used: {why}" in store.recovery_report.damage[0]
+    assert f" and is ignored: {why}" in store.recovery_report.damage[0]
     assert store.queues.topics == {"Topic"}
     assert sorted(path.name for path in (root / "consumequeue" / "Topic").iterdir()) == ["0", "1", "2"]
     await store.stop()
@@ -117,7 +117,7 @@ async def test_a_number_or_a_name_that_changed_is_told_and_not_used(
     store = await check(root, filled)
 
     (told,) = store.recovery_report.damage
-    assert told == f"{path}: cannot be read, and is not used: its checksum is wrong"
+    assert told == f"{path}: cannot be read and is ignored: its checksum is wrong"
     assert store.queues.topics == {"Topic"}
     await store.stop()
 
