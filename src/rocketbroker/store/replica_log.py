@@ -1,11 +1,11 @@
 """Log of a store that copies another store's log, as a replica does (DefaultMessageStore.appendToCommitLog).
 
 Bytes are appended as they come, and dispatched by a ``ReputMessageService`` that follows the end of the log. The end
-can be cut off while the store runs, when the master's log went on otherwise from there.
+can be cut off while the store runs, when the master's log continued differently from there.
 
-A cut first takes back on disk what says that the part is there: the checkpoint goes back to the last message before
-it, and the noted ends of queues go. After a crash at any later point the start checks the log from there on, and makes
-queues and index agree with it.
+A cut first withdraws on disk what says that the part is there: the checkpoint goes back to the last message before it,
+and the noted ends of queues are removed. After a crash at any later point the next start checks the log from there on,
+and makes queues and index agree with it.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ class ReplicaParts(NamedTuple):
 
 
 class ReplicaLog:
-    """Raw appends to an open store, their dispatch, and cuts. All calls are for the event loop.
+    """Raw appends to an open store, their dispatch, and cuts. Call it only on the event loop.
 
     Args:
-        parts: of the store, which takes no messages of its own meanwhile.
-        ends_path: the file that notes the ends of the queues at a clean stop.
+        parts: parts of the store, which takes no messages of its own meanwhile.
+        ends_path: file of the queues' ends at a clean stop.
         file_system: the disk.
-        sync_flush: dispatch only what is on disk (SYNC_FLUSH).
+        sync_flush: true to dispatch only what is on disk (SYNC_FLUSH).
     """
 
     def __init__(self, parts: ReplicaParts, ends_path: Path, file_system: FileSystem, *, sync_flush: bool) -> None:
@@ -69,7 +69,7 @@ class ReplicaLog:
         self._is_half_cut = False
 
     def start(self) -> None:
-        """Begin to dispatch, where the store has dispatched so far."""
+        """Start to dispatch where the store stopped."""
         parts = self._parts
         parts.reput.offset = parts.appender.dispatched_offset
         parts.reput.last_stored_ms = parts.appender.last_store_timestamp
@@ -90,7 +90,7 @@ class ReplicaLog:
 
     @property
     def max_offset(self) -> int:
-        """CommitLog offset at which the next bytes go on."""
+        """CommitLog offset of the next bytes."""
         return self._parts.commit_log.max_offset
 
     def append(self, offset: int, data: ReadableBuffer) -> int:
@@ -107,7 +107,7 @@ class ReplicaLog:
         done = self._parts.commit_log.append_raw(offset, data)
         if done.earliest_ms is not None:
             self._undispatched.append(_Undispatched(done.end, done.earliest_ms))
-            # The master's clock may have been set back: no time of the checkpoint may cover these.
+            # The master's clock may have been set back: no time of the checkpoint may cover these records.
             appender.last_store_timestamp = min(appender.last_store_timestamp, done.earliest_ms - 1)
         if self._sync_flush:
             flusher.when_flushed(done.end, lambda _: self._parts.reput.wakeup())
@@ -122,7 +122,7 @@ class ReplicaLog:
         return min(self._parts.flusher.flushed_offset, end) if self._sync_flush else end
 
     def _dispatched(self) -> None:
-        """Let the checkpoint follow what was dispatched."""
+        """Advance the checkpoint to the dispatched records."""
         reput, left = self._parts.reput, self._undispatched
         while left and left[0].end <= reput.offset:
             left.popleft()
@@ -130,7 +130,7 @@ class ReplicaLog:
         self._parts.appender.last_store_timestamp = min([reput.last_stored_ms, *times])
 
     async def truncate(self, offset: int) -> None:
-        """Cut the end of the log off, from a record's offset on, and what queues and index have of it.
+        """Truncate the log at a record's offset, and queues and index with it.
 
         Raises:
             StoreError: no record begins there; messages wait for their dispatch; or the disk refused.
@@ -165,7 +165,7 @@ class ReplicaLog:
             parts.reput.wakeup()
 
     def _pause(self) -> None:
-        """Let no sync begin: it would note what is about to go as being on disk (blocks)."""
+        """Let no sync begin (blocks): it would note records on disk that are about to be removed."""
         self._parts.queue_flusher.pause.acquire()
         self._parts.flusher.pause.acquire()
 
@@ -188,18 +188,18 @@ class ReplicaLog:
         try:
             await loop.run_in_executor(None, parts.commit_log.truncate, offset)
         finally:
-            # Where the disk refused, the log is longer, and its records are dispatched again.
+            # If the disk refused, the log is longer, and its records are dispatched again.
             parts.flusher.cut(offset)
 
     def _last_stored_before(self, offset: int) -> int:
-        """Store time in ms of the last queued message before an offset, 0 without one."""
+        """Return the store time in ms of the last queued message before an offset, 0 without one."""
         queues, log = self._parts.queues, self._parts.commit_log.queue
         entries = [queue.message_entry(position - 1) for queue, position in queues.positions_of(offset).items()]
         last = max((entry[0] for entry in entries if entry is not None), default=None)
         return 0 if last is None else store_timestamp_at(log, last) or 0
 
     def _take_back(self, last_ms: int) -> None:
-        """Say on disk that only what was stored before a time is there for certain (blocks)."""
+        """Note on disk that only messages stored before a time are there for certain (blocks)."""
         checkpoint = self._parts.checkpoint
         checkpoint.advance(physic_msg_timestamp=last_ms, logics_msg_timestamp=last_ms, index_msg_timestamp=last_ms)
         checkpoint.save()

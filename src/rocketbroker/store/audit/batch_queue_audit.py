@@ -1,7 +1,7 @@
 """Check of one BatchConsumeQueue against the records of the CommitLog.
 
-The records come window by window, in the order of the log, and so are the entries: each is looked up by its place in
-the log. Entries without a record, and records without an entry, make findings after all were seen.
+Records come window by window in the order of the log, and so do entries: each is looked up by its place in the log.
+Entries without a record, and records without an entry, are reported after all were seen.
 """
 
 from pathlib import Path
@@ -20,12 +20,13 @@ from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_files import QueueFolder
 
-# What an entry has of its record, but for the place in the log; columns of ``BatchRecords`` bear the same names.
+# Fields that an entry copies from its record, except the place in the log; ``BatchRecords`` has columns of the same
+# names.
 _SAME = ("size", "tags_code", "store_time", "msg_base_offset", "batch_size")
 
 
 class BatchRecords(NamedTuple):
-    """Records of one queue in the order of the log; columns of the shape (n,)."""
+    """Records of one queue in the order of the log; columns have the shape (n,)."""
 
     commit_log_offset: Positions
     size: Positions
@@ -36,13 +37,13 @@ class BatchRecords(NamedTuple):
 
 
 class BatchQueueAudit:
-    """One queue.
+    """Check of one queue.
 
     Args:
         directory: its folder.
         log_begin: physical offset of the first byte of the log; what entries lead to before it was removed by age.
         state: how the store was left.
-        findings: takes what is wrong.
+        findings: receives the findings.
     """
 
     def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
@@ -59,7 +60,7 @@ class BatchQueueAudit:
         #: The queue offset behind its last message.
         self.end = int(ends[-1]) if len(ends) else 0
         self._check_order(bases, ends)
-        # Those that only say where the queue goes on lead to no record of theirs.
+        # Entries that only say where the queue continues lead to no record of theirs.
         self._real = is_entry(self._entries) & (self._entries["size"] != MIN_RECORD_SIZE)
         self._waiting: list[tuple[int, int, int]] = []
 
@@ -105,7 +106,7 @@ class BatchQueueAudit:
         found[inside] = self._column("commit_log_offset")[numbers[inside]] == records.commit_log_offset[inside]
         self._settled[numbers[found]] = True
         self._compare(records, np.flatnonzero(found), numbers)
-        # Before its oldest record lie those of a topic that was deleted, and made again.
+        # Records before the queue's oldest one belong to a topic that was deleted, and created again.
         oldest = int(offsets.min()) if len(offsets) else -1
         for at in np.flatnonzero(~found).tolist():
             offset = int(records.commit_log_offset[at])

@@ -1,4 +1,4 @@
-"""Findings of a check: all are counted, some of each rule and severity are kept."""
+"""Findings of a check: all are counted, and some of each rule and severity are kept."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Findings:
             self.kept.append(found)
 
     def add_faults(self, faults: Iterable[FileFault]) -> None:
-        """Add what is wrong with files."""
+        """Add the faults of files."""
         for fault in faults:
             self.add(*fault)
 

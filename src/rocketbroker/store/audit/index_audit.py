@@ -29,7 +29,7 @@ _MOST = 1 << 64
 
 
 class IndexFileAudit:
-    """One index file and which of its entries were found to lead to a message with such a key.
+    """One index file, and its entries that lead to a message with their key.
 
     ``last`` is the physical offset of the last message it has entries of.
     """
@@ -50,13 +50,13 @@ class IndexFileAudit:
         if (self._offsets[1:] < self._offsets[:-1]).any():
             self._order = np.argsort(self._offsets, kind="stable")
             self._sorted = self._offsets[self._order]
-        # What leads before the log was removed by age with its messages.
+        # Entries that lead before the log belong to expired messages.
         self._good = (self._offsets >= 0) & (self._offsets < log.begin)
         self._known_offset = self._good.copy()
         self.last = int(self._sorted[-1]) if len(self._sorted) else -1
 
     def take(self, offsets: Positions, timestamps: Positions, allowed: Pairs) -> Pairs:
-        """Settle the entries of a window's messages; gives their pairs of message and key hash."""
+        """Match the entries of a window's messages, and return their pairs of message and key hash."""
         low, high = np.searchsorted(self._sorted, [offsets[0], offsets[-1] + 1])
         members = np.arange(low, high) if self._order is None else self._order[low:high]
         if not len(members):
@@ -161,14 +161,14 @@ def _image(path: Path, sizes: tuple[int, int] | None) -> IndexImage:
 
 
 class IndexAudit:
-    """The index of a store; one without index files is taken to be switched off.
+    """Check of a store's index; an index without files counts as switched off.
 
     Args:
         directory: ``index``.
         sizes: maxHashSlotNum and maxIndexNum, ``None`` if the files have to tell.
-        log: what the walk knows.
+        log: result of the walk so far.
         state: how the store was left.
-        findings: takes what is wrong.
+        findings: receives the findings.
         deleted_before: by topic the physical offset before which its messages were deleted with it.
     """
 
@@ -239,7 +239,7 @@ class IndexAudit:
             self._open.append(IndexFileAudit(image, self._log, self._state, self._findings))
 
     def _close_before(self, offset: int) -> None:
-        """Be done with files whose messages all were seen: one takes a gigabyte of memory when it is full."""
+        """Close files whose messages were all seen: a full one takes a gigabyte of memory."""
         for file in [file for file in self._open if file.last < offset]:
             self._open.remove(file)
             self._astray.append(file.finish())
@@ -255,7 +255,8 @@ class IndexAudit:
         bad_offsets = np.concatenate([offsets for offsets, _ in self._astray])
         bad_hashes = np.concatenate([hashes for _, hashes in self._astray])
         for offsets, timestamps, hashes in self._missing:
-            # Said already: an entry of this message or with this key leads astray. Before the first file there is none.
+            # Reported already: an entry of this message or with this key leads astray. Nothing is indexed before the
+            # first file.
             said = np.isin(offsets, bad_offsets) | np.isin(hashes, bad_hashes) | (offsets <= self._ranges[0][0])
             for offset, timestamp in zip(offsets[~said].tolist(), timestamps[~said].tolist(), strict=True):
                 self._add_missing(offset, timestamp)

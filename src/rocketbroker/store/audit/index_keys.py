@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rocketbroker.codec.storefile.message_keys import keys_of
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 
-# Of a pair, those of its key hash, which has 31.
+# Bits of the key hash in a pair, which has 31.
 HASH_BITS = 32
 
 Pairs = NDArray[np.int64]
@@ -20,7 +20,7 @@ def pairs(numbers: NDArray[np.int64], hashes: NDArray[np.int64] | NDArray[np.int
 
 
 def among(values: Pairs, known: Pairs) -> NDArray[np.bool_]:
-    """Tell which ``values`` are in ``known``, which is sorted."""
+    """Return a mask of the ``values`` that are in ``known``, which is sorted."""
     if not len(known):
         return np.zeros(len(values), np.bool_)
     at = np.searchsorted(known, values)
@@ -31,7 +31,7 @@ def among(values: Pairs, known: Pairs) -> NDArray[np.bool_]:
 class WindowKeys(NamedTuple):
     """Sorted pairs of message and key hash: ``required`` by unique id and keys, ``allowed`` also by tags.
 
-    Releases before 5.5.0 index no tags. What transactions are prepared or rolled back with need not be there either.
+    Releases before 5.5.0 index no tags. Half messages and rollbacks of transactions need not be there either.
     """
 
     required: Pairs

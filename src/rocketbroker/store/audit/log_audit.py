@@ -1,8 +1,8 @@
-"""Check of a whole CommitLog: gives its records a window at a time and notes the bytes that hold none.
+"""Check of a whole CommitLog: yields its records a window at a time and notes the bytes without a record.
 
-Damage does not end the check: it goes on at the next record. Damage ends the log only where the next start cuts it off:
-where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves behind the end of a
-log that it has cut.
+Damage does not end the check: it continues at the next record. Damage ends the log only where the next start truncates
+it: where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves behind the end of
+a log that it has truncated.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +38,10 @@ class LogAudit:
     Args:
         files: the files by offset.
         state: how the store was left.
-        findings: takes the damage.
+        findings: receives the damage.
         file_size: mappedFileSizeCommitLog, ``None`` to take it from the files.
         queued_end: physical offset behind the last message that queues know; after a clean stop the log reaches so far.
-        check_crc: also check bodies by their checksums.
+        check_crc: true to check bodies by their checksums as well.
         progress: called with the bytes read since the last call.
     """
 
@@ -59,7 +59,7 @@ class LogAudit:
         self.files = files
         self.begin = self.end = files[0].base if files else 0
         self.damaged: list[tuple[int, int]] = []
-        # One without data, but with others behind it, was lost and made anew.
+        # A file without data, but with others behind it, was lost and recreated.
         written = [number for number, file in enumerate(files) if file.data_end]
         self._with_data = files[: written[-1] + 1] if written else []
         self._state = state
@@ -69,7 +69,7 @@ class LogAudit:
         self._file_size = file_size
         self._queued_end = queued_end
         self._torn = False
-        # Store time of the record before the one that the walk looks at.
+        # Store time of the record before the one that the walk has reached.
         self._stored = 0
 
     def __iter__(self) -> Iterator[Records]:
@@ -129,7 +129,7 @@ class LogAudit:
         return after
 
     def _ends_log(self, window: LogWindow, position: int, after: int, follower: CommitLogFile | None) -> bool:
-        """Tell if the next start cuts the log off at the damage, rather than pass over it."""
+        """Return true if the next start truncates the log at the damage, rather than pass over it."""
         stored = _time_at(window, after) if after >= 0 else _first_store_timestamp(follower)
         if self._state.unclean:
             # A message behind it was on disk for certain, so it was, too.
@@ -151,7 +151,7 @@ class LogAudit:
         return records
 
     def is_damaged(self, offsets: Positions) -> np.ndarray:
-        """Tell which physical offsets are in damaged ranges."""
+        """Return a mask of the physical offsets that are in damaged ranges."""
         if not self.damaged:
             return np.zeros(len(offsets), np.bool_)
         ranges = np.array(sorted(self.damaged), np.int64)

@@ -34,7 +34,7 @@ class LogLookup:
         return self._walk.end
 
     def is_damaged(self, offsets: Positions) -> NDArray[np.bool_]:
-        """Tell which physical offsets are where the log is damaged."""
+        """Return a mask of the physical offsets where the log is damaged."""
         return self._walk.is_damaged(offsets)
 
     def describe(self, offset: int) -> str:

@@ -1,4 +1,4 @@
-"""The records of a CommitLog one by one, for people to look at."""
+"""The records of a CommitLog one by one, for display."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,15 +11,15 @@ from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_search import Found, find_record
 from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
 
-#: A record and if its body has its checksum, or the physical offset and length of a range that holds no record.
+#: A record and whether its body has its checksum, or the physical offset and length of a range without a record.
 LogItem = tuple[MessageExt, bool] | tuple[int, int]
 
-# Often only the first records are looked at.
+# Often only the first records are read.
 _BLOCK: Final = 256 << 10
 
 
 def log_items(files: Sequence[CommitLogFile], start: int) -> Iterator[LogItem]:
-    """Give the records and damaged ranges of the log from the first record at or behind ``start``.
+    """Yield the records and damaged ranges of the log from the first record at or behind ``start``.
 
     Args:
         files: the files by offset.

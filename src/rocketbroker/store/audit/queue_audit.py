@@ -1,8 +1,8 @@
 """Check of one ConsumeQueue against the messages of the CommitLog.
 
-The messages come window by window, in the order of the log. One that the entry with its queue offset leads to is
-settled at once. The others wait until all were seen, since only then is it clear whether an entry leads astray, a queue
-offset was given twice, or an entry is missing.
+The messages come window by window, in the order of the log. A message that the entry with its queue offset leads to is
+matched at once. The others wait until all were seen, since only then is it clear whether an entry leads astray, a queue
+offset was used twice, or an entry is missing.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_files import QueueFolder
 
-# A record whose queue offset is damaged must not have a whole queue read for it.
+# A record with a damaged queue offset must not cause a whole queue to be read.
 _WIDEST = 1 << 20
 
 
@@ -35,18 +35,18 @@ class QueueMessages(NamedTuple):
     store_timestamps: Positions
 
     def where(self, chosen: NDArray[np.bool_]) -> "QueueMessages":
-        """Return the chosen ones."""
+        """Return the chosen messages."""
         return QueueMessages(*(column[chosen] for column in self))
 
 
 class QueueAudit:
-    """One queue.
+    """Check of one queue.
 
     Args:
         directory: its folder.
         log_begin: physical offset of the first byte of the log; what entries lead to before it was removed by age.
         state: how the store was left.
-        findings: takes what is wrong.
+        findings: receives the findings.
     """
 
     def __init__(self, directory: Path, log_begin: int, state: StoreState, findings: Findings) -> None:
@@ -62,7 +62,7 @@ class QueueAudit:
         # Physical offset behind the last message that it knows.
         self.queued_end = 0
         self._survey()
-        # Which places have been found to lead to their message.
+        # Mask of the places that lead to their message.
         self._settled = np.zeros(max(self.end - self.files.first, 0), np.bool_)
         self._last = -1
         self._waiting: list[QueueMessages] = []
@@ -89,7 +89,7 @@ class QueueAudit:
 
     def take(self, messages: QueueMessages) -> None:
         """Compare messages with their entries."""
-        # A topic that was deleted and made again begins at 0 again; its queue knows the new messages only.
+        # A topic that was deleted and created again restarts at 0; its queue knows only the new messages.
         if self._oldest > int(messages.offsets[0]):
             of_old = (messages.offsets < self._oldest) & (messages.queue_offsets >= self.first_entry)
             messages = messages.where(~of_old)

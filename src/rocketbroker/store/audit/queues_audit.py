@@ -22,16 +22,16 @@ _LITE_PREFIX = "%LMQ%"
 
 
 class QueuesAudit:
-    """The queues of a store.
+    """Check of the queues of a store.
 
     Args:
         directories: ``consumequeue`` and ``batchconsumequeue``.
         log_begin: physical offset of the first byte of the log.
         state: how the store was left.
-        findings: takes what is wrong.
+        findings: receives the findings.
         delay_levels: ms by level; entries of SCHEDULE_TOPIC_XXXX bear the time of delivery.
         deleted_before: by topic the physical offset before which its messages were deleted with it.
-        wanted: tells of a topic whether it is to be checked.
+        wanted: returns true if a topic is to be checked.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class QueuesAudit:
             for topic, queue_id, folder in queue_folders(batch_directory)
             if wanted(topic)
         }
-        # Messages of queues that are not there: how many, and where the first is.
+        # Messages of missing queues: their number, and the place of the first.
         self._without: dict[tuple[str, int], tuple[int, int]] = {}
 
     @property

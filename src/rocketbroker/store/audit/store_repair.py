@@ -41,7 +41,7 @@ _INDEX_RULES = frozenset(
         AuditRule.INDEX_MISSING_KEY,
     }
 )
-# What stands in the CommitLog alone is made from nothing.
+# Nothing can rebuild data that only the CommitLog has.
 _LOST_RULES = frozenset(
     {
         AuditRule.LOG_FILE_MISSING,
@@ -60,8 +60,8 @@ _NO_HOST = bytes(8)
 def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
     """Return the files and folders that recovery has to rebuild, given all findings of a check with errors in them.
 
-    A queue by itself is made again only when the whole log is gone through, which recovery does for an index that is
-    not there; without an index all queues have to go for it.
+    A single queue is rebuilt only by a walk over the whole log, which recovery makes for a missing index; without an
+    index all queues must be set aside for it.
     """
     broken = {rule for (rule, severity) in report.counts if severity is rule.severity}
     found = []
@@ -76,12 +76,12 @@ def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
 
 
 def beyond_repair(report: AuditReport) -> list[AuditRule]:
-    """Return the rules whose findings are errors that no repair mends: only the CommitLog had what they lack."""
+    """Return the rules whose findings no repair mends: only the CommitLog had the lost data."""
     return sorted(rule for rule, severity in report.counts if severity is Severity.ERROR and rule in _LOST_RULES)
 
 
 def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
-    """Rename files and folders to ``<name>.damaged``; gives their new paths (blocks).
+    """Rename files and folders to ``<name>.damaged``, and return their new paths (blocks).
 
     Raises:
         StoreError: a broker has the store open, or one could not be renamed.
@@ -102,7 +102,7 @@ def _rename(path: Path) -> Path:
 
 
 def _topics(path: Path) -> dict[str, TopicConfig]:
-    """Return the topics, which say of what kind their queues are; of those that cannot be read the folders do."""
+    """Return the topics, which determine the kind of their queues; for unreadable ones the folders do."""
     for each in (path, backup_of(path)):
         try:
             table = loads_config(each.read_bytes()).get("topicConfigTable")
@@ -115,12 +115,12 @@ def _topics(path: Path) -> dict[str, TopicConfig]:
 async def recover_store(
     config: MessageStoreConfig, locked: Callable[[], object], opened: Callable[[MessageStore], Awaitable[None]]
 ) -> None:
-    """Open and stop the store, as a broker does that is started and stopped; its logger tells what recovery found.
+    """Open and stop the store, as a starting and stopping broker does; recovery logs its findings.
 
     Args:
-        config: where it is, and its sizes.
-        locked: called when no broker can open it any more, before it is opened; reads its other files.
-        opened: called when it is open.
+        config: paths and sizes of the store.
+        locked: called once no broker can open the store, before it is opened; reads its other files.
+        opened: called once the store is open.
 
     Raises:
         StoreError: a broker has it open, or it cannot be opened.

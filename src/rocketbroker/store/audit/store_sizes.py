@@ -1,4 +1,4 @@
-"""Finds out with which sizes a store was made, from its files."""
+"""File sizes of a store, read from its files."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rocketbroker.store.audit.store_audit import log_files
 
 
 def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
-    """``config`` with the file sizes that the store has; the index is on when there is a folder for it.
+    """Return ``config`` with the store's file sizes; the index is on when its folder exists.
 
     Raises:
         StoreError: there is no CommitLog.

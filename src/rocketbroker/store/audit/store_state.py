@@ -1,4 +1,4 @@
-"""State in which the last broker left a store, and whether one has it open; nothing is touched."""
+"""State in which the last broker left a store, and whether one has it open; read-only."""
 
 from pathlib import Path
 

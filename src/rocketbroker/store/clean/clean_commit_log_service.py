@@ -1,7 +1,7 @@
-"""Removes old files of the CommitLog (DefaultMessageStore.CleanCommitLogService).
+"""Retention of CommitLog files (DefaultMessageStore.CleanCommitLogService).
 
-What waits for the disk runs on the thread of cleaning. Decisions, and the change of what is in service, are made on the
-event loop between two reads: no pull ever sees a queue that begins before the log does.
+Work that waits for the disk runs on the cleaning thread. Decisions, and changes of the files in service, are made on
+the event loop between two reads: no pull ever sees a queue that begins before the log does.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 log = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
-# What DELETE_EXPIRED_COMMITLOG asks for goes on for so many rounds, if there is so much to remove.
+# Rounds that DELETE_EXPIRED_COMMITLOG continues for, while there are files to remove.
 _MAX_MANUAL_DELETE_FILE_TIMES = 20
 
 
-#: CommitLog offset of the oldest message that a service has still to deliver, ``None`` when there is none.
+#: CommitLog offset of the oldest message that a service still has to deliver, ``None`` without one.
 FirstPending = Callable[[], int | None]
 
 
@@ -41,15 +41,15 @@ class QueueRange(NamedTuple):
 
 
 class DispatchedLog(Protocol):
-    """The messages that are stored and not readable yet."""
+    """Stored messages that are not readable yet."""
 
     @property
     def dispatched_offset(self) -> int:
-        """CommitLog offset before which all messages are readable."""
+        """Return the CommitLog offset before which all messages are readable."""
 
 
 class CleanedStore(Protocol):
-    """The parts of a store that cleaning works on."""
+    """Parts of a store that cleaning works on."""
 
     config: MessageStoreConfig
     commit_log: CommitLog
@@ -58,22 +58,22 @@ class CleanedStore(Protocol):
 
     @property
     def appender(self) -> DispatchedLog:
-        """Knows which messages are not readable yet."""
+        """Source of the offset of the first message that is not readable yet."""
 
 
 class CleanCommitLogService:
-    """Removes files from the beginning of the log: expired ones, and where the disk is full the oldest.
+    """Removal of files from the beginning of the log: expired ones, and the oldest when the disk is full.
 
-    The last file always stays, and so does one with messages that are not readable yet.
+    The last file always stays, and so does a file with messages that are not readable yet.
 
     Args:
         store: the log, the queues, which begin where the log does, and the settings.
-        clock: says what has expired.
-        thread: the thread of cleaning.
+        clock: clock of the expiry.
+        thread: the cleaning thread.
         watch: measures the disks.
-        unconsumed: tells who has not consumed messages of such ranges, one text for each group and queue.
-        pending: each gives the CommitLog offset of the oldest message that somebody has still to deliver, ``None`` for
-            none; a file with such ones does not go because it has expired.
+        unconsumed: returns a text for each group and queue with unconsumed messages in given ranges.
+        pending: each returns the CommitLog offset of the oldest message that a service still has to deliver, or
+            ``None``; expiry does not remove a file with such messages.
     """
 
     def __init__(
@@ -94,19 +94,19 @@ class CleanCommitLogService:
         self._unconsumed = unconsumed
         self._manual_rounds = 0
         self._retry_at = 0.0
-        # Whether it was told that no room can be made.
+        # True once the log says that no room can be made.
         self._stuck = False
 
     def delete_files_manually(self) -> None:
-        """Have the next rounds remove what has expired, whatever the hour (executeDeleteFilesManually)."""
+        """Make the next rounds remove expired files at any hour (executeDeleteFilesManually)."""
         self._manual_rounds = _MAX_MANUAL_DELETE_FILE_TIMES
         self._retry_at = 0.0
 
     async def clean(self) -> None:
-        """One round: look at the disks, remove at most ``deleteFileBatchMax`` files.
+        """Run one round: measure the disks, and remove at most ``deleteFileBatchMax`` files.
 
         Raises:
-            OSError: a disk cannot be asked.
+            OSError: a disk cannot be measured.
         """
         disk = await self._watch.look()
         await self._thread.release()
@@ -119,7 +119,7 @@ class CleanCommitLogService:
         self._tell_if_stuck(disk, removed)
 
     def _why(self, disk: FullestDisk) -> str:
-        """Why expired files are to be removed now; empty when they are not."""
+        """Return why expired files go now, empty if they stay."""
         if self._manual_rounds:
             return "asked for by DELETE_EXPIRED_COMMITLOG"
         hour = time.localtime(self._clock.time_ms() // 1000).tm_hour
@@ -128,7 +128,7 @@ class CleanCommitLogService:
         return disk.above(self._config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
 
     async def _remove_files(self, disk: FullestDisk, why: str) -> int:
-        """Remove files one by one; gives how many."""
+        """Remove files one by one, and return how many."""
         config = self._config
         removed = 0
         while removed < config.delete_file_batch_max and self._has_removable_file():
@@ -141,7 +141,10 @@ class CleanCommitLogService:
             except OSError:
                 self._retry_at = self._clock.monotonic() + config.redelete_hanged_file_interval / 1000
                 retry = config.redelete_hanged_file_interval
-                log.exception("the disk refused; next try in %s ms (redeleteHangedFileInterval)", retry)
+                log.exception(
+                    "commitlog: the disk refused to remove a file; next try in %s ms (redeleteHangedFileInterval)",
+                    retry,
+                )
                 break
             removed += 1
             await self._thread.release()
@@ -154,7 +157,7 @@ class CleanCommitLogService:
         return len(files) > 1 and files[1].file_from_offset <= self._store.appender.dispatched_offset
 
     def _first_is_pending(self) -> bool:
-        """Whether messages of the first file are still to be delivered, however old it is."""
+        """Return true if messages of the first file are still to be delivered, however old it is."""
         end = self._store.commit_log.queue.files[1].file_from_offset
         return any(first < end for pending in self._pending if (first := pending()) is not None)
 
@@ -163,7 +166,7 @@ class CleanCommitLogService:
         return modified + self._config.file_reserved_time * _HOUR_MS <= self._clock.time_ms()
 
     def _why_forced(self, disk: FullestDisk) -> str:
-        """Why a file that has not expired is to be removed; empty when it is not."""
+        """Return why a file goes before it has expired, empty if it stays."""
         config = self._config
         if not config.clean_file_forcibly_enable:
             return ""
@@ -171,7 +174,7 @@ class CleanCommitLogService:
         return disk.above(config.disk_space_clean_forcibly_ratio, "diskSpaceCleanForciblyRatio", coming)
 
     async def _remove_first(self, why: str, *, forced: bool) -> None:
-        """Remove the first file. No reference to it stays here: its room comes when nobody holds it."""
+        """Remove the first file and keep no reference to it: its room is free once nobody holds it."""
         files = self._store.commit_log.queue.files
         file, begin = files[0], files[1].file_from_offset
         moved, _ = await self._thread.run(self._store.queues.first_offsets, begin)
@@ -194,7 +197,7 @@ class CleanCommitLogService:
             log.warning("%s", loss)
 
     def _tell_if_stuck(self, disk: FullestDisk, removed: int) -> None:
-        """Say once that no room can be made."""
+        """Log once that no room can be made."""
         config = self._config
         full = "" if removed else disk.above(config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
         if full and not self._stuck:

@@ -1,4 +1,4 @@
-"""Removes what queues and index hold of messages that are gone (DefaultMessageStore.CleanConsumeQueueService)."""
+"""Removal of queue and index files of expired messages (DefaultMessageStore.CleanConsumeQueueService)."""
 
 import asyncio
 import logging
@@ -15,20 +15,20 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 
 log = logging.getLogger(__name__)
 
-# Of many files that the disk refuses to remove so many are named.
+# Files named in a message about those that the disk refuses to remove.
 _MOST_NAMED = 10
 
 
 class CleanConsumeQueueService:
-    """Follows the beginning of the log.
+    """Queue and index files follow the beginning of the log.
 
     The last file of a queue stays, whatever is in it: it holds the queue offset that the next message gets.
 
     Args:
         store: the log, which says where the messages begin, the queues and the settings.
         index_service: the index, ``None`` without one.
-        clock: says when a refused removal is tried again.
-        thread: the thread of cleaning.
+        clock: clock of the next try after a refusal.
+        thread: the cleaning thread.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class CleanConsumeQueueService:
         self._thread = thread
         self._cleaned_to = -1
         self._retry_at = 0.0
-        # What the disk refused the last time, which was told.
+        # The last refusal of the disk, which was logged.
         self._told = ""
 
     async def clean(self, *, again: bool = False) -> str:
-        """Remove what lies before the log's beginning, if that has moved since; with ``again`` in any case.
+        """Remove files before the log's beginning, if that has moved since; with ``again`` in any case.
 
-        Gives what the disk refused, empty when nothing; that is tried again after ``redeleteHangedFileInterval``.
+        Return the disk's refusals, empty without one; they are tried again after ``redeleteHangedFileInterval``.
         """
         begin = self._commit_log.min_offset
         if not again and (begin <= self._cleaned_to or self._clock.monotonic() < self._retry_at):
@@ -70,14 +70,14 @@ class CleanConsumeQueueService:
         return self._told
 
     async def _correct_min_offsets(self, begin: int) -> list[OSError]:
-        """Have the queues begin where the log does; gives why some cannot be read."""
+        """Move the begin of the queues to that of the log, and return the errors of unreadable queues."""
         moved, unreadable = await self._thread.run(self._queues.first_offsets, begin)
         for queue, first in moved:
             queue.min_offset = max(queue.min_offset, first)
         return unreadable
 
     async def _remove_files(self, begin: int) -> list[OSError]:
-        """Remove what can be, file by file; gives why a queue or the index kept one, and so those behind it."""
+        """Remove files one by one, and return the errors that kept a file and its successors."""
         removals: list[tuple[Path, Callable[[], Awaitable[bool]]]] = [
             (queue.queue.directory, partial(self._remove_first_of, queue)) for queue in self._queues
         ]
@@ -95,7 +95,7 @@ class CleanConsumeQueueService:
 
     async def _pause(self) -> None:
         await self._thread.release()
-        # While a full disk refuses sends there are none to spare, and files of the log are to follow soon.
+        # While a full disk rejects sends, no room is to spare, and files of the log follow soon.
         full = self._refusals.reason(Refusal.DISK_FULL)
         await asyncio.sleep(0 if full else self._config.delete_consume_queue_files_interval / 1000)
 
@@ -119,7 +119,7 @@ class CleanConsumeQueueService:
 
 
 def _text_of(refused: Sequence[OSError], retry_ms: int) -> str:
-    """What was refused, each with its path and why; empty when nothing was."""
+    """Return the refusals, each with its path and reason; empty without one."""
     if not refused:
         return ""
     named = [f"{error.filename}: {error.strerror}" for error in refused[:_MOST_NAMED]]

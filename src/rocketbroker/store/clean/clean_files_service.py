@@ -1,4 +1,4 @@
-"""Looks for what can be removed, each ``cleanResourceInterval`` (DefaultMessageStore.cleanFilesPeriodically)."""
+"""Periodic cleaning, every ``cleanResourceInterval`` (DefaultMessageStore.cleanFilesPeriodically)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,27 +19,27 @@ from rocketbroker.store.clean.disk_watch import DiskWatch
 from rocketbroker.store.index.index_service import IndexService
 
 _TICK_S = 0.2
-# While sends are refused, or a removed file has not given its room back yet, it is looked so often.
+# Interval while sends are rejected, or the room of a removed file is not free yet.
 _HURRY_MS = 1000
 
 
 class IndexedStore(CleanedStore, Protocol):
-    """What is needed of the message store."""
+    """A message store with an index."""
 
     index_service: IndexService | None
 
 
 class CleanFilesService:
-    """Runs both cleaning services, one round at a time, and beside them the watch of the disks.
+    """Both cleaning services, one round at a time, and the disk watch beside them.
 
     Started after the store and stopped before it.
 
     Args:
         store: the store.
-        clock: says what has expired.
-        unconsumed: see ``CleanCommitLogService``.
+        clock: clock of the expiry.
+        unconsumed: argument of ``CleanCommitLogService``.
         measure: measures the disks.
-        pending: see ``CleanCommitLogService``.
+        pending: argument of ``CleanCommitLogService``.
     """
 
     def __init__(
@@ -61,35 +61,35 @@ class CleanFilesService:
         self._tasks = TaskOwner("CleanFilesService")
 
     async def start(self) -> None:
-        """Start looking; the store is open by then.
+        """Start the rounds; the store must be open.
 
         Raises:
-            StoreError: a disk cannot be asked.
+            StoreError: a disk cannot be measured.
         """
         await self._watch.start()
         self._tasks.every(_TICK_S, self._clean_when_due, "clean")
 
     async def stop(self) -> None:
-        """End after the file that is being removed."""
+        """Stop after the file that is being removed."""
         await self._tasks.stop()
         await self._thread.stop()
         await self._watch.stop()
 
     def delete_files_manually(self) -> None:
-        """Have expired commit log files removed soon, whatever the hour; gives before they are."""
+        """Request the removal of expired commit log files at any hour, and return before it happens."""
         self._commit_log.delete_files_manually()
         self._next_at = 0.0
 
     async def clean_expired_consume_queue(self) -> str:
-        """Remove what queues and index hold of messages that are gone; gives what the disk refused, or ""."""
+        """Remove queue and index files of expired messages; return the disk's refusals, or ""."""
         async with self._round:
             return await self._consume_queue.clean(again=True)
 
     async def clean(self) -> None:
-        """One round.
+        """Run one round.
 
         Raises:
-            OSError: a disk cannot be asked.
+            OSError: a disk cannot be measured.
         """
         async with self._round:
             await self._commit_log.clean()

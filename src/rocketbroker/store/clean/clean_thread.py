@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class CleanThread:
-    """Runs what waits for the disk, one thing after the other. Methods are for the event loop.
+    """Runner of work that waits for the disk, one job after the other. Call its methods on the event loop.
 
     Args:
         clock: measures how long a removed file is still read.
@@ -26,18 +26,18 @@ class CleanThread:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="CleanCommitLogService")
-        # Touched on the thread alone, and read by the loop. With each, when it was removed, in seconds.
+        # Changed only on the thread, and read by the loop. Each has its time of removal in seconds.
         self._held: list[tuple[RemovedFile, float]] = []
         self._told: set[RemovedFile] = set()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of a function on the thread."""
+        """Run a function on the thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*args, **kwargs))
 
     async def remove(self, remove: Callable[[], RemovedFile | None], take_out: Callable[[], None]) -> bool:
-        """Have a file removed, and at once taken out of service; false when ``remove`` did not do it.
+        """Remove a file and at once take it out of service; return false if ``remove`` did not remove it.
 
-        Both are done or none, also when the caller is cancelled meanwhile. The file's room comes with a ``release``.
+        Both happen or neither, even if the caller is cancelled meanwhile. A later ``release`` frees the file's room.
 
         Raises:
             OSError: the disk refused.
@@ -54,7 +54,7 @@ class CleanThread:
         return True
 
     async def release(self) -> None:
-        """Give back the room of removed files that nobody reads any more."""
+        """Free the room of removed files that nobody reads any more."""
         if self._held:
             await self.run(self._release)
 
@@ -65,10 +65,10 @@ class CleanThread:
                 self._told.discard(entry[0])
 
     def coming_room(self, longest_ms: int) -> int:
-        """Bytes of removed files that are still read; one that is read for longer is told, and not counted on.
+        """Return the bytes of removed files that are still read; log and leave out a file that is read for too long.
 
         Args:
-            longest_ms: how long to wait (destroyMapedFileIntervalForcibly).
+            longest_ms: limit of the wait (destroyMapedFileIntervalForcibly).
         """
         now = self._clock.monotonic()
         late = {file for file, since in self._held if (now - since) * 1000 > longest_ms}
@@ -83,11 +83,11 @@ class CleanThread:
 
     @property
     def holds_files(self) -> bool:
-        """Whether the room of any removed file is still to come."""
+        """True if the room of a removed file is not free yet."""
         return bool(self._held)
 
     async def stop(self) -> None:
-        """End the thread; the disk frees what is still read when the process ends."""
+        """Stop the thread; the disk frees files that are still read when the process ends."""
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:

@@ -1,7 +1,7 @@
-"""Which topics were deleted, and when: ``config/deletedTopics.json``, by topic the CommitLog offset at its deletion.
+"""Marks of deleted topics: ``config/deletedTopics.json``, by topic the CommitLog offset at its deletion.
 
-The messages of a deleted topic stay in the log until their file expires. When queues are made anew from the log, those
-that lie before the mark are left out, so that the topic does not come back.
+The messages of a deleted topic stay in the log until their file expires. A rebuild of queues from the log leaves out
+those before the mark, so that the topic does not come back.
 """
 
 import logging
@@ -32,13 +32,13 @@ class DeletedTopics:
         self._path = path
         self._file_system = file_system
         self.marks: dict[str, int] = {}
-        # Why the file has a mark that was taken back, until it is written again.
+        # Error that keeps a withdrawn mark in the file, until the file is rewritten.
         self._why_stale = ""
-        # Deletions write it on their thread, the flush thread what the disk refused.
+        # Deletions write the file on their thread; the flush thread repeats refused writes.
         self._lock = threading.Lock()
 
     def load(self, report: list[str]) -> None:
-        """Read the file, or what it held before when it is damaged, which ``report`` takes (blocks)."""
+        """Read the file, or report damage and read its backup (blocks)."""
         for path in (self._path, backup_of(self._path)):
             try:
                 self.marks = _parse(loads_config(path.read_bytes()))
@@ -67,7 +67,7 @@ class DeletedTopics:
         self._why_stale = ""
 
     def take_back(self, topic: str, before: int) -> None:
-        """Give a topic that stays the mark that it had before, 0 for none (blocks).
+        """Restore the earlier mark of a topic that stays, 0 for none (blocks).
 
         A refusal by the disk is logged, and the write is tried again by each ``write_again``.
         """
@@ -76,7 +76,7 @@ class DeletedTopics:
             self._try_to_write()
 
     def write_again(self) -> None:
-        """Take off the disk the marks that were taken back, where it refused that (blocks; on any thread)."""
+        """Rewrite the file if the disk refused to withdraw marks (blocks; on any thread)."""
         with self._lock:
             if self._why_stale:
                 self._try_to_write()
@@ -87,7 +87,7 @@ class DeletedTopics:
         except OSError as error:
             why = f"{error.strerror}"
             if why != self._why_stale:
-                log.error(  # noqa: TRY400 - which call it was says nothing more
+                log.error(  # noqa: TRY400 - a traceback adds nothing
                     "%s still says that topics are deleted which are there, and cannot be written: %s; it is tried "
                     "again until it can, and a start after a crash before that deletes those without newer messages",
                     self._path,
@@ -96,7 +96,7 @@ class DeletedTopics:
             self._why_stale = why
 
     def clamp(self, end_of_log: int, report: list[str]) -> None:
-        """Have no mark behind the end of the log, which lost what came before the mark: new messages lie there.
+        """Lower marks behind the end of the log, which lost what came before the mark: new messages will be there.
 
         Raises:
             OSError: the disk refused.
@@ -107,13 +107,15 @@ class DeletedTopics:
             self.add(beyond, end_of_log, 0)
 
     def finish(self, queues: ConsumeQueueStore, min_offset: int) -> None:
-        """Take queues out of service whose topics were marked and not made again: a crash came between the two.
+        """Take queues out of service whose topics were marked but not created again: a crash came between mark and
+        removal.
 
-        Not after a clean stop, which waits for deletions: a mark of what is there is one that could not be taken back.
+        Do not call it after a clean stop, which waits for deletions: a mark of an existing topic could not be
+        withdrawn.
 
         Args:
             queues: the queues.
-            min_offset: where the log begins; what was marked before that was finished.
+            min_offset: begin of the log; deletions marked before it are complete.
 
         Raises:
             OSError: the disk refused.

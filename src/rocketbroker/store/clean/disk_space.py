@@ -1,4 +1,4 @@
-"""How full the disks of the store are (UtilAll.getDiskPartitionSpaceUsedPercent, CleanCommitLogService)."""
+"""Usage of the store's disks (UtilAll.getDiskPartitionSpaceUsedPercent, CleanCommitLogService)."""
 
 import contextlib
 import os
@@ -10,18 +10,18 @@ from rocketbroker.common.config import MessageStoreConfig
 
 
 class DiskUse(NamedTuple):
-    """How many bytes of a disk are used, of how many that users may have."""
+    """Used bytes of a disk, and the bytes that users may have."""
 
     used: int
     capacity: int
 
 
-# Measures the disk that a folder is on (blocks).
+# Measures the disk of a folder (blocks).
 MeasureDisk = Callable[[Path], DiskUse]
 
 
 def disk_of(path: Path) -> os.statvfs_result:
-    """The disk that a folder is on, or will be once it is made (blocks).
+    """Measure the disk of a folder, which need not exist yet (blocks).
 
     Raises:
         OSError: the disk cannot be asked.
@@ -33,13 +33,13 @@ def disk_of(path: Path) -> os.statvfs_result:
 
 
 def used_ratio(disk: os.statvfs_result) -> float:
-    """Used share of what users may have of a disk, in hundredths, rounded up."""
+    """Return the used share of the bytes that users may have, in hundredths, rounded up."""
     used = disk.f_blocks - disk.f_bfree
     return -(-used * 100 // max(used + disk.f_bavail, 1)) / 100
 
 
 def measure_disk(path: Path) -> DiskUse:
-    """The disk of a folder (blocks).
+    """Measure the disk of a folder (blocks).
 
     Raises:
         OSError: the disk cannot be asked.
@@ -50,18 +50,18 @@ def measure_disk(path: Path) -> DiskUse:
 
 
 class FullestDisk(NamedTuple):
-    """The fuller one of the disks of commit log and consume queues, and a folder on it."""
+    """The fuller of the disks of commit log and consume queues, and a folder on it."""
 
     path: Path
     use: DiskUse
 
     @property
     def percent(self) -> float:
-        """Its used share, 0 to 100."""
+        """The used share, 0 to 100."""
         return self.use.used * 100 / max(self.use.capacity, 1)
 
     def above(self, limit: int, name: str, coming: int = 0) -> str:
-        """Says that it is fuller than a setting allows; empty when it is not.
+        """Return a text if the disk is fuller than a setting allows, else an empty one.
 
         Args:
             limit: in percent.
@@ -74,7 +74,7 @@ class FullestDisk(NamedTuple):
 
 
 def look_at_disks(config: MessageStoreConfig, measure: MeasureDisk = measure_disk) -> FullestDisk:
-    """The fuller one of the disks (blocks).
+    """Measure the disks and return the fuller one (blocks).
 
     Raises:
         OSError: a disk cannot be asked.

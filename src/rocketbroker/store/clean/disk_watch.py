@@ -1,4 +1,4 @@
-"""Refuses sends while a disk is nearly full (DefaultMessageStore.CleanCommitLogService.isSpaceFull)."""
+"""Rejection of sends while a disk is nearly full (DefaultMessageStore.CleanCommitLogService.isSpaceFull)."""
 
 import asyncio
 import logging
@@ -14,19 +14,19 @@ from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.2
-# While sends are refused it is looked so often.
+# Interval while sends are rejected.
 _REFUSING_MS = 1000
 
 
 class DiskWatch:
-    """Measures the disks each ``cleanResourceInterval``, on a thread of its own.
+    """Disk measurement every ``cleanResourceInterval``, on a dedicated thread.
 
-    So neither the pauses of a cleaning round nor a removal that takes long keeps it from refusing or taking sends.
+    So neither the pauses of a cleaning round nor a long removal delays rejecting or accepting sends.
 
     Args:
         config: the limits.
-        refusals: takes why sends are refused.
-        clock: says when it is time.
+        refusals: receives the reason to reject sends.
+        clock: clock of the interval.
         measure: measures the disks.
     """
 
@@ -43,7 +43,7 @@ class DiskWatch:
         self.refusing = False
 
     async def start(self) -> None:
-        """Look a first time, so that the first send is refused already, and go on looking.
+        """Measure once, so that even the first send can be rejected, and then periodically.
 
         Raises:
             StoreError: a disk cannot be asked.
@@ -51,19 +51,19 @@ class DiskWatch:
         try:
             await self._look_when_due()
         except OSError as error:
-            raise StoreError(f"the disks of the store do not say how full they are: {error}") from error
+            raise StoreError(f"store: cannot measure its disks: {error}") from error
         self._tasks.every(_TICK_S, self._look_when_due, "look")
 
     async def stop(self) -> None:
-        """End; sends stay refused if they were."""
+        """Stop; sends stay rejected if they were."""
         await self._tasks.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def look(self) -> FullestDisk:
-        """Measure now, and refuse or take sends by it; gives the fuller disk.
+        """Measure now, reject or accept sends accordingly, and return the fuller disk.
 
         Raises:
-            OSError: a disk cannot be asked.
+            OSError: a disk cannot be measured.
         """
         config = self._config
         disk = await asyncio.get_running_loop().run_in_executor(self._executor, look_at_disks, config, self._measure)

@@ -1,7 +1,7 @@
-"""Removes the queues of topics (DefaultMessageStore.deleteTopics).
+"""Deletion of topics with their queues (DefaultMessageStore.deleteTopics).
 
-Until it is done the topics take no messages. It is noted on disk before they go (``DeletedTopics``), so that a start
-never brings them back; the flush thread removes their files.
+Meanwhile the topics accept no messages. The deletion is noted on disk before they are removed (``DeletedTopics``), so
+that a start never brings them back; the flush thread removes their files.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class TopicDeletion:
-    """Deletes topics, one call after the other; ``lock`` is held while one is at work.
+    """Deletion of topics, one call after the other; ``lock`` is held while one is running.
 
     Args:
         deleted: the marks of deleted topics.
         commit_log: holds the messages, which stay until their file expires.
-        queues: what is removed.
-        flusher: brings the log to disk.
+        queues: the queues.
+        flusher: syncs the log.
         dispatch: enters stored messages into their queues.
-        executor: does the file work.
+        executor: runs the file work.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class TopicDeletion:
         self._tasks = TaskOwner("TopicDeletion")
 
     async def stop(self) -> None:
-        """Wait for the deletion that is at work, and begin no other."""
+        """Wait for the running deletion, and start no other."""
         async with self.lock:
             await self._tasks.stop()
 
     async def delete_topics(self, topics: set[str]) -> int:
-        """Remove the queues of topics; gives how many topics had any. The messages stay until their file expires.
+        """Remove the queues of topics, and return how many topics had any. The messages stay until their file expires.
 
         Raises:
             StoreError: the log could not be synced, or messages could not be brought to their queues first.
             OSError: the disk refused the note or a folder's new name; that topic is as it was.
         """
-        # To its end, also when who asked for it is gone.
+        # Runs to its end, even if the requester is gone.
         return await asyncio.shield(self._tasks.start(self._delete_all(topics), "delete topics"))
 
     async def _delete_all(self, topics: set[str]) -> int:
@@ -66,7 +66,7 @@ class TopicDeletion:
             self._queues.close_topics(topics)
             try:
                 mark = self._commit_log.max_offset
-                # A power loss must not leave a log that ends before the mark: what comes then is not deleted.
+                # A power loss must not leave a log that ends before the mark: messages stored after it are not deleted.
                 flushed = await self._flusher.wait_flushed(mark)
                 if not flushed.ok:
                     raise StoreError(flushed.reason)

@@ -1,7 +1,7 @@
-"""Makes appended messages readable: queue entries, index keys, wake-ups (CommitLogDispatcher).
+"""Dispatch of appended messages: queue entries, index keys, wake-ups (CommitLogDispatcher).
 
-The append path already knows what is needed, so nothing is read back. ``ReputMessageService`` enters queues by itself,
-where the log is ahead of them, and hands over the keys.
+The append path supplies all fields, so nothing is read back. ``ReputMessageService`` fills queues itself where the log
+is ahead of them, and hands over the keys.
 """
 
 import logging
@@ -17,37 +17,37 @@ from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchR
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-# Keys of so many messages may wait for a disk that refuses the index: about 100 MB.
+# Messages whose keys may wait for a disk that refuses the index: about 100 MB.
 MOST_WAITING = 500_000
 
 
 class CommitLogDispatcher:
-    """Enters messages into their queue and the index, and tells who waits for them.
+    """Dispatcher of messages to their queue, the index and the listener.
 
     Args:
         index_service: ``None`` when messageIndexEnable is off.
-        listener: who waits for messages.
+        listener: notified of messages.
     """
 
     def __init__(self, index_service: IndexService | None, listener: MessageArrivingListener) -> None:
         self.index_service = index_service
         self._listener = listener
-        # Why the index could not be written, until it can, and when that is tried again.
+        # Error of the last failed index write, and the time of the next try.
         self._index_error: StoreError | None = None
         self._index_retry_at = 0.0
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
-        """Make a batch of messages readable, oldest first; none is fine.
+        """Make a batch of messages readable, oldest first; the batch may be empty.
 
         Raises:
             StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched.
-            StoreError: it refused for another reason; or the index is so far behind that no more may wait for it, and
-                then all are dispatched.
+            StoreError: it refused for another reason; or the index backlog is full, and then all messages are
+                dispatched.
         """
         try:
             self._enter_queues(requests)
         except BaseException:
-            # The rest comes again, and would be indexed twice.
+            # The rest is dispatched again, and would be indexed twice.
             self._index([request for request in requests if request[1] < request[0].max_offset])
             raise
         self._index(requests)
@@ -63,11 +63,11 @@ class CommitLogDispatcher:
                     listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
 
     def dispatch_run(self, run: DispatchRun) -> None:
-        """Make messages readable that follow what their queue has.
+        """Make messages readable that follow the end of their queue.
 
         Raises:
             StoreFullError: the disk has no room for all of their entries; none is dispatched.
-            StoreError: it refused for another reason, or no more keys may wait for the index; likewise.
+            StoreError: it refused for another reason, or the index backlog is full; likewise.
         """
         if self._index_error is not None:
             self._check_backlog()
@@ -79,17 +79,17 @@ class CommitLogDispatcher:
             self._index_when_many()
 
     def entered(self, queue: ConsumeQueueInterface, queue_offset: int, tags_codes: Iterable[int]) -> None:
-        """Notify the listener of messages that follow each other and are in their queue."""
+        """Notify the listener of consecutive messages that are in their queue."""
         listener = self._listener
         if listener.waiting:
             for end, tags_code in enumerate(tags_codes, queue_offset + 1):
                 listener.arriving(queue.topic, queue.queue_id, end, tags_code)
 
     def index_keys(self, keys: IndexKeys) -> None:
-        """Have keys entered of messages that are in their queues already, oldest first.
+        """Index messages that are in their queues already, oldest first.
 
         Raises:
-            StoreError: the disk refused the keys of so many that no more may wait.
+            StoreError: the disk refused the keys of so many messages that no more may wait.
         """
         if self.index_service is not None:
             self.index_service.add_keys(keys)
@@ -107,21 +107,23 @@ class CommitLogDispatcher:
             self.flush_index()
 
     def flush_index(self) -> None:
-        """Enter the keys that wait; after an error not before ``RETRY_S`` have passed."""
+        """Enter the waiting keys; after an error, only once ``RETRY_S`` have passed."""
         if self.index_service is None or time.monotonic() < self._index_retry_at:
             return
         try:
             self.index_service.flush()
         except StoreError as error:
-            # The keys are kept and tried again; consumers are served all the same.
+            # The keys are kept and tried again; consumers are still served.
             self._index_retry_at = time.monotonic() + RETRY_S
             self._index_error = error
-            log.exception("messages are stored and readable, but cannot be indexed yet; next try in %g s", RETRY_S)
+            log.exception(
+                "index: index: messages are stored and readable, but cannot be indexed yet; next try in %g s", RETRY_S
+            )
         else:
             self._index_error = None
 
     def _check_backlog(self) -> None:
-        """Tell who sends that no more keys may wait."""
+        """Reject sends once no more keys may wait."""
         if self.index_service is not None and self.index_service.waiting >= MOST_WAITING:
             self.flush_index()
             if self._index_error is not None:

@@ -1,5 +1,5 @@
-"""Enters many records of the log into their queues at once, by numpy. Part of ``reput_message_service.py``, and apart
-from it since importing numpy takes longer than a broker's start may.
+"""Dispatch of many records of the log to their queues at once, by numpy. Separate from ``reput_message_service.py``
+since importing numpy takes longer than a broker's start may.
 """
 
 from bisect import bisect_left
@@ -22,18 +22,18 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_f
 from rocketbroker.store.queue.dispatch_request import IndexKeys
 from rocketbroker.store.queue.due_times import due_times
 
-# Entries behind it have positions that no file's name can bear.
+# Entries behind this offset have positions that no file's name can express.
 _LAST_OFFSET = 1 << 58
 
 
 class ReputColumns:
-    """Knows what each queue had before the re-dispatch, and enters what it lacks.
+    """State of each queue before the new dispatch, and entry of the messages that it lacks.
 
     Args:
         queues: the queues.
         delay_levels: ms by level.
         deleted: CommitLog offset by topic before which its messages are left out.
-        on_damage: called with what is no sound record, by CommitLog offsets, and why.
+        on_damage: called with the CommitLog offsets of a range without a sound record, and the reason.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class ReputColumns:
         self._on_damage = on_damage
         # CommitLog offset of the last message that each queue had before, -1 for none.
         self._known_ends: dict[ConsumeQueueInterface, int] = {}
-        # Where the log holds no sound record: messages that a queue misses lay there.
+        # Ranges of the log without a sound record: messages that a queue misses were there.
         self._holes: list[int] = []
 
     def passed_over(self, begin: int, end: int, why: str) -> None:
-        """Take note that there is no sound record between two CommitLog offsets."""
+        """Note that there is no sound record between two CommitLog offsets."""
         self._holes.append(begin)
         self._on_damage(begin, end, why)
 
     def enter(self, records: Records) -> IndexKeys:
-        """Enter messages, one at least, into their queues; gives the keys by which they are to be indexed.
+        """Enter messages, at least one, into their queues, and return the keys to index them by.
 
         Raises:
             StoreFullError: the disk has no room for the entries.
@@ -78,7 +78,7 @@ class ReputColumns:
             elif queue.holds_batches:
                 chosen[self._enter_batches(queue, messages, members)] = True
             else:
-                # A batch that is in a topic of single messages is found by its keys alone.
+                # A batch in a topic of single messages is found by its keys alone.
                 are_batches = messages.are_batches[members]
                 chosen[members[are_batches]] = True
                 if not are_batches.all():
@@ -86,7 +86,7 @@ class ReputColumns:
         return _index_keys(messages, chosen)
 
     def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface | None:
-        """The queue of messages with these fields, ``None`` when there can be none: the fields are damaged."""
+        """Return the queue of messages with these fields, ``None`` when no queue can have them: they are damaged."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:
@@ -101,10 +101,10 @@ class ReputColumns:
         return queue
 
     def _enter_queue(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
-        """Enter messages into their queue; gives those that are to be indexed.
+        """Enter messages into their queue, and return those to index.
 
-        What lies before the last message that the queue had is in it, or of a topic that was deleted and made again
-        since: such ones must not come back behind the new messages (ConsumeQueueInterface.putMessagePositionInfo).
+        Messages before the last one that the queue had are in it, or belong to a topic that was deleted and created
+        again: they must not come back behind the new messages (ConsumeQueueInterface.putMessagePositionInfo).
         """
         known = messages.offsets[members] <= self._known_ends[queue]
         gone = known & (messages.queue_offsets[members] >= queue.max_offset)
@@ -114,7 +114,7 @@ class ReputColumns:
         return np.setdiff1d(left, refused) if refused else left
 
     def _put(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> list[int]:
-        """Enter messages that the queue did not have; gives those that it cannot have."""
+        """Enter messages that the queue did not have, and return those that it cannot have."""
         numbers = messages.queue_offsets[members]
         entries = np.empty(len(members), CONSUME_QUEUE_ENTRY)
         entries["commit_log_offset"] = messages.offsets[members]
@@ -133,7 +133,7 @@ class ReputColumns:
         return refused
 
     def _enter_batches(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> list[int]:
-        """As ``_enter_queue``, record by record, into a queue whose records may be batches."""
+        """Enter messages as ``_enter_queue`` does, record by record, into a queue whose records may be batches."""
         numbers, offsets = messages.queue_offsets, messages.offsets
         indexed = []
         for at in members.tolist():
@@ -155,16 +155,16 @@ class ReputColumns:
         return indexed
 
     def _make_place(self, queue: ConsumeQueueInterface, first: int, offset: int, count: int) -> bool:
-        """Have the queue end where messages begin that lie at a CommitLog offset; false when they cannot be there.
+        """Move the queue's end to the first of messages at a CommitLog offset; return false if they cannot be there.
 
-        A later message takes the place of an older one: their topic was deleted between the two, and made again.
+        A later message replaces an older one: their topic was deleted between the two, and created again.
         """
         end = queue.max_offset
         last = queue.entry(end - 1)
         if last is None:
             return 0 <= first <= _LAST_OFFSET
         if first < end:
-            # A single one that does not begin a topic has a wrong number rather.
+            # A single message that does not begin a topic more likely has a wrong offset.
             if first < 0 or (first and count == 1):
                 return False
             queue.cut(first)
@@ -173,7 +173,7 @@ class ReputColumns:
                 return False
             hole = bisect_left(self._holes, last[0])
             where = self._holes[hole] if hole < len(self._holes) and self._holes[hole] < offset else last[0]
-            # Readers find that no such message is there, and pass on.
+            # Readers find no such message there, and continue behind it.
             queue.put_entries(end, ENTRY.pack(where, MIN_RECORD_SIZE, 0) * (first - end))
         return True
 
@@ -189,9 +189,9 @@ class ReputColumns:
 
 
 def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
-    """Why a record of a queue of batches cannot have a queue offset, empty when it can.
+    """Return why a record of a queue of batches cannot have a queue offset, empty when it can.
 
-    One that begins the queue anew takes the place of all others: their topic was deleted, and made again.
+    A record that restarts the queue replaces all others: their topic was deleted, and created again.
     """
     end = queue.max_offset
     last = queue.entry(end - 1)

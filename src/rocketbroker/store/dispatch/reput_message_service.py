@@ -1,4 +1,4 @@
-"""Dispatches what the CommitLog holds and the queues or the index lack (DefaultMessageStore.ReputMessageService).
+"""Dispatch of records that the queues or the index lack (DefaultMessageStore.ReputMessageService).
 
 The append path dispatches what it wrote. The log is read after a restart, and while a store copies another's log.
 """
@@ -20,21 +20,21 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 if TYPE_CHECKING:
     from rocketbroker.store.dispatch.reput_columns import ReputColumns
 
-# Told of a part of the log, by offsets, that holds no sound record, and why.
+# Called with the offsets of a part of the log that holds no sound record, and the reason.
 DamageListener = Callable[[int, int, str], None]
 
 
 class ReputMessageService:
-    """Dispatches from the log what queues and index lack: once with ``catch_up``, or all the time with ``run``.
+    """Dispatch from the log to queues and index: once with ``catch_up``, or continuously with ``run``.
 
-    ``dispatched`` counts the messages that it read.
+    ``dispatched`` counts the messages read.
 
     Args:
         commit_log: the log.
-        queues: the queues, which know what they have.
-        dispatcher: enters keys into the index.
+        queues: the queues.
+        dispatcher: receives keys for the index.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
-        on_damage: called with what is no sound record.
+        on_damage: called with ranges without a sound record.
         deleted: CommitLog offset by topic at its deletion; messages before it are left out.
     """
 
@@ -54,7 +54,7 @@ class ReputMessageService:
         self._dispatcher = dispatcher
         self._on_damage = on_damage
         self.dispatched = 0
-        # Where ``run`` begins, and how far it has come: CommitLog offset and store time in ms of the last record.
+        # Begin and progress of ``run``: CommitLog offset and store time in ms of the last record.
         self.offset = 0
         self.last_stored_ms = 0
         self._work = asyncio.Event()
@@ -71,7 +71,7 @@ class ReputMessageService:
         """Dispatch what is written to the log, from ``offset`` on, whenever ``wakeup`` is called.
 
         Args:
-            readable_end: gives the CommitLog offset behind the last record that consumers may read.
+            readable_end: returns the CommitLog offset behind the last record that consumers may read.
             on_dispatched: called after each step.
         """
         self._work.set()
@@ -88,7 +88,7 @@ class ReputMessageService:
                 raise
 
     def wakeup(self) -> None:
-        """Have ``run`` look at the log."""
+        """Make ``run`` check the log."""
         self._work.set()
 
     def dispatch_some(self, end: int) -> None:
@@ -108,18 +108,17 @@ class ReputMessageService:
         self.offset = walk.offset
 
     def cut(self, offset: int) -> None:
-        """Take the log as ending at an offset: what queues hold beyond it is not known any more."""
+        """Treat the log as ending at an offset: discard the known state of queues beyond it."""
         self.offset = min(self.offset, offset)
         self.__dict__.pop("_columns", None)
 
     # -- catching up
 
     def catch_up(self, offset: int, end: int, on_progress: Callable[[int], None] | None = None) -> None:
-        """Dispatch from one CommitLog offset to another what queues and index do not have; damage is passed over.
+        """Dispatch records between two CommitLog offsets that queues or index lack, and pass over damage.
 
         Args:
-            offset: where it begins.
-            end: where it ends.
+            offset: first CommitLog offset.
             on_progress: called with the offset reached so far.
 
         Raises:
@@ -141,15 +140,15 @@ class ReputMessageService:
         walk.offset = sound
 
     def leaves_out(self, topic: str, offset: int) -> bool:
-        """Whether all messages of a topic that lie before a CommitLog offset were deleted with it."""
+        """Return true if the messages of a topic before a CommitLog offset were deleted with it."""
         return self._deleted.get(topic, 0) >= offset
 
     def pass_over(self, begin: int, end: int, why: str) -> None:
-        """Take note that there is no sound record between two CommitLog offsets."""
+        """Note that there is no sound record between two CommitLog offsets."""
         self._columns.passed_over(begin, end, why)
 
     def dispatch(self, stretch: Stretch) -> None:
-        """Dispatch what queues and index do not have of sound records; they follow those of the call before.
+        """Dispatch sound records that queues or index lack; they follow those of the previous call.
 
         Raises:
             StoreFullError: the disk has no room for entries that are missing.
@@ -159,5 +158,5 @@ class ReputMessageService:
         self._dispatcher.index_keys(keys)
 
     def finish(self) -> None:
-        """Enter into the index what waits for more."""
+        """Enter the waiting keys into the index."""
         self._dispatcher.flush_index()

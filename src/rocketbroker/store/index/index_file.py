@@ -1,7 +1,7 @@
 """One hash index of message keys (org.apache.rocketmq.store.index.IndexFile).
 
-Keys are entered in batches, as numpy columns: the slot of each, the chain through the slot's older entries, and the
-entries themselves are a handful of array operations, whatever the number of keys.
+Keys are entered in batches, as numpy columns: a few array operations fill slots, chains and entries, whatever the
+number of keys.
 """
 
 import os
@@ -38,7 +38,7 @@ class IndexFile:
     """An index file.
 
     Args:
-        path: its path; made when it does not exist.
+        path: its path; created if it does not exist.
         slot_count: maxHashSlotNum.
         entry_count: maxIndexNum.
         file_system: the disk.
@@ -54,11 +54,11 @@ class IndexFile:
         self._slot_count = slot_count
         self._entry_count = entry_count
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
-        # Read, not taken from the mapping: a hole of a tmpfs gets a page when it is looked at, and SIGBUS without room.
+        # Read instead of using the mapping: a hole of a tmpfs gets a page when it is touched, and SIGBUS without room.
         self.header = decode_header(os.pread(self.file.fd, INDEX_HEADER_SIZE, 0))
-        # Whether keys were entered that were not synced, as far as is known.
+        # True if keys may have been entered that were not synced.
         self.changed = True
-        # Set by who wants queries to end: their chains may be long.
+        # Set to end queries, whose chains may be long.
         self.given_up = False
         try:
             self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
@@ -69,7 +69,7 @@ class IndexFile:
         self._entries = np.frombuffer(self.file.buffer, INDEX_ENTRY, entry_count, self._entries_position)
 
     def _give_up(self) -> None:
-        """Leave nothing open, and no file without entries: the next try makes one under another name."""
+        """Close everything and remove a file without entries: the next try creates one under another name."""
         if self.header.index_count > 1:
             self.file.close()
         else:
@@ -77,7 +77,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many keys can still be entered."""
+        """Number of keys that can still be entered."""
         return self._entry_count - self.header.index_count
 
     def put_keys(self, key_hashes: npt.NDArray[np.int32], physical_offsets: Column, timestamps: Column) -> None:
@@ -115,8 +115,8 @@ class IndexFile:
             hash_slot_count=header.hash_slot_count + int(np.count_nonzero(previous == 0)),
             index_count=first + count,
         )
-        # After entries and header, since a query on another thread follows what a slot says. Of several values for one
-        # slot numpy keeps the last, which is the newest entry.
+        # After entries and header, since a query on another thread follows the slots. Of several values for one slot
+        # numpy keeps the last, which is the newest entry.
         self._write_head(slots, numbers)
 
     def _write_head(self, slots: npt.NDArray[np.int32] | slice, numbers: npt.NDArray[np.int32] | int) -> None:
@@ -126,7 +126,7 @@ class IndexFile:
             HEADER.pack_into(head, 0, *self.header)
 
     def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """What each entry follows in the chain of its slot; 0 for the first."""
+        """Return the predecessor of each entry in the chain of its slot; 0 for the first."""
         previous = self._slots[slots].astype(np.int32)
         # A stop between slots and header leaves slots that name entries which are about to be written.
         previous[previous >= numbers[0]] = 0
@@ -134,13 +134,13 @@ class IndexFile:
         sorted_slots = slots[order]
         repeated = sorted_slots[1:] == sorted_slots[:-1]
         if repeated.any():
-            # Keys of this batch that share a slot follow each other, not what stood in the slot before.
+            # Keys of this batch that share a slot follow each other, not the earlier value of the slot.
             followers = order[1:][repeated]
             previous[followers] = numbers[order[:-1][repeated]]
         return previous
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether messages of this time range may be indexed here."""
+        """Return true if messages of this time range may be indexed here."""
         header = self.header
         return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
 
@@ -149,13 +149,13 @@ class IndexFile:
 
         Yields an offset for each message with that key hash and store time, each once, and ``None`` for others.
 
-        It may run on any thread while keys are entered. A chain may be long and cold, so it is read: a page fault on
+        It may run on any thread while keys are entered. It reads, since a chain may be long and cold: a page fault on
         the mapping would hold up all threads.
         """
         last = None
         newest = newest_entry(self._read, self._slot_count, key_hash)
         for entry in follow_chain(self._read, self._slot_count, newest, self.header.index_count):
-            # Entries know seconds only: a second's messages are all taken.
+            # Entries hold whole seconds, so all messages of a second count.
             stored = self.header.begin_timestamp + entry.time_diff * 1000
             if stored <= begin_ms - 1000:
                 break
@@ -171,9 +171,9 @@ class IndexFile:
         return os.pread(self.file.fd, size, position)
 
     def cut(self, physical_offset: int) -> int:
-        """Forget the keys of messages from a CommitLog offset on; gives how many. Those before it are whole.
+        """Remove the keys of messages from a CommitLog offset on, and return how many. The keys before it are whole.
 
-        The slots are made anew from the entries that are left: any of the others may be lost, or half written.
+        The slots are rebuilt from the remaining entries: any of the others may be lost, or half written.
         """
         header = self.header
         kept = bisect_left(range(header.index_count), True, 1, key=lambda number: self._is_cut(number, physical_offset))
@@ -184,7 +184,7 @@ class IndexFile:
             self.header = IndexHeader()
         else:
             last = entries[-1]
-            # Entries know seconds only.
+            # Entries hold whole seconds.
             end = header.begin_timestamp + int(last["time_diff"]) * 1000 + 999
             self.header = header._replace(
                 end_timestamp=min(end, header.end_timestamp),
@@ -210,7 +210,7 @@ class IndexFile:
         return bool(offset < self._entries[number - 1]["phy_offset"]) or self._is_cut(number - 1, physical_offset)
 
     def sync(self) -> None:
-        """Write it to disk if keys were entered since the last time (blocks).
+        """Sync the file if keys were entered since the last sync (blocks).
 
         Raises:
             OSError: the disk refused.

@@ -1,7 +1,7 @@
-"""The index files and what is about to go into them (org.apache.rocketmq.store.index.IndexService).
+"""The index files and the keys that wait for them (org.apache.rocketmq.store.index.IndexService).
 
-Keys wait until there are enough of them for numpy to pay, or until somebody asks: the store enters what waits before a
-query, so that it finds every message that was dispatched.
+Keys wait until there are enough of them for numpy to pay, or until a query: the store enters waiting keys before each
+query, so that it finds every dispatched message.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
     from rocketbroker.store.index.index_file import IndexFile
 
-# So many messages are worth a batch; a tick of the store enters fewer.
+# Messages worth a batch; a tick of the store enters fewer.
 BATCH_MESSAGES = 1024
-# So many messages' keys are hashed at once.
+# Messages whose keys are hashed at once.
 _AT_ONCE = 8192
 _KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
 
 
 class IndexService:
-    """Enters keys and answers queries.
+    """The index: enters keys and answers queries.
 
     Args:
-        directory: where the index files lie.
+        directory: folder of the index files.
         slot_count: maxHashSlotNum.
         entry_count: maxIndexNum.
-        new_name: gives the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
+        new_name: returns the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
         file_system: the disk.
     """
 
@@ -69,12 +69,12 @@ class IndexService:
         self.files: list[IndexFile] = []
         # Store time in ms of the last message whose keys are entered.
         self._entered_timestamp = 0
-        # Messages up to this CommitLog offset are indexed already; only a re-dispatch brings them again.
+        # Messages up to this CommitLog offset are indexed already; only a new dispatch enters them again.
         self._indexed_to = -1
-        # Keys that are still to be entered, oldest first.
+        # Keys not entered yet, oldest first.
         self._hashed: deque[IndexKeys] = deque()
-        # Messages behind them whose keys are to be hashed first, by column: CommitLog offset, store time, hash of
-        # what each key begins with, unique key, other keys, hash of the tags.
+        # Later messages whose keys are not hashed yet, as columns: CommitLog offset, store time, hash of the prefix of
+        # each key, unique key, other keys, hash of the tags.
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._prefix_hashes: list[int] = []
@@ -88,13 +88,13 @@ class IndexService:
         expected: Sequence[str] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> int | None:
-        """Map the files that exist; a damaged one is set aside, and those behind it are removed (blocks).
+        """Map the files that exist; set a damaged one aside, and remove the files behind it (blocks).
 
-        Gives the CommitLog offset from which on the index lacks messages then, ``None`` when no file was damaged.
+        Return the CommitLog offset from which on the index then lacks messages, ``None`` when no file was damaged.
 
         Args:
-            report: takes what was wrong with a file.
-            expected: names of the files that there were, if that is known.
+            report: receives a text for each damaged file.
+            expected: names of all files, if they are known.
             before_change: called before a damaged file is changed.
         """
         lacks = None
@@ -119,7 +119,7 @@ class IndexService:
 
     def _lacks_from_here(self, path: Path, why: str, report: list[str] | None) -> int:
         if report is not None:
-            report.append(f"{path}: {why}; the index is made anew from there")
+            report.append(f"{path}: {why}; the index is rebuilt from there")
         return max(self.end_physical_offset, 0)
 
     def _paths(self) -> list[Path]:
@@ -128,7 +128,7 @@ class IndexService:
         return [path for path in self.directory.iterdir() if path.name.isdigit() and path.is_file()]
 
     def _why_damaged(self, path: Path) -> str:
-        """What is wrong with the size or the header of a file, empty when nothing is."""
+        """Return the fault of a file's size or header, empty without one."""
         expected = file_size(self._slot_count, self._entry_count)
         size = path.stat().st_size
         if size not in {0, expected}:
@@ -150,7 +150,7 @@ class IndexService:
         )
 
     def has_before(self, physical_offset: int) -> bool:
-        """Whether the index has a message that lies before a CommitLog offset."""
+        """Return true if the index has a message before a CommitLog offset."""
         return any(_begins_at(file) < physical_offset for file in self.files)
 
     @property
@@ -159,13 +159,13 @@ class IndexService:
         return [file.file.path.name for file in self.files]
 
     def cut(self, physical_offset: int) -> int:
-        """Forget the keys of messages from a CommitLog offset on; gives how many. Files without others are removed."""
+        """Remove the keys of messages from a CommitLog offset on, with files that then are empty; return how many."""
         count = 0
         while self.files and _begins_at(self.files[-1]) >= physical_offset:
             file = self.files[-1]
             self.files = self.files[:-1]
             count += file.header.index_count - 1
-            # Queries of other threads may still read it.
+            # Queries on other threads may still read it.
             file.given_up = True
             file.file.remove().close()
         if self.files and self.end_physical_offset >= physical_offset:
@@ -174,9 +174,9 @@ class IndexService:
         return count
 
     def sync(self) -> int:
-        """Write to disk what was entered (blocks; on any thread).
+        """Sync the entered keys (blocks; on any thread).
 
-        Gives the store time in ms of the last message that was entered before, 0 when none was.
+        Return the store time in ms of the last message entered before, 0 without one.
 
         Raises:
             OSError: the disk refused.
@@ -186,19 +186,19 @@ class IndexService:
             try:
                 file.sync()
             except OSError:
-                # One that is removed meanwhile need not be on disk.
+                # A file that is removed meanwhile need not be on disk.
                 if file in self.files:
                     raise
         return entered
 
     @property
     def end_physical_offset(self) -> int:
-        """CommitLog offset of the last message that is indexed, -1 when none is."""
+        """CommitLog offset of the last indexed message, -1 without one."""
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
-        """Have messages indexed, oldest first; at least one."""
+        """Queue messages for the index, oldest first; at least one."""
         queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
         tags, unique_keys, keys, _ = zip(*found, strict=True)
         self._offsets += offsets
@@ -212,7 +212,7 @@ class IndexService:
         ]
 
     def add_run(self, run: DispatchRun) -> None:
-        """Have messages indexed that follow those added before."""
+        """Queue messages that follow those added before."""
         queue, count = run.queue, len(run.physical_offsets)
         hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
         self._offsets += run.physical_offsets
@@ -223,21 +223,21 @@ class IndexService:
         self._tag_hashes += map(hash_of.__getitem__, run.tags)
 
     def add_keys(self, keys: IndexKeys) -> None:
-        """Have keys entered that follow those added before."""
+        """Queue keys that follow those added before."""
         while self._offsets:
             self._hash_some()
         self._hashed.append(keys)
 
     @property
     def waiting(self) -> int:
-        """How many are still to be entered: keys, and messages whose keys are not hashed yet."""
+        """Number of keys, and of messages with keys not hashed yet, that wait for the index."""
         return len(self._offsets) + sum(len(keys.offsets) for keys in self._hashed)
 
     def flush(self) -> None:
         """Enter the keys that wait.
 
         Raises:
-            StoreFullError: the disk has no room; the keys that it has no room for are kept for the next try.
+            StoreFullError: the disk has no room; the keys that do not fit are kept for the next try.
             StoreError: it refused for another reason; likewise.
         """
         while self._hashed or self._offsets:
@@ -248,7 +248,7 @@ class IndexService:
             self._entered_timestamp = self._hashed.popleft().stored_until
 
     def _enter(self, keys: IndexKeys) -> int:
-        """Enter keys, as many as one file has room for; gives how many of them are done."""
+        """Enter as many keys as one file has room for, and return how many are done."""
         if keys.offsets[0] <= self._indexed_to:
             return int(keys.offsets.searchsorted(self._indexed_to, side="right"))
         file = self._file_with_room()
@@ -269,7 +269,7 @@ class IndexService:
         del self._unique_keys[:most], self._keys[:most], self._tag_hashes[:most]
 
     def _key_hashes(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Hashes of the first messages' entries in order, a message's tags last, and how many each message has."""
+        """Return hashes of the first messages' entries, a message's tags last, and the number per message."""
         import numpy as np
 
         from rocketbroker.codec.message.java_hash_many import index_key_hash_many
@@ -301,31 +301,31 @@ class IndexService:
         return file
 
     def _new_path(self) -> Path:
-        """A path that is not taken and sorts after those that are."""
+        """Return an unused path that sorts after those of all files."""
         name = self._new_name()
         if self.files and name <= self.files[-1].file.path.name:
             name = str(int(self.files[-1].file.path.name) + 1)
         return self.directory / name
 
     def first_file_before(self, physical_offset: int) -> IndexFile | None:
-        """The first file, if all messages it knows lie before a CommitLog offset and it is not the last."""
+        """Return the first file, if all its messages lie before a CommitLog offset and it is not the last."""
         if len(self.files) > 1 and self.files[0].header.end_phy_offset < physical_offset:
             return self.files[0]
         return None
 
     def take_out(self, file: IndexFile) -> None:
-        """Take the first file out of service; for the event loop, where files are added too.
+        """Take the first file out of service; only on the event loop, where files are added too.
 
-        The list is replaced, not changed: queries on another thread go through it.
+        The list is replaced, not changed: queries on another thread iterate over it.
         """
         if self.files and self.files[0] is file:
             self.files = self.files[1:]
 
     def search(self, topic: str, key: str, begin_ms: int, end_ms: int, *, tag: bool = False) -> Iterator[int | None]:
-        """Look at the entries of a key (or a tag) one by one, newest first (blocks; on any thread).
+        """Visit the entries of a key (or a tag) one by one, newest first (blocks; on any thread).
 
-        Yields the CommitLog offset of each message, once, and ``None`` for other entries. What still waits is found
-        after a ``flush`` only.
+        Yields the CommitLog offset of each message, once, and ``None`` for other entries. Waiting keys are found only
+        after a ``flush``.
         """
         key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
         # A message whose keys lie in two files may be in both, entered again after an unclean stop.
@@ -339,14 +339,14 @@ class IndexService:
 
     @property
     def last_update(self) -> tuple[int, int]:
-        """Store time and CommitLog offset of the last message that is indexed; zeros when none is."""
+        """Store time and CommitLog offset of the last indexed message; zeros without one."""
         if not self.files:
             return 0, 0
         header = self.files[-1].header
         return header.end_timestamp, header.end_phy_offset
 
     def give_up_queries(self) -> None:
-        """Have the queries that other threads run end soon, with what they have found."""
+        """Make the queries on other threads end soon, with their findings so far."""
         for file in self.files:
             file.given_up = True
 
@@ -360,7 +360,7 @@ class IndexService:
 def _key_texts(
     unique_keys: Sequence[bytes | None], keys: Sequence[bytes | None]
 ) -> tuple[Sequence[bytes], Sequence[int]]:
-    """The keys of messages, one message after the other and its unique key first, and how many each has."""
+    """Return the keys of messages in order, each message's unique key first, and the number per message."""
     if not any(keys) and all(unique_keys):
         return unique_keys, [1] * len(keys)  # type: ignore[return-value]  # none of them is None
     texts: list[bytes] = []
@@ -380,5 +380,5 @@ def _key_texts(
 
 
 def _begins_at(file: IndexFile) -> int | float:
-    """CommitLog offset of the first message of a file; one without messages is behind all."""
+    """Return the CommitLog offset of a file's first message; an empty file sorts behind all others."""
     return file.header.begin_phy_offset if file.header.index_count > 1 else inf

@@ -92,5 +92,5 @@ async def test_it_looks_each_interval_and_each_second_while_it_refuses(watched: 
 async def test_a_disk_that_cannot_be_asked_at_the_start_is_named(watched: Watched):
     watched.disk.error = OSError(errno.EIO, os.strerror(errno.EIO), "/store/commitlog")
 
-    with pytest.raises(StoreError, match=r"do not say how full they are: .*Input/output error: '/store/commitlog'"):
+    with pytest.raises(StoreError, match=r"cannot measure its disks: .*Input/output error: '/store/commitlog'"):
         await watched.watch.start()
