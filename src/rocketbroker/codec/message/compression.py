@@ -21,7 +21,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 )
 from rocketbroker.common.errors import CodecError
 
-#: No body grows beyond this many bytes: a few kilobytes of zeros, well packed, would else fill the memory.
+#: Limit of a decompressed body in bytes: a few kilobytes of well packed zeros would otherwise fill the memory.
 MAX_DECOMPRESSED_SIZE: Final = 64 << 20
 
 # The library cannot stop at a size. A block has at least 4 bytes and gives at most 128 KiB, so a piece gives 32 MiB.
@@ -31,7 +31,7 @@ _LZ4_PIECE: Final = 256 * 1024
 
 
 def decompress(body: ReadableBuffer, sys_flag: int, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
-    """``body`` unpacked as ``sys_flag`` says; :class:`CodecError` if it cannot be, or is over ``max_size`` bytes."""
+    """Decompress ``body`` as ``sys_flag`` says; raise :class:`CodecError` on failure, or beyond ``max_size`` bytes."""
     kind = compression_type(sys_flag)
     if kind in {0, COMPRESSION_ZLIB_TYPE}:
         return _decompress_zlib(body, max_size)

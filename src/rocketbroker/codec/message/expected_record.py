@@ -1,4 +1,4 @@
-"""Holds records that were read against what is expected where they lie (CommitLog.checkMessageAndReturnSize).
+"""Comparison of records with the fields expected at their place (CommitLog.checkMessageAndReturnSize).
 
 Made for pulls: nothing is decoded, and a sound record of a small message costs about a microsecond.
 

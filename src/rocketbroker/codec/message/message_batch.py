@@ -99,7 +99,7 @@ def _wrong_sizes(total_size: int, body_length: int, left: int) -> str:
 
 
 def encode_batch(messages: Iterable[tuple[int, ReadableBuffer, ReadableBuffer]]) -> bytes:
-    """Body of a batch of messages given as flag, body and raw properties."""
+    """Return the body of a batch of messages given as flag, body and raw properties."""
     parts: list[ReadableBuffer] = []
     for flag, body, properties in messages:
         check_properties_length(properties)
@@ -109,7 +109,7 @@ def encode_batch(messages: Iterable[tuple[int, ReadableBuffer, ReadableBuffer]])
 
 
 def unwrap_batch(message: MessageExt) -> list[MessageExt]:
-    """The messages inside a record that holds a whole batch, each with its own queue offset, as consumers see them."""
+    """Return the messages inside a record of a whole batch, each with its own queue offset, as consumers see them."""
     return [
         msgspec.structs.replace(
             message,

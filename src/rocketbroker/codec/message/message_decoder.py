@@ -51,7 +51,7 @@ def decode_record(
 ) -> MessageExt:
     """Return the record that begins at ``offset`` and ends, ``store_size`` bytes on, not behind ``end``.
 
-    ``check_crc`` holds the stored body against its checksum. ``decompress`` unpacks the body and clears sysFlag's
+    ``check_crc`` compares the stored body with its checksum. ``decompress`` unpacks the body and clears sysFlag's
     compressed bit, as Java clients do. A BLANK, or space never written, is an error too: ask :func:`peek` first.
     """
     total_size, magic = peek(buffer, offset, end=end)

@@ -69,7 +69,7 @@ PROPERTIES_LENGTH: Final = Struct(">h")
 
 
 def body_crc(body: ReadableBuffer) -> int:
-    """CRC-32 of ``body`` as records keep it, without the sign bit."""
+    """Return the CRC-32 of ``body`` as records keep it, without the sign bit."""
     return crc32(body) & 0x7FFFFFFF
 
 
@@ -111,7 +111,7 @@ def encode_record(  # noqa: PLR0913, PLR0917
     properties_bytes: ReadableBuffer,
     crc: int | None = None,
 ) -> bytes:
-    """One record. Times are ms since 1970, hosts 8 or 20 bytes as ``sys_flag`` says, ``crc`` is ``body_crc(body)``."""
+    """Encode a record. Times are in ms, hosts 8 or 20 bytes as ``sys_flag`` says, ``crc`` is ``body_crc(body)``."""
     props_len = len(properties_bytes)
     _check_lengths(sys_flag, born_host, store_host, props_len)
     head, topic = RECORD_HEADS[sys_flag >> 4 & 3], topic_block(topic_bytes)

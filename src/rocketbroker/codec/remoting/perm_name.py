@@ -5,6 +5,6 @@ from typing import Final
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
-# Which bit of what is forbidden to a group stands for reading.
+# The bit for reading in a group's forbidden permissions.
 INDEX_PERM_READ: Final = 2
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE

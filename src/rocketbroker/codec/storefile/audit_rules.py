@@ -1,7 +1,7 @@
-"""Rules of a sound store, the one set for `mqstore check` and `mqanalytics audit`.
+"""Rules of a sound store, shared by `mqstore check` and `mqanalytics audit`.
 
-A check gives a :class:`Finding` for each place where a rule is broken. Rules say what is wrong, never how it was found,
-so that a check of one file, of a whole store, or of many stores at once can share them.
+A check yields a :class:`Finding` for each place where a rule is broken. Rules say what is wrong, never how it was
+found, so that checks of one file, a whole store, or many stores can share them.
 """
 
 from enum import StrEnum
@@ -24,7 +24,7 @@ class AuditRule(StrEnum):
 
     Attributes:
         severity: its usual severity.
-        meaning: what is wrong where it is broken.
+        meaning: the fault that it stands for.
         tools: the commands that find it. `mqanalytics audit` reads tables, not slots and chains of index files, and
             ends at a file that it cannot read.
     """
@@ -130,8 +130,8 @@ class AuditRule(StrEnum):
 class Finding(NamedTuple):
     """One place where a rule is broken.
 
-    ``path`` is the file, ``position`` the byte in it (0 for the file as a whole), ``detail`` says what stands there and
-    what should.
+    ``path`` is the file, ``position`` the byte in it (0 for the file as a whole), ``detail`` the actual and the
+    expected content.
     """
 
     rule: AuditRule
@@ -142,5 +142,5 @@ class Finding(NamedTuple):
 
 
 def finding(rule: AuditRule, path: object, position: int, detail: str, *, mended: bool = False) -> Finding:
-    """A finding with the rule's own severity; ``mended`` makes it a warning, since the next start mends it."""
+    """Make a finding with the rule's own severity; ``mended`` makes it a warning, since the next start repairs it."""
     return Finding(rule, str(path), position, detail, Severity.WARNING if mended else rule.severity)

@@ -1,4 +1,4 @@
-"""Check of what is in a record with sound lengths: its body by the CRC, topic and properties by their sectors.
+"""Check of the content of a record with sound lengths: body by CRC, topic and properties by their sectors.
 
 No checksum covers topic and properties. A sector of them that never got to the disk is all zeros.
 """
@@ -27,7 +27,7 @@ def wrong_body(record: bytes | memoryview) -> str:
 
 
 def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str] | None:
-    """Return what is damaged in a record with sound lengths that stands at ``position`` of its file, if anything."""
+    """Return the damage in a record with sound lengths at ``position`` of its file, if any."""
     if text := wrong_body(record):
         return AuditRule.RECORD_CRC, text
     end = body_range(record)[1]
@@ -37,7 +37,7 @@ def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str
 
 
 def lacks_sector(tail: bytes, position: int) -> bool:
-    """Tell if a sector that begins in the ``tail`` behind a body holds zeros alone; the tail stands at ``position``."""
+    """Return true if a sector that begins in the ``tail`` behind a body is all zeros; the tail is at ``position``."""
     first, end = SECTOR - position % SECTOR, len(tail)
     # A record without properties ends with their length, two zeros.
     last = end if tail[-2:] != b"\0\0" or first < end - 2 else first

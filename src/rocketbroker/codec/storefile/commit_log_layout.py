@@ -17,5 +17,5 @@ END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 
 
 def fits(record_size: int, free: int) -> bool:
-    """Tell if a record of ``record_size`` bytes may go into a file with ``free`` bytes left."""
+    """Return true if a record of ``record_size`` bytes fits into a file with ``free`` bytes left."""
     return record_size + END_FILE_MIN_BLANK_LENGTH <= free

@@ -28,5 +28,5 @@ def loads_config(buffer: ReadableBuffer) -> dict[Any, Any]:
 
 
 def dumps_config(value: Mapping[Any, Any]) -> bytes:
-    """``value`` as RocketMQ writes it to a config file, keys in the mapping's order."""
+    """Return ``value`` as RocketMQ writes it to a config file, keys in the mapping's order."""
     return fastjson.dumps(value, indent="\t")

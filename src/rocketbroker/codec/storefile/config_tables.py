@@ -8,7 +8,7 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.errors import CodecError
 
-#: Ends the name of a file's earlier version (org.apache.rocketmq.common.ConfigManager).
+#: Suffix of a file's earlier version (org.apache.rocketmq.common.ConfigManager).
 BACKUP: Final = ".bak"
 # The field that holds the table in each of these files.
 _FIELDS: Final = {
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=RemotingSerializable)
 
 
 def is_table(name: str) -> bool:
-    """Tell whether a file of ``config/``, or the backup of one, holds a table."""
+    """Return true if a file of ``config/``, or the backup of one, holds a table."""
     return name.removesuffix(BACKUP).endswith(".json")
 
 

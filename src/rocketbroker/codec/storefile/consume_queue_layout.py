@@ -24,17 +24,17 @@ BATCH_CQ_STORE_UNIT_SIZE: Final = 46
 BATCH_ENTRY: Final = Struct(">qiqqqhii")
 #: ``compactedOffset`` of an entry that was not compacted.
 INVALID_COMPACTED_OFFSET: Final = -1
-#: What our broker puts behind the name of a deleted topic's folder until that is removed; no topic is called so.
+#: Suffix that our broker gives a deleted topic's folder until it is removed; no topic has such a name.
 RETIRED: Final = re.compile(r"\.deleted-[0-9]+\Z")
-#: More messages than this no batch entry can count.
+#: Most messages that a batch entry can count.
 MOST_IN_INNER_BATCH: Final = 0x7FFF
 
 
 def is_filler(commit_log_offset: int, size: int) -> bool:
-    """Tell if an entry with these fields only fills the space before a queue's first entry."""
+    """Return true if an entry with these fields only fills the space before a queue's first entry."""
     return commit_log_offset == 0 and size == FILLER_SIZE
 
 
 def is_written(size: int) -> bool:
-    """Tell if an entry of this ``size`` was written at all."""
+    """Return true if an entry of this ``size`` was written."""
     return size > 0

@@ -1,4 +1,4 @@
-"""Rules about files of a store as files, and about those that hold one value or one table."""
+"""Rules about the files of a store as files, and about files that hold one value or one table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ _TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_time
 
 
 class FileFault(NamedTuple):
-    """A rule that a file breaks: the position in it, and what stands there and what should."""
+    """A rule that a file breaks: the position in it, with the actual and the expected content."""
 
     rule: AuditRule
     path: str
@@ -64,7 +64,7 @@ def check_checkpoint(path: str, data: ReadableBuffer, newest_ms: int | None) -> 
 
 
 def deleted_before(table: Mapping[Any, Any]) -> dict[str, int]:
-    """Return by topic the physical offset before which its messages were deleted with it (deletedTopics.json)."""
+    """Return for each deleted topic the physical offset before which its messages were deleted (deletedTopics.json)."""
     marks = table.get("deleted")
     if not isinstance(marks, dict):
         return {}

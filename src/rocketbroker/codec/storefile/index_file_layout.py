@@ -78,5 +78,5 @@ def build_tag_key(topic: str, tags: str) -> str:
 
 
 def key_hash_of(java_hash: int) -> int:
-    """``keyHash`` for a built key's ``String.hashCode()``: its absolute value, 0 for the one int32 that has none."""
+    """Return ``keyHash`` of a built key's ``hashCode()``: its absolute value, 0 for the one int32 without one."""
     return 0 if java_hash == -0x80000000 else abs(java_hash)

@@ -27,7 +27,7 @@ class IndexImage:
     Args:
         path: the file.
         open_file: opens it.
-        slot_count: maxHashSlotNum; 0 has it found out from what the file holds.
+        slot_count: maxHashSlotNum; 0 to derive it from the file's content.
 
     Raises:
         CodecError: the file is too short, or its slots cannot be told from its entries.
@@ -47,7 +47,7 @@ class IndexImage:
 
     @property
     def used(self) -> int:
-        """Number behind the last entry that the header tells of and the file has room for; the first one is 1."""
+        """Number behind the last entry that the header counts and the file has room for; the first entry is 1."""
         return min(self.header.index_count, max(self.entry_count, 1))
 
     def slots(self) -> NDArray[np.int32]:
@@ -89,10 +89,10 @@ def follow_chain(read_at: ReadAt, slot_count: int, number: int, limit: int) -> I
     A chain leads to ever smaller numbers; a damaged one is followed no further.
 
     Args:
-        read_at: reads so many bytes from a position.
+        read_at: reader of bytes by position and length.
         slot_count: maxHashSlotNum.
         number: number of the newest entry, see ``newest_entry``.
-        limit: number behind the last entry; to be asked for after the slot, which may be written meanwhile.
+        limit: number behind the last entry; read it after the slot, which may be written meanwhile.
     """
     while 0 < number < limit:
         entry = ChainedEntry(number, *ENTRY.unpack(read_at(entry_position(number, slot_count), ENTRY.size)))

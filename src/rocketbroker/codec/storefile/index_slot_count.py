@@ -1,6 +1,6 @@
 """Number of slots of an IndexFile. The file does not say it, and slots and entries cannot be read without it.
 
-Apart from the layout, since importing numpy takes longer than a broker's start may.
+Separate from the layout, since importing numpy takes longer than a broker's start may.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ from rocketbroker.common.errors import CodecError
 
 # The entries fill what header and slots leave, so the slots come in steps of as many as an entry is long.
 _STEP: Final = INDEX_SIZE // HASH_SLOT_SIZE
-# So many entries or slots are looked at in one go.
+# Entries or slots read at once.
 _AT_ONCE: Final = 1 << 16
 # Numbers of slots with which the last entry has the right offset: a message has fewer keys.
 _MOST: Final = 1 << 14
 
-#: Gives so many bytes from a position of the file, fewer at its end.
+#: Returns bytes by position and length, fewer at the file's end.
 ReadAt = Callable[[int, int], bytes]
 
 
@@ -94,6 +94,6 @@ def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:
 
 
 def _values(read_at: ReadAt, kind: np.dtype[Any], position: int, count: int) -> NDArray[Any]:
-    """Return values that follow each other, fewer where the file became shorter."""
+    """Return consecutive values, fewer where the file became shorter."""
     data = read_at(position, count * kind.itemsize)
     return np.frombuffer(data, kind, len(data) // kind.itemsize)

@@ -11,7 +11,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATC
 def inner_count(sys_flag: int, properties: bytes) -> int:
     """Return the number of messages in a record: ``INNER_NUM`` of a batch, else 1.
 
-    1 also where that is no number from 1 to 32,767.
+    An ``INNER_NUM`` that is no number from 1 to 32,767 counts as 1.
     """
     if not sys_flag & INNER_BATCH_FLAG:
         return 1

@@ -2,8 +2,8 @@
 
 Records are found many at a time (``record_chains.py``), and one by one where that finds anything irregular. The walk
 stops at the first position where no sound record begins, and says what is there. It resumes behind damage at the next
-record. A record with sound lengths and a damaged body is passed over as a whole, so that nothing in a body is taken for
-a record; behind other damage the bytes are searched.
+record. A record with sound lengths and a damaged body is skipped as a whole, so that nothing in a body is taken for a
+record; behind other damage the bytes are searched.
 
 numpy is imported only behind the first few records, if there are more: its import takes longer than a broker's start
 may.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from rocketbroker.codec.storefile.log_window import LogWindow
     from rocketbroker.codec.storefile.record_columns import Records
 
-# Bodies of so many records are checked without numpy.
+# Records whose bodies are checked without numpy.
 _FEW: Final = 64
 
 
 class Stretch:
-    """Records that follow each other in a file. They are in the window's memory: use them before the next are taken.
+    """Consecutive records of a file. They are in the window's memory: use them before the next ones are read.
 
     Args:
         base: physical offset of the first byte of ``data``.
@@ -106,16 +106,16 @@ class Stretch:
 class FileWalk:
     """The sound records of one CommitLog file, in stretches.
 
-    An iteration ends where no record follows that begins before ``high``. ``position`` is then where that is. ``found``
-    says what is there: it is set before the last stretch is given, and ``None`` until then. Set ``position`` and
+    An iteration ends where no record follows that begins before ``high``; ``position`` is then that place. ``found``
+    says what is there: it is set before the last stretch is yielded, and ``None`` until then. Set ``position`` and
     iterate again to resume.
 
     Args:
         window: of the file.
         position: where a record begins.
         high: position before which records begin.
-        few: so many records are taken one by one first.
-        check_bodies: also stop where the body of a record is damaged.
+        few: number of records taken one by one first.
+        check_bodies: true to stop also at a record with a damaged body.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class FileWalk:
         return self.found is not None
 
     def _load(self) -> None:
-        """Have the window hold what follows, one record at least."""
+        """Load the next part of the file into the window, at least one record."""
         window, position = self.window, self.position
         if not window.start == position < window.end:
             window.load(position)
@@ -186,7 +186,7 @@ class FileWalk:
         return Stretch(window.file.base + begin, window.data, starts, position - begin) if starts else None
 
     def _sound(self, stretch: Stretch) -> Iterator[Stretch]:
-        """Give the records of a stretch before the first one with a damaged body."""
+        """Yield the records of a stretch before the first one with a damaged body."""
         number = len(stretch)
         for each in self._suspects(stretch) if self._check_bodies else ():
             self._damage = damage_in(stretch[each], self.window.start + stretch.starts[each])

@@ -1,4 +1,4 @@
-"""A stretch of a CommitLog file in memory. Does not import numpy unless it is asked for an array."""
+"""A stretch of a CommitLog file in memory; numpy is imported only for an array."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class LogWindow:
     """Bytes ``start`` to ``end`` of an open CommitLog file.
 
     They are copied once, so that the bytes delivered are those that were checked, even while a broker writes. Each load
-    uses the same memory again: a view or an array is good until the next load.
+    reuses the same memory: a view or an array is valid until the next load.
 
     Args:
         source: the open file.
-        file: where it begins in the log and how far it is written.
+        file: begin and written length of the file in the log.
         block: bytes to load at a time; may be changed between two loads.
-        limit: position behind which nothing is loaded unless it is asked for.
+        limit: position behind which nothing is loaded unless requested.
     """
 
     def __init__(self, source: StoreFile, file: LogFile, block: int = 0, limit: int | None = None) -> None:

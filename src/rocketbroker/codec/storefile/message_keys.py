@@ -1,4 +1,4 @@
-"""The keys by which the messages of a window of the CommitLog are indexed, as columns (IndexService.buildIndex)."""
+"""Index keys of the messages of a CommitLog window, as columns (IndexService.buildIndex)."""
 
 from itertools import chain
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _BLANK = 0x20
 
 
 class MessageKeys(NamedTuple):
-    """Keys in the order in which they are entered: of each message its unique id, its keys, its tags. Shape (k,).
+    """Keys in the order of the index: each message's unique id, its keys, its tags. Columns have the shape (k,).
 
     ``numbers`` are those of the messages in their window, ``hashes`` the ``keyHash`` of an IndexFile, ``of_tags`` says
     which are of tags.

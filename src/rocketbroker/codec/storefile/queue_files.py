@@ -1,6 +1,6 @@
 """Entries of one ConsumeQueue or BatchConsumeQueue, read from its files as numpy columns.
 
-The layout of an entry is in consume_queue_layout.py. Entry n stands at byte n * unit of the queue's files taken as one.
+The layout of an entry is in consume_queue_layout.py. Entry n begins at byte n * unit of the queue's files taken as one.
 """
 
 from bisect import bisect_left
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 1 << 18
 
 
 class QueueFiles:
-    """Reads entries by their number.
+    """Entries of a queue by their number.
 
     Args:
         files: the queue's files by offset.
@@ -49,12 +49,12 @@ class QueueFiles:
 
     @property
     def first(self) -> int:
-        """Number of the first entry that there is room for, 0 without files."""
+        """Number of the first entry with room in the files, 0 without files."""
         return self.files[0].base // self._unit if self.files else 0
 
     @property
     def end(self) -> int:
-        """Number behind the last entry that there is room for."""
+        """Number behind the last entry with room in the files."""
         return max((self._numbers(file).stop for file in self.files), default=0)
 
     @property
@@ -65,7 +65,7 @@ class QueueFiles:
 
     @property
     def capacity(self) -> int:
-        """Number of entries that there is room for."""
+        """Number of entries with room in the files."""
         return sum(len(self._numbers(file)) for file in self.files)
 
     def _numbers(self, file: OffsetFile) -> range:
@@ -73,7 +73,7 @@ class QueueFiles:
         return range(first, first + file.size // self._unit)
 
     def gaps(self) -> Iterator[tuple[OffsetFile, OffsetFile]]:
-        """Neighbours that do not follow each other."""
+        """Neighbouring files that do not follow each other."""
         return ((file, after) for file, after in pairwise(self.files) if file.base + file.size != after.base)
 
     def pieces(self, start: int = 0, stop: int | None = None, at_once: int = _AT_ONCE) -> Iterator[tuple[int, Entries]]:
@@ -114,7 +114,7 @@ class QueueFiles:
     def last_written(self) -> tuple[int, Entries] | None:
         """Find the last entry, an array of one, and its number by some twenty reads; ``None`` without one.
 
-        A file is taken for one in which nothing follows a place that was not written.
+        Nothing is assumed to follow an unwritten place of a file.
         """
         for file in reversed(self.files):
             numbers = self._numbers(file)
@@ -130,7 +130,7 @@ class QueueFiles:
 
 
 def is_entry(entries: Entries) -> NDArray[np.bool_]:
-    """Tell which places hold an entry, and neither zeros nor a filler.
+    """Return a mask of the places that hold an entry, and neither zeros nor a filler.
 
     A broker writes no size below 0: such an entry is damaged, but it is there.
     """
@@ -139,7 +139,7 @@ def is_entry(entries: Entries) -> NDArray[np.bool_]:
 
 
 def is_filler_entry(entries: Entries) -> NDArray[np.bool_]:
-    """Tell which entries only fill the space before a queue's first one."""
+    """Return a mask of the entries that only fill the space before a queue's first one."""
     found: NDArray[np.bool_] = (entries["size"] == FILLER_SIZE) & (entries["commit_log_offset"] == 0)
     return found
 

@@ -1,8 +1,8 @@
 """Search for the records of a CommitLog stretch, many at a time.
 
-Every ``_STEP`` bytes a record is searched for, and from all of these numpy follows totalSize a step at a time, until
-each chain meets the beginning of the next. Where one does not, or the lengths of a record do not add up, what is found
-ends: who asks goes on record by record there, which also says what is damaged.
+A record is searched for every ``_STEP`` bytes, and from all of these numpy follows totalSize a step at a time, until
+each chain meets the beginning of the next. The result ends where a chain misses, or the lengths of a record do not add
+up: the caller continues there record by record, which also says what is damaged.
 """
 
 from itertools import pairwise
@@ -18,10 +18,10 @@ from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MAGIC_PREFIX, MIN_RECORD_SIZE, Found, inspect
 
 _STEP: Final = 8 << 10
-# A record is searched for in so many bytes; where none begins in them, the chain before goes on to the next anchor.
+# Bytes searched for a record; if none begins in them, the chain before continues to the next anchor.
 _SEARCHED: Final = 2 << 10
-_NEAR: Final = 1 << 10  # in so many bytes one is looked for first, in all stretches at once
-# All chains go on by so many records before those that are through are taken out.
+_NEAR: Final = 1 << 10  # bytes searched first, in all stretches at once
+# Records that all chains advance by before finished ones are taken out.
 _STRIDE: Final = 16
 _FEWEST: Final = 3
 _MAGIC_AT: Final = 4
@@ -77,7 +77,7 @@ def _search(data: NDArray[np.uint8], base: int, lows: Positions) -> Positions:
 
 
 def _look_alike(data: NDArray[np.uint8], base: int, places: Positions) -> NDArray[np.bool_]:
-    """Tell which places have the magic code of a message and their own offset."""
+    """Return a mask of the places with the magic code of a message and their own offset."""
     alike = gather(data, ">u4", places + _MAGIC_AT) >> 8 == int.from_bytes(MAGIC_PREFIX, "big")
     found: NDArray[np.bool_] = alike & (gather(data, ">i8", places + _POSITION_AT) == places + base)
     return found
@@ -94,7 +94,7 @@ def _follow(data: NDArray[np.uint8], anchors: Positions) -> tuple[Positions, int
         for row, after in pairwise(block):
             np.add(row, sizes[row], out=after)
             np.minimum(after, len(sizes) - 1, out=after)
-        # Chain by chain, so that what is found ascends but for the few strides.
+        # Chain by chain, so that the positions ascend except in the few strides.
         found.append(block[:-1].T[(block[:-1] < ends).T])
         cursors = block[-1]
         through, stuck = cursors >= ends, cursors - block[0] < _STRIDE * MIN_RECORD_SIZE

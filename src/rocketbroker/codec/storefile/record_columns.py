@@ -33,7 +33,7 @@ _V6_FLAGS: Final = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 
 
 class _V6Hosts(NamedTuple):
-    """Numbers of the records with an IPv6 host, and the bytes by which their born host and both hosts are longer."""
+    """Numbers of the records with an IPv6 host, and the extra bytes of their born host and of both hosts."""
 
     rows: Positions
     born: Positions
@@ -44,8 +44,8 @@ class Records:
     """Records at ``starts``: ascending positions in ``data``, whose first byte has the physical offset ``base``.
 
     Lengths and positions are int64 arrays, one element a record; positions count from the beginning of ``data``. Each
-    is made when it is asked for, from heads that are copied together. The constructor trusts the start positions only:
-    see :meth:`sound`.
+    is made on demand, from heads that are copied together. The constructor trusts only the start positions: see
+    :meth:`sound`.
     """
 
     def __init__(self, base: int, data: NDArray[np.uint8], starts: Positions) -> None:
@@ -128,11 +128,11 @@ class Records:
         return values
 
     def sound(self) -> bool:
-        """Tell if a record begins at every start: a magic code, its own offset, and lengths that add up."""
+        """Return true if a record begins at every start: a magic code, its own offset, and lengths that add up."""
         return bool(self.sound_each().all())
 
     def sound_each(self, offsets: Positions | None = None) -> NDArray[np.bool_]:
-        """Tell at which starts a record begins, shape (n,).
+        """Return a mask of the starts at which a record begins, shape (n,).
 
         ``offsets`` are the physical offsets that they should have, where ``data`` is not one stretch of the log.
         """
@@ -159,8 +159,8 @@ class Records:
         Such a sector begins with a zero, or is one of several.
 
         Args:
-            position: in the file, of the first byte of ``data``.
-            end: where the last record ends in ``data``.
+            position: position in the file of the first byte of ``data``.
+            end: end of the last record in ``data``.
         """
         tails, ends = self.body_at + self.body_length, np.append(self.starts[1:], end)
         sectors = tails + SECTOR - (position + tails) % SECTOR
@@ -170,7 +170,7 @@ class Records:
 
     @cached_property
     def _heads(self) -> NDArray[Any]:
-        """The heads as they are where both hosts are IPv4, shape (n,) of RECORD_HEAD."""
+        """Return the heads in their form with two IPv4 hosts, shape (n,) of RECORD_HEAD."""
         size = RECORD_HEAD.itemsize
         if len(self.data) < size:
             return np.zeros(len(self.starts), RECORD_HEAD)
@@ -213,9 +213,9 @@ class Records:
         return at + 2, (high.astype(np.int64) << 8) | low
 
     def _inside(self, positions: Positions, length: int = 0) -> Positions:
-        """``positions`` moved so that ``length`` bytes are there: a broken record's lengths may point anywhere."""
+        """Return ``positions`` moved so that ``length`` bytes follow: broken lengths may point anywhere."""
         last = len(self.data) - length
-        # As numbers without a sign negative ones are larger than any.
+        # As unsigned numbers, negative ones are larger than any.
         if not len(positions) or positions.view(np.uint64).max() <= last:
             return positions
         return np.clip(positions, 0, last)

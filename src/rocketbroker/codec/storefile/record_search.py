@@ -29,7 +29,7 @@ _START: Final = Struct(">iIIiiqqi")  # totalSize … sysFlag
 _LONGEST_HEAD: Final = RECORD_HEADS[3].size
 _INT: Final = Struct(">i")
 _STORE_TIMESTAMP: Final = 10  # of RECORD_HEADS' fields
-# Most searches end at once; those that do not read more and more at a time.
+# Most searches end at once; the others read more and more at a time.
 _FIRST_BLOCK: Final = 4 << 10
 _SEARCH_BLOCK: Final = 1 << 20
 
@@ -96,9 +96,9 @@ def find_record(window: LogWindow, low: int, high: int) -> int:
 
 
 def is_complete(record: bytes) -> bool:
-    """Tell if all of a record with sound lengths was written: the body has its CRC, topic and properties no zero end.
+    """Return true if a record with sound lengths is complete: the body has its CRC, topic and properties no zero end.
 
-    This is for the last record of a log, where a writer may be at work. Elsewhere the reader judges a wrong CRC.
+    This is for the last record of a log, which may still be in progress. Elsewhere the reader judges a wrong CRC.
     """
     body_begin, body_end = body_range(record)
     if body_crc(record[body_begin:body_end]) != int.from_bytes(record[8:12], "big"):
@@ -116,7 +116,7 @@ def store_timestamp(head: bytes | memoryview) -> int:
 
 
 def what_is_wrong(window: LogWindow, position: int) -> tuple[AuditRule, str]:
-    """Return the rule that is broken where neither a record nor a BLANK begins, and the values that break it."""
+    """Return the broken rule where neither a record nor a BLANK begins, and the values that break it."""
     head = window.at(position, RECORD_HEAD.size)
     if len(head) < BLANK_LENGTH or not any(head[:BLANK_LENGTH]):
         return AuditRule.LOG_HOLE, "nothing was written here"

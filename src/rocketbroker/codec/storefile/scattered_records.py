@@ -1,4 +1,4 @@
-"""Records of a CommitLog file at known places, read without most of the bytes between them."""
+"""Records of a CommitLog file at known positions, read without most of the bytes between them."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.store_file import StoreFile
 
-# Behind the last record, so that the head of a broken one is inside the bytes.
+# Bytes behind the last record, so that the head of a broken one is inside the data.
 _MARGIN: Final = RECORD_HEADS[3].size
 
 
@@ -20,7 +20,7 @@ class ScatteredRecords:
     Args:
         source: the open file.
         base: physical offset of its first byte.
-        near: records are read together when no more bytes than this are between them.
+        near: most bytes between records that are read together.
         at_once: bytes to read for a group, or one record if that is longer.
     """
 
@@ -31,14 +31,14 @@ class ScatteredRecords:
         self._at_once = at_once
 
     def groups(self, positions: Positions, sizes: Positions) -> list[Positions]:
-        """Return the numbers of the records in groups for which about ``at_once`` bytes are read."""
+        """Return the numbers of the records, in groups of about ``at_once`` bytes."""
         between = np.diff(positions, append=positions[-1:]) - sizes
         read = sizes + np.where((between > 0) & (between <= self._near), between, 0)
         turns = np.flatnonzero(np.diff((np.cumsum(read) - 1) // self._at_once)) + 1
         return np.split(np.arange(len(positions)), turns) if len(positions) else []
 
     def claimed(self, positions: Positions, sizes: Positions) -> NDArray[np.bool_]:
-        """Tell which records are short, or name a long size themselves: memory may be taken for these."""
+        """Return a mask of the records that are short, or name a long size themselves: these may get memory."""
         found = np.ones(len(positions), np.bool_)
         for number in np.flatnonzero(sizes > self._at_once).tolist():
             head = self._source.read_at(int(positions[number]), 4)
@@ -48,12 +48,10 @@ class ScatteredRecords:
     def read(
         self, positions: Positions, sizes: Positions, memory: NDArray[np.uint8] | None = None
     ) -> tuple[Records, NDArray[np.bool_]]:
-        """Read the records of a group, and tell which of them are sound and have their size.
+        """Read the records of a group, and return them with a mask of those that are sound and have their size.
 
         Args:
-            positions: where they begin in the file.
-            sizes: their bytes.
-            memory: takes their bytes if it is large enough.
+            positions: positions of the records in the file.
         """
         ends = np.maximum.accumulate(positions + sizes)
         cuts = np.flatnonzero(positions[1:] - ends[:-1] > self._near) + 1
@@ -64,7 +62,7 @@ class ScatteredRecords:
         data, placed = data[: length + _MARGIN], np.cumsum(lengths) - lengths
         for begin, at, count in zip(begins.tolist(), placed.tolist(), lengths.tolist(), strict=True):
             done = self._source.read_into(begin, data.data[at : at + count])
-            data[at + done : at + count] = 0  # a file that was cut short meanwhile
+            data[at + done : at + count] = 0  # the file was shortened meanwhile
         data[length:] = 0
         run = np.searchsorted(begins, positions, side="right") - 1
         records = Records(0, data, positions - begins[run] + placed[run])

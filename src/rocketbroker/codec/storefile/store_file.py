@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class StoreFile(Protocol):
-    """An open file of ``size`` bytes. A read gives fewer bytes than asked for only at the file's end."""
+    """An open file of ``size`` bytes. A read returns fewer bytes than requested only at the file's end."""
 
     @property
     def size(self) -> int: ...

@@ -1,4 +1,4 @@
-"""State in which the last broker left a store, as far as audit rules depend on it."""
+"""State of a store after its last broker, as far as audit rules depend on it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,8 +15,8 @@ _ALWAYS: Final = (1 << 63) - 1
 class StoreState:
     """``unclean`` when the abort file is there, ``holders`` the processes that have the store locked.
 
-    What was stored three seconds before the times of the checkpoint was on disk when it was written, after a clean stop
-    all was.
+    Messages stored three seconds before the times of the checkpoint were on disk when it was written; after a clean
+    stop all were.
     """
 
     unclean: bool
@@ -25,7 +25,7 @@ class StoreState:
 
     @classmethod
     def of(cls, unclean: bool, holders: tuple[int, ...], checkpoint: bytes | None) -> "StoreState":
-        """Make the state of a store with this content of its checkpoint; nothing is known without a sound one."""
+        """Make the state of a store from the content of its checkpoint; nothing is known without a sound one."""
         try:
             return cls(unclean, holders, decode_checkpoint(checkpoint or b""))
         except CodecError:
@@ -38,20 +38,20 @@ class StoreState:
 
     @property
     def known_ms(self) -> int:
-        """Log and queues had messages up to this store time (ms) on disk for certain."""
+        """Store time (ms) up to which log and queues had all messages on disk for certain."""
         known = min(self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp)
         return known - _SAFETY_MS if self.unclean else _ALWAYS
 
     @property
     def index_known_ms(self) -> int:
-        """The index had their keys, too."""
+        """Store time (ms) up to which the index had all keys on disk for certain."""
         known = self.checkpoint.index_msg_timestamp - _SAFETY_MS
         return min(self.known_ms, known) if self.unclean else _ALWAYS
 
     def is_known(self, store_timestamp: int) -> bool:
-        """Tell if log and queues had a message of this store time (ms) on disk for certain."""
+        """Return true if log and queues had a message of this store time (ms) on disk for certain."""
         return store_timestamp <= self.known_ms
 
     def is_index_known(self, store_timestamp: int) -> bool:
-        """Tell if the index had it, too."""
+        """Return true if the index had the keys of such a message on disk for certain."""
         return store_timestamp <= self.index_known_ms

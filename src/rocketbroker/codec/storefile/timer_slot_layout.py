@@ -1,9 +1,9 @@
-"""Entries of slot files, which say when timer messages have their turn. RocketMQ has a timer log and a wheel for it.
+"""Entries of slot files, which hold the slots of timer messages. RocketMQ has a timer log and a wheel instead.
 
     entry := int64 slotMs, int64 queueOffset, int32 magic                                         20 bytes
 
-``slotMs`` is the time at which the message has its turn, a multiple of the timer's precision, ``queueOffset`` its place
-in queue 0 of rmq_sys_wheel_timer. The entries of a file stand in the order of their queue offsets.
+``slotMs`` is the time of the message's slot, a multiple of the timer's precision, ``queueOffset`` its place in queue 0
+of rmq_sys_wheel_timer. The entries of a file are in the order of their queue offsets.
 """
 
 from __future__ import annotations

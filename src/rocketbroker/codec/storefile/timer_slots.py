@@ -1,6 +1,6 @@
-"""Slots that timer messages wait for, and ``config/timerProgress.json``, the record of delivered messages.
+"""Slots of timer messages, and ``config/timerProgress.json``, the record of delivered messages.
 
-A message's slot follows from the message alone, so that taking the timer's queue in again always gives the same.
+A message's slot follows from the message alone, so that reading the timer's queue again always gives the same slots.
 """
 
 from typing import Final
@@ -11,20 +11,19 @@ from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.java_types import Int, Long
 
-#: In queue 0 of this topic timer messages wait (TimerMessageStore.TIMER_TOPIC).
+#: Timer messages wait in queue 0 of this topic (TimerMessageStore.TIMER_TOPIC).
 TIMER_TOPIC: Final = SYSTEM_TOPIC_PREFIX + "wheel_timer"
 
-#: Pairs (slot time in ms, queue offset): all messages are delivered that have an earlier slot and a lower offset than
-#: one of them.
+#: Pairs (slot time in ms, queue offset): a message with an earlier slot and a lower offset than one of them is
+#: delivered.
 Delivered = tuple[tuple[int, int], ...]
 
 
 class TimerProgressFile(RemotingSerializable):
-    """What the file says.
+    """Content of the file.
 
     Attributes:
-        queue_offset: before it all messages of the queue are in the slot files, or delivered.
-        slot_entries: how many entries of each slot file count, by its first slot time in ms.
+        queue_offset: queue offset before which all messages are in the slot files, or delivered.
         delivered: see ``Delivered``.
         precision_ms: distance of slots when the messages were stored.
         roll_window_ms: messages further ahead are stored again after so long.
@@ -38,7 +37,7 @@ class TimerProgressFile(RemotingSerializable):
 
 
 def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:
-    """Tell if a message with this slot and queue offset is delivered."""
+    """Return true if a message with this slot and queue offset is delivered."""
     return any(slot_ms < before_ms and queue_offset < before_offset for before_ms, before_offset in delivered)
 
 
@@ -51,7 +50,7 @@ def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> 
 
 
 def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms: int) -> int:
-    """Return the slot in which a message has its turn: its own, or one on the way there if that is too far ahead.
+    """Return the slot of a message: its own, or one on the way there if that is too far ahead.
 
     Args:
         out_ms: its TIMER_OUT_MS.
@@ -63,6 +62,6 @@ def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms
     ahead = out_ms - enqueued
     if ahead < roll_window_ms:
         return out_ms
-    # The last way is no short one (TimerMessageStore.doEnqueue).
+    # The last stage is not a short one (TimerMessageStore.doEnqueue).
     way = roll_window_ms // 2 if ahead - roll_window_ms < roll_window_ms // 3 else roll_window_ms
     return enqueued + way // precision_ms * precision_ms

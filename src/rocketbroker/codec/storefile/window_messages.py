@@ -104,7 +104,7 @@ class WindowMessages:
         return self._topics[1]
 
     def by_queue(self) -> Iterator[tuple[bytes, int, Positions]]:
-        """Give topic and queue number of each queue, and the numbers of its messages, oldest first."""
+        """Yield topic and queue number of each queue, and the numbers of its messages, oldest first."""
         members = np.flatnonzero(self.indexed)
         queues = (self.topic_numbers << 32 | self.queue_ids & 0xFFFFFFFF)[members]
         order = np.argsort(queues, kind="stable")
@@ -113,7 +113,7 @@ class WindowMessages:
             yield self.topics[self.topic_numbers[group[0]]], int(self.queue_ids[group[0]]), group
 
     def are_before(self, marks: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Tell which messages are before the physical offset that ``marks`` has for their topic."""
+        """Return a mask of the messages before the physical offset that ``marks`` has for their topic."""
         of_topics = [marks.get(topic.decode("utf-8", "replace"), 0) for topic in self.topics]
         found: NDArray[np.bool_] = self.offsets < np.array(of_topics, np.int64)[self.topic_numbers]
         return found
