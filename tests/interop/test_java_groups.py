@@ -140,7 +140,7 @@ def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java:
     wait_until(lambda: last_queues(consumer.text()) == [0], "it has the queue")
     produce(java, cluster, "Changed", "sync:1:1", "tags=A")
     consumer.wait_for("CHANGED")
-    # Ends the pull that is held with the tags before; those that follow have the new ones, of which no heartbeat told.
+    # Ends the pull that is held with the tags before; the next ones have new tags, which no heartbeat has brought yet.
     produce(java, cluster, "Changed", "sync:1:1", "tags=A", "first=3")
     wait_until(lambda: numbers(consumer) == [0, 3], "it has the messages")
     produce(java, cluster, "Changed", "sync:9:1", "tags=A,B,C", "first=4")

@@ -306,4 +306,4 @@ def test_an_unknown_transaction_is_given_up_after_15_checks_and_can_be_resumed(j
     broker.set_clock("advance 30")
     wait_until(lambda: entries(broker.store, TOPIC) == 5, "they are committed")
     assert {each.get_property("n") for each in messages_of(broker.store, TOPIC)} == set("01234")
-    assert all("was taken up again since" in remark for remark in asyncio.run(resume(cluster, discarded)))
+    assert all("was resumed as half message" in remark for remark in asyncio.run(resume(cluster, discarded)))

@@ -1,4 +1,4 @@
-"""Queries, offsets and administration: one line a code (org.apache.rocketmq.broker.processor.AdminBrokerProcessor)."""
+"""Queries, offsets and administration, one entry a code (org.apache.rocketmq.broker.processor.AdminBrokerProcessor)."""
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable

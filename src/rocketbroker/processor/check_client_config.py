@@ -1,4 +1,4 @@
-"""CHECK_CLIENT_CONFIG (46): can the broker filter so? (ClientManageProcessor.checkClientConfig)."""
+"""CHECK_CLIENT_CONFIG (46): checks that the broker can apply a filter (ClientManageProcessor.checkClientConfig)."""
 
 from rocketbroker.broker.client.subscription import SubscriptionLimit, is_tag_type
 from rocketbroker.broker.filter.consumer_filter_manager import filter_of
@@ -13,7 +13,7 @@ from rocketbroker.processor.support.request_body import read_body
 
 
 class CheckClientConfigProcessor:
-    """Accepts tags and, with enablePropertyFilter, valid SQL92 expressions, of a length that heartbeats may have."""
+    """Accepts tags and, with ``enablePropertyFilter``, valid SQL92 expressions, of a length allowed in heartbeats."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -23,8 +23,8 @@ class CheckClientConfigProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, properties are not filtered; SUBSCRIPTION_PARSE_FAILED, the expression
-                is wrong or too long.
+            BrokerResponseError: SYSTEM_ERROR if filters on properties are off; SUBSCRIPTION_PARSE_FAILED if the
+                expression is wrong or too long.
         """
         subscription = read_body(command.body, CheckClientRequestBody).subscription_data
         if subscription is None:

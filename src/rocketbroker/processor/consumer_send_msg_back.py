@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK (36): a message is to be consumed again (AbstractSendMessageProcessor.consumerSendMsgBack)."""
+"""CONSUMER_SEND_MSG_BACK (36): stores a message for a retry (AbstractSendMessageProcessor.consumerSendMsgBack)."""
 
 import logging
 import random
@@ -46,30 +46,30 @@ DLQ_NUMS_PER_GROUP = 1
 FIRST_RETRY_LEVEL = 3
 # TopicSysFlag.buildSysFlag(false, true)
 UNIT_SUB_FLAG = 2
-# MQVersion.Version.V3_4_9.ordinal(): older clients send no maxReconsumeTimes that could be meant.
+# MQVersion.Version.V3_4_9.ordinal(): older clients send no usable maxReconsumeTimes.
 V3_4_9 = 121
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 _SHOWN = 255
 
 
 class ConsumerSendMsgBackProcessor:
-    """Stores a copy for ``%RETRY%<group>`` with a delay, or for ``%DLQ%<group>`` when it was tried too often.
+    """Stores a copy for ``%RETRY%<group>`` with a delay, or for ``%DLQ%<group>`` when its retries are used up.
 
-    Under SYNC_FLUSH the copy is on disk before the consumer is told: it passes over the message then. (Apache RocketMQ
-    does not wait, the copy bearing ``WAIT=false``.)
+    Under SYNC_FLUSH the answer waits until the copy is on disk, because the consumer then moves past the message.
+    (Apache RocketMQ does not wait, since the copy has ``WAIT=false``.)
 
     Args:
-        config: says whether the broker may be written to.
-        subscription_groups: say how often to retry.
-        topic_configs: where the retry and dead-letter topics are created.
-        appender: takes the copy.
-        queries: finds the message.
-        acknowledgements: say when the copy may be answered.
-        store_host: the broker's address as records hold it.
-        schedule: sends messages that are to be delivered later where they wait.
-        stats: counts what is sent back.
-        fast_failure: refuses those that are too many or too late, counted with the sends.
-        allowance: counts the bytes that may be sent back.
+        config: permission of the broker.
+        subscription_groups: retry limits.
+        topic_configs: table in which the retry and dead-letter topics are created.
+        appender: append path of the copies.
+        queries: look-up of the message.
+        acknowledgements: acknowledgements of copies.
+        store_host: the broker's address in the form of records.
+        schedule: redirect of delayed messages to their system topic.
+        stats: counters of messages sent back.
+        fast_failure: limit of waiting sends, which includes messages sent back.
+        allowance: bytes that each connection may send back.
     """
 
     def __init__(  # noqa: PLR0913 - each is one thing that a copy depends on
@@ -102,12 +102,12 @@ class ConsumerSendMsgBackProcessor:
     def process(
         self, connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request, where it waits for the disk with FLUSH_DISK_TIMEOUT if that refused or took too long.
+        """Answer the request; with FLUSH_DISK_TIMEOUT if it waits for the disk, and that refuses or takes too long.
 
         Raises:
-            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR, no message is at the offset;
-                SYSTEM_BUSY, too many wait for the disk, or more bytes are sent back than were given; those of a send,
-                its copy could not be stored.
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR if no message is at the
+                offset; SYSTEM_BUSY if too many wait for the disk, or more bytes are sent back than were pulled; the
+                codes of a send if the copy could not be stored.
         """
         if self._acknowledgements.required or connection.waited_s:
             self._fast_failure.check(connection)
@@ -188,9 +188,9 @@ class ConsumerSendMsgBackProcessor:
         if not self._allowance.take(connection, found.store_size):
             rate = self._config.consumer_send_msg_back_bytes_per_second
             remark = (
-                f"consumerSendMsgBackBytesPerSecond: a message of {found.store_size:,} bytes that this connection was "
-                f"not given exceeds the rate of {rate:,}; send it to the retry topic, send it back later, or raise "
-                "consumerSendMsgBackBytesPerSecond"
+                f"consumerSendMsgBackBytesPerSecond: {found.store_size:,} bytes exceed what this connection "
+                f"has pulled and the rate of {rate:,}; send the message to the retry topic, send it back later, "
+                "or raise consumerSendMsgBackBytesPerSecond"
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
 
@@ -225,4 +225,9 @@ class ConsumerSendMsgBackProcessor:
         self._stats.send_back(topic, group).add(1, found.store_size)
         if is_dlq:
             self._stats.dead_letter(topic, group).add(1, found.store_size)
-            log.info("message %s of %s is given up by group %s", found.uniq_key or found.offset_msg_id, topic, group)
+            log.info(
+                "message %s of topic %s goes to the dead letters of group %s",
+                found.uniq_key or found.offset_msg_id,
+                topic,
+                group,
+            )

@@ -38,18 +38,19 @@ _SHOWN = 255
 
 
 class EndTransactionProcessor:
-    """Stores the real message of a committed transaction, and keeps that it is ended.
+    """Stores the real message of a committed transaction, and records that it has ended.
 
-    Producers want no answer to this request, so what is refused is logged. A transaction that could not be ended stays
-    open, and its producer group is asked for it. Unlike Apache RocketMQ, one that is ended already is refused.
+    Producers want no answer to this request, so a rejection is logged. A transaction that could not be ended stays
+    open, and the broker checks it with its producer group. Unlike in Apache RocketMQ, ending a transaction twice is
+    rejected.
 
     Args:
-        config: says until when a transaction with a check immunity may be ended unasked.
-        queries: finds the half message.
-        acknowledgements: say when the real message may be answered.
-        transactions: knows which transactions are open.
-        store_host: the broker's address as records hold it.
-        clock: says how old a half message is.
+        config: timeout of transactions.
+        queries: look-up of the half message.
+        acknowledgements: acknowledgements of real messages.
+        transactions: the open transactions.
+        store_host: the broker's address in the form of records.
+        clock: clock for the age of half messages.
     """
 
     def __init__(
@@ -74,16 +75,19 @@ class EndTransactionProcessor:
         """Answer the request; a commit under SYNC_FLUSH once the message is on disk, else FLUSH_DISK_TIMEOUT.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the outcome is none; SYSTEM_ERROR, there is no such half message, or
-                it is of another group; ILLEGAL_OPERATION, it is ended already, or it is too late to end it unasked;
-                those of a send, the message could not be stored.
+            BrokerResponseError: INVALID_PARAMETER if the outcome is unknown; SYSTEM_ERROR if there is no such half
+                message, or it is of another group; ILLEGAL_OPERATION if it has ended already, or it is too late to end
+                it unasked; the codes of a send if the message could not be stored.
         """
         try:
             result = self._end(command.header)
         except BrokerResponseError as error:
             if command.is_oneway:
                 log.warning(
-                    "%s cannot end transaction %.500r: %s", connection.remote_address, command.header, error.remark
+                    "END_TRANSACTION of %s rejected: %s; %.500r",
+                    connection.remote_address,
+                    error.remark,
+                    command.header,
                 )
             raise
         if result is None or command.is_oneway or not self._acknowledgements.required:
@@ -91,7 +95,7 @@ class EndTransactionProcessor:
         return answer_when_acknowledged(self._acknowledgements, result, response())
 
     def _end(self, header: EndTransactionRequestHeader) -> PutMessageResult | None:
-        """Commit or roll back; gives the real message's place where there is one."""
+        """Commit or roll back; return the result of storing the real message, if there is one."""
         outcome = header.commit_or_rollback
         if outcome == TRANSACTION_NOT_TYPE:
             log.debug(
@@ -99,7 +103,7 @@ class EndTransactionProcessor:
             )
             return None
         if outcome not in {TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}:
-            remark = f"commitOrRollback is {outcome}; {_OUTCOMES} would be right"
+            remark = f"commitOrRollback is {outcome}; use {_OUTCOMES}"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         half = self._half_message(header)
         open_offset = self._open_offset(header, half)
@@ -137,20 +141,20 @@ class EndTransactionProcessor:
         return open_offset
 
     def _check_age(self, half: MessageExt) -> None:
-        """Refuse what comes when checks have begun, if that was agreed on (rejectCommitOrRollback)."""
+        """Reject an unasked end after the check immunity of a message that has one (rejectCommitOrRollback)."""
         limit_ms = immunity_ms(half, self._config.transaction_time_out)
         age_ms = self._clock.time_ms() - half.born_timestamp
         if limit_ms is not None and age_ms > limit_ms:
             remark = (
-                f"transaction {half.uniq_key} is {age_ms} ms old and may be ended unasked for {limit_ms} ms "
-                "(CHECK_IMMUNITY_TIME_IN_SECONDS, transactionTimeOut); wait to be asked"
+                f"transaction {half.uniq_key} is {age_ms} ms old, and its producer may end it unasked only for "
+                f"{limit_ms} ms (CHECK_IMMUNITY_TIME_IN_SECONDS, transactionTimeOut); wait for the broker's check"
             )
             raise BrokerResponseError(ResponseCode.ILLEGAL_OPERATION, remark)
 
     def _put_real_message(self, half: MessageExt) -> PutMessageResult:
         place = real_place(half.properties_bytes)
         if place is None:
-            raise _error("the half message does not say where it is to go: REAL_TOPIC and REAL_QID are needed")
+            raise _error("the half message has no target: it needs the properties REAL_TOPIC and REAL_QID")
         result = self._transactions.put(real_message(half, place, self._store_host))
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)

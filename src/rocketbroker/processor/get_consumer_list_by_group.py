@@ -9,7 +9,7 @@ from rocketbroker.common.shown_name import shown
 
 
 class GetConsumerListByGroupProcessor:
-    """Answers the ids of a group's clients, which share the queues by them."""
+    """Answers the ids of a group's clients, by which they share the queues."""
 
     def __init__(self, consumers: ConsumerManager) -> None:
         self._consumers = consumers

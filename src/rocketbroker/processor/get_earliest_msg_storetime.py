@@ -1,4 +1,4 @@
-"""GET_EARLIEST_MSG_STORETIME (32): when the first message of a queue came (AdminBrokerProcessor)."""
+"""GET_EARLIEST_MSG_STORETIME (32): store time of the first message of a queue (AdminBrokerProcessor)."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import (
@@ -22,7 +22,7 @@ class GetEarliestMsgStoretimeProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic or the queue is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the topic or the queue is illegal.
         """
         header = command.header
         check_queue(header.topic, header.queue_id)

@@ -8,8 +8,9 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class GetMaxOffsetProcessor:
-    """Answers the offset after the last message: after the last readable one, or with ``committed=false`` after the
-    last stored one. A queue without messages, whether it exists or not, ends at 0.
+    """Answers the end of a queue; 0 for a queue that is empty or missing.
+
+    The end is the offset after the last readable message, or with ``committed=false`` after the last stored one.
     """
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
@@ -19,7 +20,7 @@ class GetMaxOffsetProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic or the queue is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the topic or the queue is illegal.
         """
         header = command.header
         check_queue(header.topic, header.queue_id)

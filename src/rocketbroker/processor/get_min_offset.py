@@ -9,16 +9,16 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.processor.support.name_check import check_queue
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
-# As BatchConsumeQueue of RocketMQ has it before its first batch.
+# Minimum of RocketMQ's BatchConsumeQueue before its first batch.
 _NO_BATCH: Final = -1
 
 
 class GetMinOffsetProcessor:
-    """Answers the offset of the first message there is; without messages 0, and -1 where queues hold batches.
+    """Answers the offset of the first message; without messages 0, or -1 if the queue holds batches.
 
     Args:
-        queues: tell where they begin.
-        topic_configs: tells which topics have ``queue.type=BatchCQ``.
+        queues: the queues.
+        topic_configs: topics, which may have ``queue.type=BatchCQ``.
     """
 
     def __init__(self, queues: ConsumeQueueStore, topic_configs: TopicConfigManager) -> None:
@@ -29,7 +29,7 @@ class GetMinOffsetProcessor:
         """Answer the request, with an empty remark as RocketMQ does.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic or the queue is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the topic or the queue is illegal.
         """
         header = command.header
         check_queue(header.topic, header.queue_id)

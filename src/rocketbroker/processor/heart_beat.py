@@ -1,4 +1,4 @@
-"""HEART_BEAT (34): which groups a client produces and consumes in (ClientManageProcessor.heartBeat)."""
+"""HEART_BEAT (34): registers the groups in which a client produces and consumes (ClientManageProcessor.heartBeat)."""
 
 import logging
 from collections.abc import Awaitable
@@ -32,7 +32,7 @@ UNIT_SUB_FLAG = 2
 _SHOWN = 64
 # The retry topic of the longest group that brokers before 5.0 allowed.
 _LONGEST_NAME = len(RETRY_GROUP_TOPIC_PREFIX) + LEGACY_GROUP_MAX_LENGTH
-# Clients give a heartbeat 3 s. Once it is answered they look for the route of their retry topic.
+# Clients wait 3 s for the answer to a heartbeat, and then look up the route of their retry topic.
 TOPIC_WAIT_S = 1.0
 
 
@@ -40,7 +40,7 @@ class HeartBeatProcessor:
     """Registers clients; creates the retry topic of each group that consumes.
 
     A client of 5.x may send its groups without their subscriptions and a fingerprint of them instead (heartbeat V2):
-    it must send them again if they are not known here, or if another client of the group has others.
+    it must send them again if the broker does not know them, or another client of the group has different ones.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class HeartBeatProcessor:
         self._limit = limit
 
     def process(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Answer the request, where retry topics are made when they are on disk and registered, or after a second.
+        """Answer the request; if it creates retry topics, once they are on disk and registered, or after a second.
 
         A slow disk or a dead name server fails no heartbeat.
 
@@ -70,7 +70,7 @@ class HeartBeatProcessor:
             BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
                 of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long,
                 SUBSCRIPTION_GROUP_NOT_EXIST where there is no room for all new groups; the other groups are
-                registered all the same. Nothing is registered of a heartbeat that exceeds ``HeartbeatLimit``.
+                registered nevertheless. Nothing is registered of a heartbeat that exceeds ``HeartbeatLimit``.
         """
         self._limit.check_body(command.body)
         heartbeat = read_body(command.body, HeartbeatData)
@@ -99,11 +99,11 @@ class HeartBeatProcessor:
         return answer_within(made, answer, TOPIC_WAIT_S) if made else answer
 
     def _refusal(self, data: ConsumerData, no_room: BrokerResponseError | None) -> BrokerResponseError | None:
-        """Return why a group is not registered, ``None`` when it is.
+        """Return the reason not to register a group, ``None`` to register it.
 
         Args:
             data: the group.
-            no_room: why it is not, if it is new.
+            no_room: reason not to register it if it is new.
         """
         names = [data.group_name, *(subscription.topic for subscription in data.subscription_data_set)]
         for name in names:
@@ -117,13 +117,13 @@ class HeartBeatProcessor:
         return no_room if self._subscription_groups.creates(data.group_name) else None
 
     def _register_consumer(self, channel: ClientChannelInfo, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
-        """Register one group; returns whether the client must send its subscriptions again."""
+        """Register one group; return true if the client must send its subscriptions again."""
         group = self._subscription_groups.find(data.group_name)
         if group is None:
             log.debug("%r consumes in the group %s, which does not exist", channel, data.group_name)
             return False
         retry_topic = RETRY_GROUP_TOPIC_PREFIX + data.group_name
-        # Without one the group consumes all the same, and what it sends back is refused.
+        # Without a retry topic the group consumes nevertheless, and what it sends back is rejected.
         if self._topic_configs.may_create(retry_topic):
             self._topic_configs.create_in_send_message_back(
                 retry_topic,
@@ -148,7 +148,7 @@ class HeartBeatProcessor:
 
 
 def _illegal(name: str) -> BrokerResponseError:
-    remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters, ^[%|a-zA-Z0-9_-]+$ would be right"
+    remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters; use ^[%|a-zA-Z0-9_-]+$"
     if len(name) > _LONGEST_NAME:
         remark = f"the group or topic {name[:_SHOWN]!r}... has {len(name):,} characters, {_LONGEST_NAME} are allowed"
     return BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,4 +1,4 @@
-"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): orderly consumers hold their queues (AdminBrokerProcessor)."""
+"""LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): locks of orderly consumers on their queues (AdminBrokerProcessor)."""
 
 from typing import TypeVar
 
@@ -23,15 +23,16 @@ from rocketbroker.processor.support.request_body import read_body
 
 T = TypeVar("T", bound=LockBatchRequestBody)
 
-# More than the names of a queue can take in a body, so that a longer body is refused before it is read.
+# More than the names of a queue can take in a body, so that a longer body is rejected before it is read.
 _MOST_BYTES_PER_QUEUE = 512
 
 
 class LockBatchMqProcessor:
     """Locks queues for a client of a group, or renews its locks; leaves out queues that this broker does not have.
 
-    Apache RocketMQ locks for anybody; a stranger's lock keeps the group from its queues for a minute. After a restart
-    clients renew their locks before their next heartbeat: of a known group none is refused while no client is there.
+    Apache RocketMQ locks for any client; a lock of one outside the group keeps the group from its queues for a minute.
+    After a restart, clients renew their locks before their next heartbeat, so a known group without clients accepts any
+    client.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class LockBatchMqProcessor:
         self._subscription_groups = subscription_groups
 
     def process(self, _connection: Connection, command: Command) -> Command:
-        """Answer the request: the queues that the client holds now.
+        """Answer the queues that the client now holds.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group or too many
@@ -74,14 +75,14 @@ class LockBatchMqProcessor:
         if self._consumers.group_info(group) is None and self._subscription_groups.contains(group):
             return
         remark = (
-            f"The Consumer <{group}> <{shown(client_id)}> not online: no lock is given to a client that is not in "
-            "the group; a heartbeat that names the group comes first"
+            f"The Consumer <{group}> <{shown(client_id)}> not online: only clients of the group may lock its "
+            "queues; send a heartbeat that names the group first"
         )
         raise BrokerResponseError(ResponseCode.CONSUMER_NOT_ONLINE, remark)
 
 
 class UnlockBatchMqProcessor:
-    """Releases queues."""
+    """Releases the locks of a client."""
 
     def __init__(self, config: BrokerConfig, locks: RebalanceLockManager) -> None:
         self._config = config

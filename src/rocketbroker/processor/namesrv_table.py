@@ -34,9 +34,9 @@ from rocketbroker.processor.namesrv.write_perm_of_broker import WritePermOfBroke
 
 @dataclass(frozen=True, slots=True)
 class ConfigStore:
-    """Where changed settings go.
+    """Settings that requests may change, and where changes are stored.
 
-    ``models`` are changed in place, ``path`` is the file, ``on_change`` hears of changes.
+    ``models`` are changed in place, ``path`` is the file, ``on_change`` is called after a change.
     """
 
     models: Sequence[ConfigModel]

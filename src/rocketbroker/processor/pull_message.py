@@ -62,14 +62,14 @@ class PullMessageProcessor:
 
     Args:
         config: permissions, long polling.
-        fetcher: reads the messages.
+        fetcher: reads of messages.
         topic_configs: the topics.
         subscription_groups: the groups.
         pull_filter: the subscriptions.
         offsets: offsets that pulls commit.
-        stats: counts messages by group.
-        hold_service: holds pulls.
-        send_backs: how much consumers may send back.
+        stats: counters of messages by group.
+        hold_service: service that holds pulls.
+        send_backs: bytes that consumers may send back.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a pull depends on
@@ -93,7 +93,7 @@ class PullMessageProcessor:
         self._stats = stats
         self._hold_service = hold_service
         self._send_backs = send_backs
-        # Bound once: each held pull has it.
+        # Bound once, because each held pull keeps it.
         self._run = self._resume
 
     def process(
@@ -174,7 +174,7 @@ class PullMessageProcessor:
         return [_head(command.opaque, code, result, topic, group), *result.buffers]
 
     def _commit(self, header: PullMessageRequestHeader) -> None:
-        """Commit the offset that a pull carries, and create its group: one that only pulls is not created."""
+        """Commit the offset that a pull carries. This creates its group; pulling alone does not."""
         if header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             group = header.consumer_group
             self._subscription_groups.find(group)
@@ -182,7 +182,7 @@ class PullMessageProcessor:
                 self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
 
     def _note_pulled(self, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:
-        """Note the next offset of the pulls of a group; return whether the group exists."""
+        """Record the next offset of the pulls of a group; return true if the group exists."""
         group = header.consumer_group
         exists = self._subscription_groups.contains(group)
         if exists:
@@ -252,7 +252,7 @@ class PullMessageProcessor:
 
 
 def _unreadable(error: StoreError) -> BrokerResponseError:
-    """Have the consumer try again when the disk cannot be read: the messages may be sound."""
+    """Make the error that has the consumer retry when the disk cannot be read: the messages may be sound."""
     return BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error))
 
 

@@ -26,12 +26,12 @@ class QueryMessageProcessor:
         """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic, ``maxNum`` or ``indexType`` is illegal; SYSTEM_BUSY, too
-                many queries wait; SYSTEM_ERROR, too many entries of the index would have to be looked at.
+            BrokerResponseError: INVALID_PARAMETER if the topic, ``maxNum`` or ``indexType`` is illegal; SYSTEM_BUSY if
+                too many queries wait; SYSTEM_ERROR if the query would have to look at too many entries of the index.
         """
         header = command.header
         check(header)
-        # A unique id is wanted with all copies there are (retries bear it too), whatever number the client named.
+        # For a unique id all copies are wanted (retries have it too), whatever number the client named.
         max_num = self._config.default_query_max_num if header.unique_key_query else header.max_num
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp
@@ -47,16 +47,18 @@ class QueryMessageProcessor:
 
 
 def check(header: QueryMessageRequestHeader) -> None:
-    """Raises:
-    BrokerResponseError: INVALID_PARAMETER, naming the field and what would be right.
+    """Check the fields of a query.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER, which names the field and its range.
     """
     check_known_topic(header.topic)
     if header.max_num <= 0 and not header.unique_key_query:
         raise BrokerResponseError(
-            ResponseCode.INVALID_PARAMETER, f"the maxNum {header.max_num} is illegal, 1 or more would be right"
+            ResponseCode.INVALID_PARAMETER, f"the maxNum {header.max_num} is illegal; use 1 or more"
         )
     if header.index_type not in _INDEX_TYPES:
         raise BrokerResponseError(
             ResponseCode.INVALID_PARAMETER,
-            f"the indexType {header.index_type[:64]!r} is illegal, K (key), U (unique id) or T (tag) would be right",
+            f"the indexType {header.index_type[:64]!r} is illegal; use K (key), U (unique id) or T (tag)",
         )

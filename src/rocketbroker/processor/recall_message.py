@@ -1,6 +1,6 @@
-"""RECALL_MESSAGE (370): a timer message is not to be delivered (RecallMessageProcessor).
+"""RECALL_MESSAGE (370): cancels a timer message (RecallMessageProcessor).
 
-What cancels it is a message too, which waits for the same slot of the timer.
+The cancellation is a message too, which waits for the same slot of the timer.
 """
 
 from collections.abc import Awaitable
@@ -31,18 +31,18 @@ _SHOWN = 127
 
 
 class RecallMessageProcessor:
-    """Stores what cancels a message; whether there is such a one is looked at when it is due.
+    """Stores the cancellation of a message; the timer looks for that message when it is due.
 
     Args:
-        config: whether recalling is on, name and permission of the broker.
+        config: ``recallMessageEnable``, name and permission of the broker.
         topic_configs: the topics.
-        store_config: how long a message may wait.
-        appender: takes the message.
-        acknowledgements: say when it may be answered.
-        store_host: the broker's address as records hold it.
-        schedule: sends it to the timer's topic.
-        clock: says which times have passed.
-        stats: counts it.
+        store_config: longest delay of a message.
+        appender: append path of the cancellation.
+        acknowledgements: acknowledgements of cancellations.
+        store_host: the broker's address in the form of records.
+        schedule: redirect to the timer's topic.
+        clock: clock for the delivery time.
+        stats: counters of stored messages.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a recall depends on
@@ -70,11 +70,11 @@ class RecallMessageProcessor:
     def process(
         self, connection: Connection, command: RemotingCommand[RecallMessageRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer with the unique key of the message that is cancelled; under SYNC_FLUSH once that is on disk.
+        """Answer with the unique key of the cancelled message; under SYNC_FLUSH once the cancellation is on disk.
 
         Raises:
-            BrokerResponseError: NO_PERMISSION, SERVICE_NOT_AVAILABLE, TOPIC_NOT_EXIST; ILLEGAL_OPERATION, the handle is
-                none of this topic and broker, or its time has passed; those of a send.
+            BrokerResponseError: NO_PERMISSION, SERVICE_NOT_AVAILABLE, TOPIC_NOT_EXIST; ILLEGAL_OPERATION if the
+                handle is not of this topic and broker, or its time has passed; the codes of a send.
         """
         header = command.header
         self._check_allowed(header.topic)
@@ -131,8 +131,8 @@ class RecallMessageProcessor:
         limit_ms = self._store_config.timer_max_delay_sec * 1000
         if not 0 < left_ms < limit_ms:
             raise _illegal(
-                f"recall failed, timestamp invalid: {left_ms}ms are left, more than 0 and less than {limit_ms}ms would "
-                "be right (timerMaxDelaySec)"
+                f"recall failed, timestamp invalid: {left_ms}ms are left; it must be more than 0 and less than "
+                f"{limit_ms}ms (timerMaxDelaySec)"
             )
 
     def _message(

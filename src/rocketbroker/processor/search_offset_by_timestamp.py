@@ -1,4 +1,4 @@
-"""SEARCH_OFFSET_BY_TIMESTAMP (29): where a queue was at a time (AdminBrokerProcessor.searchOffsetByTimestamp)."""
+"""SEARCH_OFFSET_BY_TIMESTAMP (29): offset of a queue at a time (AdminBrokerProcessor.searchOffsetByTimestamp)."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader, SearchOffsetResponseHeader
@@ -23,14 +23,14 @@ class SearchOffsetByTimestampProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the topic, the queue or ``boundaryType`` is illegal; SYSTEM_BUSY,
-                too many queries wait.
+            BrokerResponseError: INVALID_PARAMETER if the topic, the queue or ``boundaryType`` is illegal; SYSTEM_BUSY
+                if too many queries wait.
         """
         header = command.header
         check_queue(header.topic, header.queue_id)
         boundary = (header.boundary_type or "LOWER").upper()
         if boundary not in _BOUNDARY_TYPES:
-            remark = f"the boundaryType {boundary[:64]!r} is illegal, LOWER or UPPER would be right"
+            remark = f"the boundaryType {boundary[:64]!r} is illegal; use LOWER or UPPER"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         place = header.topic, header.queue_id
         with self._waiting.one_more():

@@ -51,7 +51,7 @@ _PAIR_END: Final = 2
 _IPV4_HOST: Final = 8
 # Looking a member up in its enum takes 20 times as long.
 _PUT_OK: Final = PutMessageStatus.PUT_OK
-# Bits of sysFlag that only the broker sets; those of a batch mark the record that it makes of one.
+# Bits of sysFlag that only the broker sets; that of a batch marks the record that it makes of one.
 _BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 
@@ -61,14 +61,14 @@ class SendMessageProcessor:
     Args:
         config: region, cluster, permissions.
         store_config: the limits of a message.
-        appender: stores the messages.
-        acknowledgements: tell when a message may be answered.
-        store_host: the broker's address as records have it.
-        targets: finds and creates topics.
-        retry_and_dlq: redirects messages of retry topics that were tried too often.
-        unique_ids: gives an id to messages of clients that give none.
-        schedule: redirects delayed messages to their system topic.
-        fast_failure: refuses sends that are too many or too late.
+        appender: append path of the messages.
+        acknowledgements: acknowledgements of stored messages.
+        store_host: the broker's address in the form of records.
+        targets: topics, found or created.
+        retry_and_dlq: redirect of messages whose retries are used up.
+        unique_ids: ids for messages of clients that set none.
+        schedule: redirect of delayed messages to their system topic.
+        fast_failure: limit of waiting sends.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a send depends on
@@ -181,9 +181,9 @@ class SendMessageProcessor:
         return recall_handle_suffix(handle.encode())
 
     def _redirect(self, message: MessageExtBrokerInner) -> None:
-        """Redirect half and delayed messages to their system topics; refuse INNER_NUM, which is for batches."""
+        """Redirect half and delayed messages to their system topics; reject INNER_NUM, which is for batches."""
         if get_property(message.properties, b"INNER_NUM") is not None:
-            remark = "the property INNER_NUM is set by the broker, on a batch; send the message without it"
+            remark = "only the broker sets the property INNER_NUM, on a batch; send the message without it"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if is_transaction(message):
             self._check_transactions_allowed()
@@ -206,7 +206,7 @@ class SendMessageProcessor:
 def _wrong_flag(sys_flag: int) -> str:
     if sys_flag & INNER_BATCH_FLAG:
         return (
-            f"sysFlag {sys_flag} is that of a batch in one record ({INNER_BATCH_FLAG}), which the broker makes itself "
-            "of a batch that SEND_BATCH_MESSAGE brings to a topic with queue.type=BatchCQ; send that instead"
+            f"sysFlag {sys_flag} marks a batch in one record ({INNER_BATCH_FLAG}), which only the broker makes; send "
+            "the batch by SEND_BATCH_MESSAGE to a topic with queue.type=BatchCQ"
         )
-    return f"sysFlag {sys_flag} is that of a transaction, but the property TRAN_MSG is not true"
+    return f"sysFlag {sys_flag} marks a transaction, but the property TRAN_MSG is not true; set it or clear the flag"

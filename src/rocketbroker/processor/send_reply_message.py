@@ -1,7 +1,7 @@
-"""SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325): answers to questions (ReplyMessageProcessor).
+"""SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325): replies to the clients that asked (ReplyMessageProcessor).
 
-A producer that asks waits in its own process; REPLY_TO_CLIENT in the question says which. Who answers sends the reply
-to ``<cluster>_REPLY_TOPIC``, and the broker passes it on to that process, which must be connected to this broker.
+The property REPLY_TO_CLIENT of a question names the producer that waits for the reply. The consumer sends its reply to
+``<cluster>_REPLY_TOPIC``, and the broker passes it on to that producer, which must be connected to this broker.
 """
 
 import logging
@@ -30,27 +30,27 @@ log = logging.getLogger(__name__)
 Header = SendMessageRequestHeader
 
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
-# What Broker2Client gives a client to answer.
+# Time for a client to answer, as in Broker2Client.
 TIMEOUT_S = 10.0
 # "0" stands for no id: clients cannot read an answer without one.
 _NOT_STORED = ("0", 0)
 
 
 class SendReplyMessageProcessor:
-    """Passes replies on to who asked, and stores those that arrived (``storeReplyMessageEnable``).
+    """Passes replies on to the clients that asked, and stores those that arrived (``storeReplyMessageEnable``).
 
-    RocketMQ stores a reply that reached nobody as well, and once more each time it is sent again; here a reply that is
-    refused leaves nothing behind.
+    RocketMQ also stores a reply that reached nobody, once more for each resend; here a rejected reply leaves nothing
+    behind.
 
     Args:
-        config: region, whether replies are stored.
+        config: region, ``storeReplyMessageEnable``.
         store_config: the limits of a message.
-        appender: takes the replies.
-        acknowledgements: say when a stored reply may be answered.
-        store_host: the broker's address as records hold it.
-        targets: finds the topic.
-        producers: finds who asked.
-        clock: dates the replies.
+        appender: append path of the replies.
+        acknowledgements: acknowledgements of stored replies.
+        store_host: the broker's address in the form of records.
+        targets: topics of the replies.
+        producers: clients that asked.
+        clock: clock for the times in replies.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a reply depends on
@@ -77,12 +77,12 @@ class SendReplyMessageProcessor:
     def process(self, connection: Connection, command: RemotingCommand[Header]) -> Awaitable[Command]:
         """Answer the request once the client that asked has the reply.
 
-        It does not wait for its turn among other requests of its connection: one who asked and has died would hold up
-        the replies to all others for 10 s.
+        It does not wait for its turn among other requests of its connection: a dead client would delay the replies to
+        all others by 10 s.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the reply names no client, or that is not here or does not take it;
-                MESSAGE_ILLEGAL, the body is too long; as a send for a topic or a queue that cannot be.
+            BrokerResponseError: SYSTEM_ERROR if the reply names no client, or the client is not connected or rejects
+                it; MESSAGE_ILLEGAL if the body is too long; the codes of a send for an illegal topic or queue.
         """
         limit = self._store_config.max_message_size
         if len(command.body) > limit:
@@ -111,7 +111,7 @@ class SendReplyMessageProcessor:
         trace = {"MSG_REGION": self._config.region_id, "TRACE_ON": self._config.trace_on}
         return response(header=fields | trace)
 
-    def _with_own(self, properties: bytes) -> bytes:
+    def _with_broker_properties(self, properties: bytes) -> bytes:
         """Return the properties with those that the broker adds to each message."""
         properties = replace_property(properties, b"MSG_REGION", self._config.region_id.encode())
         return replace_property(properties, b"TRACE_ON", b"true" if self._config.trace_on else b"false")
@@ -125,8 +125,8 @@ class SendReplyMessageProcessor:
         if found is None:
             raise _refusal(f"push reply message fail, channel of <{client_id}> not found.")
         if found.is_behind:
-            # What is written to it stays in memory.
-            raise _refusal(f"push reply message to {client_id} fail: it takes what it is sent too slowly")
+            # What is written to it would stay in memory.
+            raise _refusal(f"push reply message to {client_id} fail: it reads its connection too slowly")
         return found
 
     async def _push(self, asker: Connection, header: Header, message: MessageExtBrokerInner) -> None:
@@ -167,7 +167,7 @@ class SendReplyMessageProcessor:
             topic=header.topic,
             queue_id=queue_id,
             body=body,
-            properties=self._with_own(header.properties.encode()),
+            properties=self._with_broker_properties(header.properties.encode()),
             flag=header.flag,
             sys_flag=header.sys_flag | host_flags(connection.remote_host, self._store_host),
             born_timestamp=header.born_timestamp,
@@ -176,9 +176,9 @@ class SendReplyMessageProcessor:
         )
 
     async def _put(self, message: MessageExtBrokerInner, target: TopicTarget) -> tuple[str, int]:
-        """Id and queue offset of the stored reply. It has arrived, so that a store that refuses it is told of only."""
+        """Store a reply and return its id and queue offset; a refusal is only logged, since the reply has arrived."""
         result = self._appender.put_message(message)
-        # Read events end with this, and a coroutine runs outside of them.
+        # Read events end with a dispatch, but a coroutine runs outside of them.
         self._appender.dispatch()
         if result.status is PutMessageStatus.PUT_OK:
             waits = self._targets.waits((message.topic, message.queue_id))
@@ -186,7 +186,7 @@ class SendReplyMessageProcessor:
         else:
             why = f"[{result.status.name}] {result.reason}"
         if why:
-            log.warning("a reply was passed on, and is not in %s: %s", message.topic, why)
+            log.warning("reply passed on, but not stored in topic %s: %s", message.topic, why)
             return _NOT_STORED
         target.stats.add(1, result.size)
         return create_message_id(self._store_host, result.physical_offset), result.queue_offset

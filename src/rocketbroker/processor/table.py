@@ -1,4 +1,4 @@
-"""Request codes of the broker and their processors, one line each (BrokerController.registerProcessor).
+"""Request codes of the broker and their processors, one entry each (BrokerController.registerProcessor).
 
 Only this table sees all parts of the broker; each processor gets the few that it needs.
 """
@@ -51,7 +51,7 @@ from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetPr
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     """Route all codes that the broker serves."""
     table = MethodTable()
-    # As in RocketMQ, where one queue of threads serves sends and what is sent back.
+    # Shared as in RocketMQ, where one thread pool serves sends and messages sent back.
     fast_failure = BrokerFastFailure(parts.config)
     _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)

@@ -1,4 +1,4 @@
-"""UPDATE_CONSUMER_OFFSET (15): a group has consumed so far (ConsumerManageProcessor.updateConsumerOffset)."""
+"""UPDATE_CONSUMER_OFFSET (15): commits the offset of a group (ConsumerManageProcessor.updateConsumerOffset)."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -19,11 +19,11 @@ _WAS_RESET = "Offset has been previously reset"
 
 
 class UpdateConsumerOffsetProcessor:
-    """Keeps the offset of a group and a topic that exist.
+    """Commits the offset of a group in a topic, if both exist.
 
-    Administration sends the same request as consumers do. It is told by this: it wants an answer, which the clients
-    of RocketMQ do not, and its connection is no client of the group. For a group that has clients it is a reset, as
-    their next commit would undo it otherwise.
+    Administration tools send the same request as consumers. They differ in that they want an answer, which RocketMQ's
+    clients do not, and in that their connection is no client of the group. For a group with clients their request is a
+    reset, because the next commit of a client would undo it otherwise.
     """
 
     def __init__(
@@ -43,11 +43,12 @@ class UpdateConsumerOffsetProcessor:
         self._reset = reset
 
     def process(self, connection: Connection, command: RemotingCommand[Header]) -> Command:
-        """Answer the request; -1 is kept too, it stands for nothing consumed.
+        """Answer the request; -1 is stored too and means that nothing is consumed.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, administration sets an offset behind the end of the queue, or there are
-                too many offsets; SUBSCRIPTION_GROUP_NOT_EXIST, there are too many groups to create one that has pulled.
+            BrokerResponseError: SYSTEM_ERROR if administration sets an offset beyond the end of the queue, or there are
+                too many offsets; SUBSCRIPTION_GROUP_NOT_EXIST if there are too many groups to create one that has
+                pulled.
         """
         header = command.header
         refused = self._refusal(header)

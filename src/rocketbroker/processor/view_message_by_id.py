@@ -19,7 +19,7 @@ class ViewMessageByIdProcessor:
         """Answer the request; SYSTEM_ERROR when no message is there.
 
         Raises:
-            BrokerResponseError: SYSTEM_BUSY, too many queries wait.
+            BrokerResponseError: SYSTEM_BUSY if too many queries wait.
         """
         offset = command.header.offset
         with self._waiting.one_more():

@@ -41,7 +41,7 @@ def test_recorded_sql_subscriptions_are_refused_while_properties_are_not_filtere
         code, remark = refused(body, enabled=False)
         assert code == ResponseCode.SYSTEM_ERROR
         assert remark.startswith("The broker does not support consumer to filter message by SQL92: ")
-        assert remark.endswith("enablePropertyFilter is false, set it to true to have it do so")
+        assert remark.endswith("enablePropertyFilter is false; set it to true to enable such filters")
 
 
 def test_recorded_sql_subscriptions_are_checked_while_properties_are_filtered():

@@ -126,8 +126,8 @@ def test_one_message_is_not_sent_back_again_and_again(processor, parts, store):
 
     assert len(refusals) == 99
     assert {refusal.code for refusal in refusals} == {ResponseCode.SYSTEM_BUSY}
-    assert refusals[0].remark.startswith("consumerSendMsgBackBytesPerSecond: a message of 10,")
-    assert "that this connection was not given exceeds the rate of 1,000" in refusals[0].remark
+    assert refusals[0].remark.startswith("consumerSendMsgBackBytesPerSecond: 10,")
+    assert "exceed what this connection has pulled and the rate of 1,000" in refusals[0].remark
     assert store.commit_log.max_offset - before < 11_000
 
 

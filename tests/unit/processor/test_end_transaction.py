@@ -159,7 +159,7 @@ async def test_an_outcome_that_is_none_is_refused(transactions: Transactions):
     code, remark = refused(transactions, transactions.send(), 5)
     assert (code, remark) == (
         ResponseCode.INVALID_PARAMETER,
-        "commitOrRollback is 5; 8 (commit), 12 (rollback) or 0 would be right",
+        "commitOrRollback is 5; use 8 (commit), 12 (rollback) or 0",
     )
 
 
@@ -168,7 +168,7 @@ async def test_one_with_an_immunity_may_be_ended_unasked_for_so_long(transaction
     transactions.clock.advance(10.001)
     code, remark = refused(transactions, half)
     assert code == ResponseCode.ILLEGAL_OPERATION
-    assert "is 10001 ms old and may be ended unasked for 10000 ms" in remark
+    assert "is 10001 ms old, and its producer may end it unasked only for 10000 ms" in remark
     assert transactions.end(half, from_transaction_check=True).code == ResponseCode.SUCCESS
 
 
@@ -183,7 +183,7 @@ async def test_a_commit_that_cannot_be_stored_leaves_it_open(transactions: Trans
 async def test_a_refusal_that_nobody_is_told_is_logged(transactions: Transactions, caplog: pytest.LogCaptureFixture):
     half = transactions.send()
     refused(transactions, half, oneway=True, producer_group="Stranger")
-    assert "127.0.0.1:50000 cannot end transaction" in caplog.text
+    assert "END_TRANSACTION of 127.0.0.1:50000 rejected: " in caplog.text
     assert "not of Stranger" in caplog.text
 
 
@@ -193,7 +193,7 @@ async def test_a_refusal_of_a_long_request_is_logged_in_one_short_line(
     half = transactions.send()
     with pytest.raises(BrokerResponseError):
         transactions.end(half, producer_group="Stranger", oneway=True, transaction_id="\n" * 100_000, msg_id="x\ny")
-    (line,) = [record.getMessage() for record in caplog.records if "cannot end" in record.getMessage()]
+    (line,) = [record.getMessage() for record in caplog.records if "END_TRANSACTION" in record.getMessage()]
     assert len(line) < 1_000
     assert "\n" not in line
 

@@ -49,4 +49,4 @@ def test_bad_requests_are_named(golden_store, topic, queue_id):
     header = GetEarliestMsgStoretimeRequestHeader(topic, queue_id)
     code, remark = refusal(GetEarliestMsgStoretimeProcessor(golden_store.queries).process, header)
     assert code == ResponseCode.INVALID_PARAMETER
-    assert "would be right" in remark
+    assert "; use " in remark

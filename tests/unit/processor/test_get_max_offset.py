@@ -54,4 +54,4 @@ def test_recorded_requests_are_answered_in_the_same_shape(store):
 def test_bad_requests_are_named(store, topic, queue_id):
     code, remark = refusal(GetMaxOffsetProcessor(store.queues).process, GetMaxOffsetRequestHeader(topic, queue_id))
     assert code == ResponseCode.INVALID_PARAMETER
-    assert "would be right" in remark
+    assert "; use " in remark

@@ -52,4 +52,4 @@ def test_bad_requests_are_named(store, parts, topic, queue_id):
         GetMinOffsetProcessor(store.queues, parts.topic_configs).process, GetMinOffsetRequestHeader(topic, queue_id)
     )
     assert code == ResponseCode.INVALID_PARAMETER
-    assert "would be right" in remark
+    assert "; use " in remark

@@ -56,7 +56,9 @@ def test_lock_and_unlock(parts):
 def test_a_client_that_is_not_in_the_group_locks_nothing(parts, is_known):
     if is_known:
         join(parts, "one")
-    with pytest.raises(BrokerResponseError, match="The Consumer <g> <two> not online: no lock is given") as error:
+    with pytest.raises(
+        BrokerResponseError, match="The Consumer <g> <two> not online: only clients of the group may lock"
+    ) as error:
         lock(parts, "two", QUEUES)
     assert error.value.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert parts.locks.is_lock_all_expired("g")

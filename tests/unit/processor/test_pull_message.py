@@ -411,7 +411,7 @@ def test_a_client_that_does_not_compare_tags_itself_waits_until_its_subscription
     puller.subscribe("a", version=99)
     code, remark = puller.refused(**({"flags": 0} | fields))
     assert code == ResponseCode.SUBSCRIPTION_NOT_LATEST
-    assert remark == "the consumer's subscription not latest: no heartbeat told version 100 yet"
+    assert remark == "the consumer's subscription not latest: no heartbeat brought version 100 yet"
 
 
 def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):

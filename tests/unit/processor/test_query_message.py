@@ -92,4 +92,4 @@ async def test_bad_requests_are_named(processor, wrong, named):
     code, remark = await refusal_async(processor.process, wrong)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
-    assert "would be right" in remark
+    assert "; use " in remark

@@ -95,7 +95,7 @@ def test_no_group_is_fine(parts, store, processor):
         ({"broker_name": "broker-b"}, "the handle is of broker-b, this is broker-a"),
         ({"deliver_ms": "1795255000000"}, "timestamp invalid: 0ms are left"),
         ({"deliver_ms": "1795254999000"}, "timestamp invalid: -1000ms are left"),
-        ({"deliver_ms": "1795514200000"}, "less than 259200000ms would be right (timerMaxDelaySec)"),
+        ({"deliver_ms": "1795514200000"}, "less than 259200000ms (timerMaxDelaySec)"),
         ({"deliver_ms": "soon"}, "timestamp invalid: 'soon' is no time in ms"),
         ({"deliver_ms": "9" * 30}, "is no time in ms"),
         ({"message_id": ""}, "recall handle is invalid"),

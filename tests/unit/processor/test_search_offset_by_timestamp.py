@@ -57,4 +57,4 @@ async def test_bad_requests_are_named(processor, header, named):
     code, remark = await refusal_async(processor.process, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
-    assert "would be right" in remark
+    assert "; use " in remark

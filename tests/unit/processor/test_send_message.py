@@ -316,7 +316,7 @@ def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store
     code, remark = refused(send, batch_command(body))
 
     assert code == ResponseCode.MESSAGE_ILLEGAL
-    assert f"the batch has {len(body)} bytes, the limit is {store.config.max_message_size} (maxMessageSize)" in remark
+    assert f"the batch has {len(body):,} bytes, over the limit of {store.config.max_message_size:,};" in remark
     assert store.commit_log.max_offset == 0
 
 
@@ -388,8 +388,8 @@ def test_more_messages_than_an_entry_counts_are_refused(parts: SimpleNamespace, 
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        ({"properties": {"INNER_NUM": "2"}}, "the property INNER_NUM is set by the broker"),
-        ({"sys_flag": 0x80}, "is that of a batch in one record (128)"),
+        ({"properties": {"INNER_NUM": "2"}}, "only the broker sets the property INNER_NUM"),
+        ({"sys_flag": 0x80}, "marks a batch in one record (128)"),
         ({"sys_flag": 0xC0, "properties": {"INNER_NUM": "2"}}, "INNER_NUM"),
     ],
 )

@@ -158,7 +158,7 @@ async def test_nothing_is_written_to_who_does_not_take_it(parts, store, processo
     code, remark = await refusal_async(processor.process, header(), b"pong")
     assert (code, remark) == (
         ResponseCode.SYSTEM_ERROR,
-        "push reply message to asker fail: it takes what it is sent too slowly",
+        "push reply message to asker fail: it reads its connection too slowly",
     )
     assert pushed == []
     assert stored(store) == 0
@@ -177,7 +177,9 @@ async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor,
     answer = await call_async(processor.process, header(properties=properties), b"pong")
     assert (answer.code, answer.fields["msgId"]) == (0, "0")
     assert len(pushed) == 1
-    assert "a reply was passed on, and is not in DefaultCluster_REPLY_TOPIC: [PROPERTIES_SIZE_EXCEEDED]" in caplog.text
+    assert (
+        "reply passed on, but not stored in topic DefaultCluster_REPLY_TOPIC: [PROPERTIES_SIZE_EXCEEDED]" in caplog.text
+    )
 
 
 async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):

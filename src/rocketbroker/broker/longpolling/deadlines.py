@@ -1,4 +1,4 @@
-"""Deadlines of many items with one timer of the event loop."""
+"""Deadlines of many items on one timer of the event loop."""
 
 import asyncio
 import heapq
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Deadlines(Generic[T]):
-    """Items by the tick of 50 ms at which they are due.
+    """Items grouped by the 50 ms tick at which they are due.
 
     Items due at once cost one call; a timer for each would block the event loop until all had been called.
 
@@ -24,7 +24,7 @@ class Deadlines(Generic[T]):
     def __init__(self, due: Callable[[Iterable[T]], None]) -> None:
         self._due = due
         self._items: dict[int, set[T]] = {}
-        # A heap; ticks without items are passed over.
+        # A heap; ticks without items are skipped.
         self._ticks: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -32,7 +32,7 @@ class Deadlines(Generic[T]):
         return sum(map(len, self._items.values()))
 
     def add(self, item: T, seconds: float) -> int:
-        """Schedule an item; returns the key that ``discard`` wants."""
+        """Schedule an item and return its key for ``discard``."""
         tick = int((asyncio.get_running_loop().time() + seconds) / _TICK_S) + 1
         items = self._items.get(tick)
         if items is None:

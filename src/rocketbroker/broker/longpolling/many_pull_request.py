@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rocketbroker.broker.longpolling.pull_request import PullRequest
 
-# Pulls that each message is compared with; more than most queues have. The others are found by tag.
+# Pulls compared with each message: more than most queues have. The others are found by tag.
 _FEW = 4
 
 
@@ -13,8 +13,8 @@ class ManyPullRequest:
 
     Attributes:
         count: number of pulls.
-        filtered: those that filter by properties.
-        max_offset: the end of the queue.
+        filtered: pulls that filter by properties.
+        max_offset: end of the queue.
     """
 
     __slots__ = ("_by_code", "_everything", "_few", "count", "filtered", "max_offset", "queue_id", "topic")
@@ -30,7 +30,7 @@ class ManyPullRequest:
         self._by_code: dict[int, set[PullRequest]] = {}
 
     def __iter__(self) -> Iterator[PullRequest]:
-        """Iterate over pulls that no message has taken; one with several tags may come several times."""
+        """Iterate over the pulls that no message has taken; one with several tags may occur several times."""
         yield from self._few
         yield from self.filtered
         yield from self._everything
@@ -51,7 +51,7 @@ class ManyPullRequest:
                 self._by_code.setdefault(code, set()).add(request)
 
     def remove(self, request: PullRequest) -> None:
-        """Remove a pull that was added, taken or not."""
+        """Remove a pull that was added, whether a message has taken it or not."""
         self.count -= 1
         if request in self._few:
             self._few.remove(request)
@@ -68,7 +68,7 @@ class ManyPullRequest:
                         del self._by_code[code]
 
     def take(self, tags_code: int, max_offset: int) -> list[PullRequest]:
-        """Return the pulls that want a message and take them out; those that filter by properties stay."""
+        """Remove and return the pulls that want a message; those that filter by properties stay."""
         self.max_offset = max_offset
         woken = []
         for request in self._few:

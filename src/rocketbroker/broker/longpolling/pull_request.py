@@ -6,10 +6,10 @@ from typing import Any
 from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.store.read.message_filter import MessageFilter
 
-#: Tags codes, ``None`` for all messages, and a filter on properties in their place.
+#: Tags codes (``None`` for all messages), and a filter on properties, which replaces them.
 Wanted = tuple[frozenset[int] | None, MessageFilter | None]
 
-# Memory of a held pull in units of a plain one: this many tags, or a filter of its own, which caches results.
+# Memory of a held pull in units of a plain one: tags per unit, and units of its own filter, which caches results.
 _TAGS_A_UNIT = 4
 _FILTER_UNITS = 32
 
@@ -18,16 +18,16 @@ class PullRequest:
     """A held pull.
 
     Attributes:
-        run: runs the pull again; the answer is what it finds then.
-        offset: queue offset of the first message that it wants.
-        tag_codes: tags codes that it wants, ``None`` for all.
-        has_match: set when it filters by properties. Returns whether a wanted message has arrived since the last call;
-            ``None`` to be called again after others had their turn.
-        carried: the subscription that it brought, which its header does not keep; ``None`` to use that of its group.
+        run: function that runs the pull again and returns its answer.
+        offset: queue offset of the first message wanted.
+        tag_codes: tags codes wanted, ``None`` for all.
+        has_match: set if the pull filters by properties. Returns true if a wanted message has arrived since the last
+            call, ``None`` if it must be called again after other work.
+        carried: subscription that the pull brought and its header no longer has; ``None`` to use that of its group.
         deadline: key in the service's ``Deadlines``.
-        held: the service still holds it.
+        held: true while the service holds the pull.
         weight: memory in units of a plain pull.
-        woken: it is about to run again.
+        woken: true once the pull is scheduled to run again.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class PullRequest:
         "woken",
     )
 
-    def __init__(  # noqa: PLR0913 - each is one thing that a held pull is known by
+    def __init__(  # noqa: PLR0913 - a held pull has these parts
         self,
         connection: Connection,
         command: Any,

@@ -1,8 +1,8 @@
 """Holding of pulls until messages arrive (org.apache.rocketmq.broker.longpolling.PullRequestHoldService).
 
 A held pull ends when a message that it wants arrives, when its time is over, or when its connection closes. It is
-answered by running it again; it is never held twice. The event loop runs only a few woken pulls in a turn, and serves
-others in between.
+answered by running it again, and never held twice. The event loop runs only a few woken pulls in a turn, and does other
+work in between.
 """
 
 import asyncio
@@ -23,8 +23,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 log = logging.getLogger(__name__)
 
 _CHECK_S = 5.0
-# Most of each kind of work in a turn of the loop: pulls that are run again, filters that look at properties, and queues
-# and pulls that the check goes through.
+# Limits for one turn of the loop: pulls run again, filters applied, and queues and pulls checked.
 _MOST_RUN = 64
 _MOST_ASKED = 16
 _MOST_CHECKED = 4096
@@ -44,8 +43,8 @@ class PullRequestHoldService:
     """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
 
     Args:
-        config: ``maxHeldPulls`` and ``maxHeldPullsPerConnection``. ``longPollingEnable`` says how often the pulls are
-            checked whose queue has grown by messages that they do not want.
+        config: ``maxHeldPulls`` and ``maxHeldPullsPerConnection``. ``longPollingEnable`` sets how often to check
+            pulls whose queue has grown by messages that they do not want.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -76,8 +75,8 @@ class PullRequestHoldService:
         """Hold a pull of a queue that ends at ``max_offset``, for ``timeout_ms`` at most.
 
         Raises:
-            BrokerResponseError: SYSTEM_BUSY, too many pulls of its connection or of all are held. Clients pull again
-                after some seconds; PULL_NOT_FOUND would have them do so at once, and again and again.
+            BrokerResponseError: SYSTEM_BUSY if too many pulls are held, of its connection or in total. Clients pull
+                again after some seconds; after PULL_NOT_FOUND they would do so at once, and over and over.
         """
         of_connection = self._by_connection.get(request.connection)
         if of_connection is None:
@@ -157,8 +156,8 @@ class PullRequestHoldService:
         try:
             matched = request.has_match()
         except Exception:
-            log.exception("a held pull of %s, queue %d, cannot be filtered", request.topic, request.queue_id)
-            matched = True  # the pull itself answers what is wrong
+            log.exception("held pull of topic %s, queue %d, cannot be filtered", request.topic, request.queue_id)
+            matched = True  # the pull itself answers the error
         if matched is None:
             self._to_ask.append(request)
         elif matched:
@@ -174,7 +173,7 @@ class PullRequestHoldService:
     def _forget(self, request: PullRequest) -> None:
         request.held = False
         self._deadlines.discard(request, request.deadline)
-        # Queues and connections stay for the next pull: the check drops queues without any, on_close connections.
+        # Queues and connections stay for the next pull: the check drops empty queues, on_close drops connections.
         self._held[request.topic, request.queue_id].remove(request)
         self._weight -= request.weight
         of_connection = self._by_connection[request.connection]
@@ -183,7 +182,7 @@ class PullRequestHoldService:
         self.waiting = self._weight > 0
 
     def on_close(self, connection: Connection) -> None:
-        """Forget the pulls of a connection that is closed."""
+        """Forget the pulls of a closed connection."""
         of_connection = self._by_connection.get(connection)
         if of_connection is not None:
             for request in list(of_connection.requests):
@@ -197,7 +196,7 @@ class PullRequestHoldService:
             await self._check_held()
 
     async def _check_held(self) -> None:
-        """Wake the pulls whose queue has grown, whatever their tags, so that their consumers move on."""
+        """Wake the pulls whose queue has grown, whatever their tags, so that their consumers advance."""
         checked = 0
         for queue in list(self._held.values()):
             if queue.count:

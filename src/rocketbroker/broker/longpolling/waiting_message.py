@@ -1,6 +1,6 @@
-"""Messages that wait in a topic of the broker's own, for their copies: read from records that are known to be sound.
+"""Messages that wait in a system topic, decoded for their copies from records that are known to be sound.
 
-What ``decode_record`` and ``copy_message`` do in general is done here in one step, since all that is due at once goes
+This does in one step what ``decode_record`` and ``copy_message`` do in general, because all messages due at once pass
 through it.
 """
 
@@ -14,7 +14,7 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 _REAL_TOPIC_NAME: Final = REAL_TOPIC + b"\x01"
 _PAIR_END: Final = 2
 _PROPERTIES_LENGTH: Final = 2
-# Bounds of what is remembered: so many ends of properties, none of them longer.
+# Bounds of the cache: number of property ends, and the longest of them.
 _MOST_REMEMBERED: Final = 4096
 _LONGEST_REMEMBERED: Final = 256
 
@@ -23,9 +23,9 @@ class WaitingMessage(NamedTuple):
     """A message with its place in the queue in which it waits.
 
     Attributes:
-        queue_offset: in that queue.
-        store_timestamp: when it was stored there, in ms.
-        message: its copy, for no topic yet and with the properties as they stand.
+        queue_offset: its offset in that queue.
+        store_timestamp: store time there, in ms.
+        message: its copy, without a topic yet and with unchanged properties.
     """
 
     queue_offset: int
@@ -34,15 +34,15 @@ class WaitingMessage(NamedTuple):
 
 
 class WaitingMessages:
-    """Reads the messages of one topic.
+    """Decoder of the messages of one topic.
 
     Args:
-        topic: in which they wait; of no more than 127 bytes.
-        store_host: this broker's address, which may be of another kind (IPv4, IPv6) than when they were stored.
+        topic: topic in which they wait, at most 127 bytes long.
+        store_host: address of this broker; its family (IPv4, IPv6) may have changed since they were stored.
     """
 
     def __init__(self, topic: str, store_host: bytes) -> None:
-        # Its length takes a byte.
+        # The topic's length takes a byte.
         self._behind_body = 1 + len(topic.encode()) + _PROPERTIES_LENGTH
         self._store_flag = host_flags(b"", store_host)
         self._places: dict[bytes, Place | None] = {}

@@ -1,4 +1,4 @@
-"""Encodes long answers off the event loop, and bounds them."""
+"""Encoding of long answers off the event loop, with a limit on their length."""
 
 import asyncio
 from concurrent.futures import Executor
@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 
-# So many are encoded in a few milliseconds.
+# Entries that are encoded in a few milliseconds.
 _FEW = 500
 
 
@@ -17,7 +17,7 @@ class AnswerEncoder:
 
     Args:
         config: ``maxEntriesPerAnswer``.
-        executor: encodes; one answer at a time, so that the loop competes with one thread only.
+        executor: thread that encodes one answer at a time, so that the loop competes with one thread only.
     """
 
     def __init__(self, config: BrokerConfig, executor: Executor) -> None:
@@ -28,7 +28,7 @@ class AnswerEncoder:
         """Check the number of entries (queues, clients, offsets) before they are collected.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, there are too many for one answer.
+            BrokerResponseError: SYSTEM_ERROR if there are too many for one answer.
         """
         limit = self._config.max_entries_per_answer
         if entries > limit:
@@ -39,7 +39,7 @@ class AnswerEncoder:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
 
     async def encode(self, body: RemotingSerializable, entries: int) -> bytes:
-        """Encode a body of so many entries, which nobody changes meanwhile."""
+        """Encode a body of ``entries`` entries; nothing may change it meanwhile."""
         if entries <= _FEW:
             return body.encode()
         return await asyncio.get_running_loop().run_in_executor(self._executor, body.encode)

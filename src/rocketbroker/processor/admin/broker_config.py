@@ -17,9 +17,9 @@ from rocketbroker.processor.support.config_change import apply_change, store_cha
 
 log = logging.getLogger(__name__)
 
-# What name servers and clients know of a broker.
+# Settings that name servers and clients know.
 REGISTERED_SETTINGS = frozenset({"brokerIP1", "listenPort", "brokerPermission"})
-# What connected peers may send.
+# Settings that decide what connected peers may send.
 ACCESS_SETTINGS = frozenset({"protectedMode", "adminWhiteList", "brokerWhiteList"})
 
 
@@ -29,12 +29,12 @@ class BrokerConfigProcessor:
     Args:
         models: the settings, changed in place.
         path: the file that changes are written to.
-        executor: runs the writes, one at a time.
-        register: called when a setting that name servers know took effect. It is to raise the data version of the
-            topics and register: name servers take over the topics' permissions only with a new version. Gives what
-            the answer waits for.
-        readmit: called when a setting of protected mode took effect.
-        clock: dates the version of the settings.
+        executor: thread of the writes, one at a time.
+        register: called after a setting known to name servers has changed. It must raise the data version of the topics
+            and register, since name servers adopt the topics' permissions only with a new version. Returns what the
+            answer waits for.
+        readmit: called after a setting of protected mode has changed.
+        clock: clock for the version of the settings.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BrokerConfigProcessor:
         """
         changed = apply_change(self._models, bytes(command.body))
         if changed:
-            log.info("%s changes settings: %s", connection.remote_address, changed)
+            log.info("settings changed by %s: %s", connection.remote_address, changed)
             self._version.next_version(self._clock.time_ms())
             registered = () if REGISTERED_SETTINGS.isdisjoint(changed) else self._register()
             if not ACCESS_SETTINGS.isdisjoint(changed):

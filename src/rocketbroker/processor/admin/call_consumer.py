@@ -1,4 +1,4 @@
-"""Passes a request on to a consumer and its answer back (AdminBrokerProcessor.callConsumer)."""
+"""Requests passed on to a consumer, and its answers passed back (AdminBrokerProcessor.callConsumer)."""
 
 from collections import Counter
 
@@ -10,12 +10,12 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.common.shown_name import shown
 
-# What Broker2Client gives a client to answer.
+# Time for a client to answer, as in Broker2Client.
 TIMEOUT_S = 10.0
 
 
 class ConsumerCalls:
-    """Asks consumers, each a few things at a time: what a consumer does not answer is kept for 10 s.
+    """Asks consumers, each with a few requests at a time: an unanswered request is kept for 10 s.
 
     Args:
         config: ``maxCallsPerConsumer``.
@@ -28,17 +28,18 @@ class ConsumerCalls:
         self._under_way: Counter[Connection] = Counter()
 
     def check(self, group: str, client_id: str) -> Connection:
-        """Check that a client can be asked, before anything is read for it; gives its connection.
+        """Return the connection of a client that can be asked; call this before anything is read for it.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, no such client is there; SYSTEM_BUSY, it is asked too much already.
+            BrokerResponseError: SYSTEM_ERROR if the client is not connected; SYSTEM_BUSY if it has too many open
+                requests.
         """
         channel = self._consumers.find_channel(group, client_id)
         who = f"<{group}> <{shown(client_id)}>"
         if channel is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"The Consumer {who} not online")
         if channel.connection.is_behind:
-            remark = f"consumer {who} has not taken what it was sent (writeBufferHighWaterMark); ask again later"
+            remark = f"consumer {who} reads its connection too slowly (writeBufferHighWaterMark); ask again later"
             raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
         limit = self._config.max_calls_per_consumer
         if self._under_way[channel.connection] >= limit:
@@ -53,8 +54,8 @@ class ConsumerCalls:
         """Return the client's answer to ``command``.
 
         Raises:
-            BrokerResponseError: as ``check``; SYSTEM_ERROR, its connection was lost; CONSUME_MSG_TIMEOUT, it did not
-                answer in 10 s.
+            BrokerResponseError: as ``check``; SYSTEM_ERROR if its connection was lost; CONSUME_MSG_TIMEOUT if it did
+                not answer in 10 s.
         """
         connection = self.check(group, client_id)
         who = f"consumer <{group}> <{shown(client_id)}>"

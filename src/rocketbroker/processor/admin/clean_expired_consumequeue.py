@@ -1,4 +1,4 @@
-"""CLEAN_EXPIRED_CONSUMEQUEUE (306): removes what queues hold of messages that are gone (AdminBrokerProcessor)."""
+"""CLEAN_EXPIRED_CONSUMEQUEUE (306): removes the queue entries of expired messages (AdminBrokerProcessor)."""
 
 import logging
 from typing import Protocol
@@ -13,23 +13,19 @@ log = logging.getLogger(__name__)
 
 
 class Cleaning(Protocol):
-    """What is needed of the cleaning services."""
-
     async def clean_expired_consume_queue(self) -> str:
-        """Remove what queues and index hold of messages that are gone; gives what the disk refused, or ""."""
+        """Remove the entries of expired messages from queues and index; return the disk's error, or ""."""
 
 
 class Queues(Protocol):
-    """What is needed of the queues."""
-
     def topics_without_messages(self) -> set[str]:
         """Return the topics that have queues, but no message in any of them."""
 
 
 class CleanExpiredConsumequeueProcessor:
-    """Removes queue and index files whose messages are gone, and the queues of topics that exist no more and are empty.
+    """Removes queue and index files whose messages have expired, and the empty queues of deleted topics.
 
-    RocketMQ removes empty queues of topics that exist as well; they would begin at 0 again, before their consumers.
+    RocketMQ also removes the empty queues of existing topics; these would restart at 0, before their consumers.
     """
 
     def __init__(self, cleaning: Cleaning, queues: Queues, remover: UnusedTopicRemover) -> None:
@@ -41,13 +37,13 @@ class CleanExpiredConsumequeueProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the disk refused; what it did not refuse is removed.
+            BrokerResponseError: SYSTEM_ERROR if the disk refused a part; the rest is removed.
         """
         refused = await self._cleaning.clean_expired_consume_queue()
         removed = await self._remover.remove(self._queues.topics_without_messages())
         log.warning(
-            "%s cleans expired queues; removed topics: %s", connection.remote_address, sorted(removed) or "none"
+            "expired queues cleaned by %s; removed topics: %s", connection.remote_address, sorted(removed) or "none"
         )
         if refused:
-            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{refused}; all else is cleaned")
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{refused}; the rest is cleaned")
         return response()

@@ -11,11 +11,9 @@ log = logging.getLogger(__name__)
 
 
 class Queues(Protocol):
-    """What is needed of the queues."""
-
     @property
     def topics(self) -> set[str]:
-        """Return all topics that have queues."""
+        """All topics that have queues."""
 
 
 class CleanUnusedTopicProcessor:
@@ -29,8 +27,8 @@ class CleanUnusedTopicProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the disk refused.
+            BrokerResponseError: SYSTEM_ERROR if the disk refused.
         """
         removed = await self._remover.remove(self._queues.topics)
-        log.warning("%s cleans unused topics: %s", connection.remote_address, ", ".join(sorted(removed)) or "none")
+        log.warning("unused topics cleaned by %s: %s", connection.remote_address, ", ".join(sorted(removed)) or "none")
         return response()

@@ -1,4 +1,4 @@
-"""Clients as answers tell of them."""
+"""Clients as answers list them."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.bodies.connection import Connection
 
 
 def client_connections(channels: Iterable[ClientChannelInfo]) -> list[Connection]:
-    """Describe the clients and their addresses."""
+    """Return an entry with client id and address for each client."""
     return [
         Connection(channel.client_id, channel.connection.remote_address, channel.language, channel.version)
         for channel in channels

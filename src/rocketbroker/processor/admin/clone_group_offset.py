@@ -1,4 +1,4 @@
-"""CLONE_GROUP_OFFSET (314): a group goes on where another is (AdminBrokerProcessor.cloneGroupOffset)."""
+"""CLONE_GROUP_OFFSET (314): copies the offsets of one group to another (AdminBrokerProcessor.cloneGroupOffset)."""
 
 import asyncio
 
@@ -20,12 +20,12 @@ Header = CloneGroupOffsetRequestHeader
 
 
 class CloneGroupOffsetProcessor:
-    """Resets a group to the offsets of another: in one topic, or without one in all that the other has offsets in.
+    """Resets a group to the offsets of another, in one topic or in all topics in which the other has offsets.
 
-    Where the broker resets nothing (``useServerSideResetOffset=false``, broadcasting) the offsets are kept and nobody
-    is told, so that they count for consumers that start later.
-    Topics that do not exist are passed over, and with ``offline=false`` those that the other group, having clients,
-    does not subscribe to.
+    If the broker resets nothing (``useServerSideResetOffset=false``, broadcasting), it stores the offsets without
+    informing clients. They apply to consumers that start later.
+    Missing topics are skipped. With ``offline=false``, so are topics to which the clients of the other group, if any,
+    do not subscribe.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CloneGroupOffsetProcessor:
         cloned = {topic: offsets for topic, offsets in found.items() if offsets}
         if not cloned:
             where = f"topic {header.topic}" if header.topic else "any topic"
-            remark = f"group {header.src_group} has no offsets to clone in {where} that exists and it subscribes to"
+            remark = f"group {header.src_group} has no offsets to clone in {where} that exists and is subscribed to"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         info = self._consumers.group_info(header.dest_group)
         move = self._reset.assign if self._reset.reaches(info) else self._reset.keep
@@ -79,7 +79,7 @@ class CloneGroupOffsetProcessor:
             remark = f"Group {header.src_group} does not exist"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         check_known_group(header.dest_group)
-        # A group that is new may be made by this, as by its first client.
+        # This may create the group, as its first client would.
         if self._groups.find(header.dest_group) is None:
             remark = f"Group {header.dest_group} does not exist; autoCreateSubscriptionGroup is false here"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

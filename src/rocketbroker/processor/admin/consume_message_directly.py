@@ -19,7 +19,7 @@ Header = ConsumeMessageDirectlyResultRequestHeader
 
 
 class ConsumeMessageDirectlyProcessor:
-    """Passes the request on to the client that it names, with the message and the flags of its topic and the group."""
+    """Passes the request on to the client that it names, with the message and the flags of topic and group."""
 
     def __init__(
         self,
@@ -36,15 +36,16 @@ class ConsumeMessageDirectlyProcessor:
         self._queries = queries
 
     async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
-        """Answer as the client does.
+        """Answer with the client's answer.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the group or the id is illegal; SYSTEM_ERROR, there is no such
-                message or client; SYSTEM_BUSY, it is asked too much already; CONSUME_MSG_TIMEOUT, it does not answer.
+            BrokerResponseError: INVALID_PARAMETER if the group or the id is illegal; SYSTEM_ERROR if there is no such
+                message or client; SYSTEM_BUSY if the client has too many open requests; CONSUME_MSG_TIMEOUT if it does
+                not answer.
         """
         header = command.header
         check_known_group(header.consumer_group)
-        # The message may be long, and reading it takes the loop.
+        # Checked first: the message may be long, and reading it blocks the loop.
         self._calls.check(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
         question = request(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._for_client(header), record)
@@ -54,7 +55,7 @@ class ConsumeMessageDirectlyProcessor:
         try:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the msgId of the request: {error}") from None
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"msgId of the request: {error}") from None
         record = self._queries.queued_message(offset)
         if record is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
@@ -62,7 +63,7 @@ class ConsumeMessageDirectlyProcessor:
 
     def _for_client(self, header: Header) -> Header:
         topic = self._topics.select(header.topic or "")
-        # As it is: a request for a group that nobody is in makes none.
+        # Only looked up: a request must not create a missing group.
         group = self._groups.groups.get(header.consumer_group)
         return msgspec.structs.replace(
             header,

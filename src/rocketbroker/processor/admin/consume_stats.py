@@ -23,17 +23,17 @@ class ConsumeStatsCollector:
     """Compares the offsets of groups with those of queues.
 
     Args:
-        broker_name: put into the queues' names.
-        topics: say how many queues there are.
-        offsets: how far the groups are.
-        consumers: say what the groups subscribe to.
-        queues: how far they are.
-        queries: when messages were stored.
+        broker_name: name for the message queues.
+        topics: the topics, with their numbers of queues.
+        offsets: progress of the groups.
+        consumers: subscriptions of the groups.
+        queues: ends of the queues.
+        queries: store times of messages.
         stats: rates.
-        encoder: encodes and bounds the answers.
+        encoder: encoder of the answers, with their limit.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each tells something of its own
+    def __init__(  # noqa: PLR0913, PLR0917 - one source for each figure
         self,
         broker_name: str,
         topics: TopicConfigManager,
@@ -69,20 +69,20 @@ class ConsumeStatsCollector:
         return [topic for topic in topics if topic in info.subscription_table]
 
     def count_queues(self, topics: Iterable[str]) -> int:
-        """Count the queues of topics, none for one that does not exist."""
+        """Count the queues of those topics that exist."""
         configs = map(self._topics.select, topics)
         return sum(config.read_queue_nums for config in configs if config is not None)
 
     def check(self, queues: int) -> None:
-        """Check that an answer may tell of so many queues.
+        """Check that one answer may have ``queues`` queues.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, there are too many.
+            BrokerResponseError: SYSTEM_ERROR if there are too many.
         """
         self._encoder.check(queues)
 
     async def encode(self, body: RemotingSerializable, queues: int) -> bytes:
-        """Encode statistics of so many queues."""
+        """Encode statistics of ``queues`` queues."""
         return await self._encoder.encode(body, queues)
 
     async def offset_table(self, group: str, topic: str, share: LoopShare) -> dict[MessageQueue, OffsetWrapper] | None:
@@ -98,11 +98,11 @@ class ConsumeStatsCollector:
         return table
 
     def is_order(self, topic: str) -> bool:
-        """Return whether the topic is ordered."""
+        """Return true if the topic is ordered."""
         return self._topics.is_order_topic(topic)
 
     def consume_tps(self, group: str, topic: str) -> float:
-        """Return the messages a second that the group got of the topic in the last minute."""
+        """Return the number of messages a second that the group got from the topic in the last minute."""
         got = self._stats.view(GROUP_GET_NUMS, f"{topic}@{group}")
         return got.stats_minute.tps if got else 0.0
 

@@ -10,20 +10,18 @@ log = logging.getLogger(__name__)
 
 
 class Cleaning(Protocol):
-    """What is needed of the cleaning services."""
-
     def delete_files_manually(self) -> None:
-        """Have expired commit log files removed soon."""
+        """Request the removal of expired CommitLog files."""
 
 
 class DeleteExpiredCommitlogProcessor:
-    """Has expired commit log files removed now, whatever `deleteWhen` says; answers before they are."""
+    """Requests the removal of expired CommitLog files, whatever ``deleteWhen`` says; answers before it is done."""
 
     def __init__(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
 
     def process(self, connection: Connection, _command: Command) -> Command:
         """Answer the request."""
-        log.warning("%s has expired commit log files removed", connection.remote_address)
+        log.warning("removal of expired CommitLog files requested by %s", connection.remote_address)
         self._cleaning.delete_files_manually()
         return response()

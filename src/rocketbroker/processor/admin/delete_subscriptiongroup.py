@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class DeleteSubscriptionGroupProcessor:
-    """Forgets the group, its counters and, where the request says so, its offsets."""
+    """Deletes the group, its counters and, if the request asks for it, its offsets."""
 
     def __init__(
         self, groups: SubscriptionGroupManager, offsets: ConsumerOffsetManager, stats: BrokerStatsManager
@@ -27,23 +27,28 @@ class DeleteSubscriptionGroupProcessor:
     async def process(
         self, connection: Connection, command: RemotingCommand[DeleteSubscriptionGroupRequestHeader]
     ) -> Command:
-        """Remove the group; one that does not exist is removed all the same, since offsets of it may be left.
+        """Delete the group, even one that does not exist: offsets of it may be left.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal; SYSTEM_ERROR, the disk refused. The remark says
-                what is left.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal; SYSTEM_ERROR if the disk refused. The remark
+                says what is left.
         """
         header = command.header
         check_known_group(header.group_name)
-        log.info("%s deletes group %s, offsets: %s", connection.remote_address, header.group_name, header.clean_offset)
+        log.info(
+            "deletion of group %s by %s, cleanOffset: %s",
+            header.group_name,
+            connection.remote_address,
+            header.clean_offset,
+        )
         self._groups.delete(header.group_name)
         await wait_settled([self._groups.settled(header.group_name)])
         if header.clean_offset:
             self._offsets.remove_group(header.group_name)
             await wait_settled(
                 [self._offsets.flush()],
-                f"group {header.group_name} is deleted, its offsets may be back after a restart; delete it again when "
-                "the disk takes it",
+                f"group {header.group_name} is deleted, but its offsets may return after a restart; "
+                "delete it again when the disk accepts writes",
             )
         self._stats.remove_group(header.group_name)
         return response()

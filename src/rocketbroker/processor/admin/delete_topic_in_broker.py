@@ -1,4 +1,4 @@
-"""DELETE_TOPIC_IN_BROKER (215): removes a topic and all that is known of it (AdminBrokerProcessor.deleteTopic)."""
+"""DELETE_TOPIC_IN_BROKER (215): removes a topic and all that belongs to it (AdminBrokerProcessor.deleteTopic)."""
 
 import logging
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class DeleteTopicInBrokerProcessor:
-    """Forgets the topic, the offsets that groups have in it, its queues and its counters.
+    """Deletes the topic, the offsets that groups have in it, its queues and its counters.
 
-    The messages stay in the CommitLog until its files expire. A topic that does not exist is removed all the same,
-    since parts of it may be left. The answer comes when the tables are on disk and the name servers know.
+    The messages stay in the CommitLog until its files expire. A missing topic is removed too, since parts
+    of it may be left. The answer follows once the tables are on disk and the name servers are informed.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class DeleteTopicInBrokerProcessor:
         """Remove the topic.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's; SYSTEM_ERROR, the disk
-                refused. The remark says what is left.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal or that of a system topic; SYSTEM_ERROR if the
+                disk refused. The remark says what is left.
         """
         topic = command.header.topic
         check_changeable_topic(self._topics, topic)
-        log.info("%s deletes topic %s", connection.remote_address, topic)
-        await self._remover.remove(topic, ", it stays")
+        log.info("deletion of topic %s by %s", topic, connection.remote_address)
+        await self._remover.remove(topic, ", so the topic stays")
         self._topics.delete(topic)
         await wait_settled(
             [self._topics.settled(topic), self._offsets.flush()],
-            f"the messages of topic {topic} are removed, the rest may stay; delete it again when the disk takes it",
+            f"the messages of topic {topic} are removed, the rest may stay; delete it again when the disk is writable",
         )
         return response()

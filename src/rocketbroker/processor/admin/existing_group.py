@@ -1,4 +1,4 @@
-"""Looks up the group that a request of administration names."""
+"""Look-up of the group that an administration request names."""
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.response_code import ResponseCode

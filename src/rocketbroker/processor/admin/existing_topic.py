@@ -1,4 +1,4 @@
-"""Looks up the topic that a request names."""
+"""Look-up of the topic that a request names."""
 
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -8,7 +8,7 @@ from rocketbroker.processor.support.name_check import check_known_topic
 
 
 def existing_topic(topics: TopicConfigManager, topic: str) -> TopicConfig:
-    """Return the topic of a name.
+    """Return the topic with a name.
 
     Raises:
         BrokerResponseError: TOPIC_NOT_EXIST, or INVALID_PARAMETER for a name that no topic can have.

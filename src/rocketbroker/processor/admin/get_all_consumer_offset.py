@@ -9,7 +9,7 @@ from rocketbroker.processor.support.loop_share import LoopShare
 
 
 class GetAllConsumerOffsetProcessor:
-    """Answers what ``consumerOffset.json`` holds."""
+    """Answers the content of ``consumerOffset.json``."""
 
     def __init__(self, offsets: ConsumerOffsetManager, encoder: AnswerEncoder) -> None:
         self._encoder = encoder

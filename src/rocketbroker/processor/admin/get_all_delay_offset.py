@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 
 
 class GetAllDelayOffsetProcessor:
-    """Answers what ``delayOffset.json`` holds."""
+    """Answers the content of ``delayOffset.json``."""
 
     def __init__(self, schedule: ScheduleMessageService) -> None:
         self._schedule = schedule

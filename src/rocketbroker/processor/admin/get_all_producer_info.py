@@ -11,9 +11,9 @@ from rocketbroker.processor.support.loop_share import LoopShare
 
 
 class GetAllProducerInfoProcessor:
-    """Answers who produces, from where, and when each was last heard of.
+    """Answers each producer with its address and the time of its last heartbeat.
 
-    ``remoteIP`` has a slash before it, as Java writes addresses.
+    ``remoteIP`` begins with a slash, as Java writes addresses.
     """
 
     def __init__(self, producers: ProducerManager, clock: Clock, encoder: AnswerEncoder) -> None:
@@ -25,7 +25,7 @@ class GetAllProducerInfoProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, there are too many producers for one answer.
+            BrokerResponseError: SYSTEM_ERROR if there are too many producers for one answer.
         """
         groups = self._producers.groups
         count = sum(map(len, groups.values()))

@@ -13,7 +13,7 @@ from rocketbroker.processor.admin.page import page_of
 
 
 class GetAllSubscriptionGroupConfigProcessor:
-    """Answers the groups, and what is forbidden to those that it answers."""
+    """Answers the groups, and the topics forbidden to them."""
 
     def __init__(self, groups: SubscriptionGroupManager, encoder: AnswerEncoder) -> None:
         self._encoder = encoder
@@ -25,7 +25,7 @@ class GetAllSubscriptionGroupConfigProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the page is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the page is illegal.
         """
         header, groups = command.header, self._groups
         version = groups.data_version

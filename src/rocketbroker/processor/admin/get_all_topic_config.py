@@ -10,7 +10,7 @@ from rocketbroker.processor.admin.page import page_of
 
 
 class GetAllTopicConfigProcessor:
-    """Answers the topics. There are no static ones, so that their mappings are empty."""
+    """Answers the topics, with empty mappings, since there are no static topics."""
 
     def __init__(self, topics: TopicConfigManager, encoder: AnswerEncoder) -> None:
         self._encoder = encoder
@@ -22,7 +22,7 @@ class GetAllTopicConfigProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the page is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the page is illegal.
         """
         header, topics = command.header, self._topics
         page = page_of(topics.topics, topics.data_version, header.data_version, header.topic_seq, header.max_topic_num)

@@ -13,9 +13,9 @@ from rocketbroker.processor.support.loop_share import LoopShare
 
 
 class GetBrokerConsumeStatsProcessor:
-    """Answers statistics by topic for each group, and how much all of them have still to consume.
+    """Answers statistics by topic for each group, and the total lag.
 
-    Pulled offsets are told too; RocketMQ leaves them at 0 here, so that its ``totalInflightDiff`` is negative.
+    Pulled offsets are included; RocketMQ leaves them at 0 here, so that its ``totalInflightDiff`` is negative.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class GetBrokerConsumeStatsProcessor:
         """Answer the request; with ``isOrder`` only ordered topics.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, there are too many queues for one answer.
+            BrokerResponseError: SYSTEM_ERROR if there are too many queues for one answer.
         """
         only_order = command.header.is_order
         body = ConsumeStatsList(broker_addr=f"{self._config.broker_ip1}:{self._config.listen_port}")

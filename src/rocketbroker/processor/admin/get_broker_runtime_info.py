@@ -1,13 +1,13 @@
 """GET_BROKER_RUNTIME_INFO (28): figures of the broker (AdminBrokerProcessor.prepareRuntimeInfo).
 
-Each key of RocketMQ is answered, since exporters and dashboards read them as numbers. Values are measured, except those
-in ``NOT_MEASURED``.
+The answer has every key of RocketMQ, since exporters and dashboards read them as numbers. Values are measured, except
+those in ``NOT_MEASURED``.
 
-No keys of RocketMQ, and absent while they would be 0:
+These keys are not RocketMQ's, and absent while they would be 0:
 
-- ``damagedMessages``: how many messages were found damaged since the start;
-- ``subscriptionConflicts``, ``subscriptionConflictGroups``: how often clients of one group began to subscribe to
-  different things since the start, and in how many groups they do now.
+- ``damagedMessages``: number of messages found damaged since the start;
+- ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
+  began to disagree about its subscriptions, and number of groups whose clients disagree now.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.clean.disk_space import disk_of, used_ratio
 from rocketbroker.store.message_store import MessageStore
 
-# The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: what the broker speaks.
+# The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: the broker's protocol version.
 BROKER_VERSION_DESC = "V5_5_0"
 _UNITS = "KMGTPE"
 _NO_THREADS = ("pullThreadPool", "litePullThreadPool", "queryThreadPool", "ackThreadPool")
 _DURATIONS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s")
 _LONG_DURATIONS = ("4~5s", "5~10s", "10s~")
-#: Keys of RocketMQ that tell of what this broker does not have or time.
+#: Keys of RocketMQ for parts that this broker does not have or does not time.
 NOT_MEASURED: Final = {
     # Requests are handled as they are read: no thread pool has a queue in which they could wait.
     **{f"{pool}Queue{value}": "0" for pool in _NO_THREADS for value in ("Size", "Capacity", "HeadWaitTimeMills")},
@@ -59,21 +59,21 @@ _NO_MESSAGE = "-1"
 
 
 class GetBrokerRuntimeInfoProcessor:
-    """Answers a table of texts.
+    """Answers a table of keys and values.
 
     Args:
-        store: all of its parts: each tells something.
+        store: the store with all its parts.
         stats: counters of puts and gets.
         schedule: progress of the delay levels.
-        consumers: whether clients disagree about what their group consumes.
-        is_active: whether delayed messages are delivered by this broker (``brokerActive``).
-        clock: says how long the store is open.
-        executor: asks the disks, which may block.
-        timer_info: gives the keys of timer messages.
-        send_info: gives the keys of the queue in which sends wait for the disk.
+        consumers: subscription conflicts.
+        is_active: returns true if this broker delivers delayed messages (``brokerActive``).
+        clock: clock for the uptime.
+        executor: threads that query the disks, which may block.
+        timer_info: returns the keys of timer messages.
+        send_info: returns the keys of the queue in which sends wait for the disk.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each tells something of its own
+    def __init__(  # noqa: PLR0913, PLR0917 - one source for each figure
         self,
         store: MessageStore,
         stats: BrokerStatsManager,
@@ -126,7 +126,7 @@ class GetBrokerRuntimeInfoProcessor:
 
 
 def disk_info(config: MessageStoreConfig) -> dict[str, str]:
-    """Return the use of the store's disks (blocks), as far as they tell."""
+    """Return the use of the store's disks, without those that cannot be read (blocks)."""
     info: dict[str, str] = {}
     log_disk, queue_disk = _disk_or_none(config.commit_log_dir), _disk_or_none(config.consume_queue_dir)
     root_disk = _disk_or_none(Path(config.store_path_root_dir))

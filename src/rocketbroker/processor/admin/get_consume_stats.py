@@ -10,10 +10,10 @@ from rocketbroker.processor.support.name_check import check_known_group, check_k
 
 
 class GetConsumeStatsProcessor:
-    """Answers committed and pulled offsets beside the ends of the queues, and the rate at which the group gets.
+    """Answers committed and pulled offsets with the ends of the queues, and the consume rate of the group.
 
-    The topics are those of ``topicList``, else ``topic``, else all that the group has offsets in; of the latter two
-    only those that it subscribes to. Topics that do not exist are left out.
+    The topics are those of ``topicList``, else ``topic``, else all in which the group has offsets. The latter two are
+    limited to topics to which it subscribes. Missing topics are left out.
     """
 
     def __init__(self, collector: ConsumeStatsCollector) -> None:
@@ -23,8 +23,8 @@ class GetConsumeStatsProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the group or a topic is illegal; SYSTEM_ERROR, the topics have too
-                many queues for one answer.
+            BrokerResponseError: INVALID_PARAMETER if the group or a topic is illegal; SYSTEM_ERROR if the topics have
+                too many queues for one answer.
         """
         group = command.header.consumer_group
         check_known_group(group)

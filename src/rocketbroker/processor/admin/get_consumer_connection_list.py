@@ -12,7 +12,7 @@ from rocketbroker.processor.support.name_check import check_known_group
 
 
 class GetConsumerConnectionListProcessor:
-    """Answers the group as its clients' last heartbeats gave it; the remark says in what they disagree."""
+    """Answers the group as of its clients' last heartbeats; the remark names what they disagree about."""
 
     def __init__(self, consumers: ConsumerManager, encoder: AnswerEncoder) -> None:
         self._encoder = encoder
@@ -24,7 +24,7 @@ class GetConsumerConnectionListProcessor:
         """Answer the request; CONSUMER_NOT_ONLINE for a group without clients.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         group = command.header.consumer_group
         check_known_group(group)

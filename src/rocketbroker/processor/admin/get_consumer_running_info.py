@@ -17,10 +17,11 @@ class GetConsumerRunningInfoProcessor:
     async def process(
         self, _connection: Connection, command: RemotingCommand[GetConsumerRunningInfoRequestHeader]
     ) -> Command:
-        """Answer as the client does.
+        """Answer with the client's answer.
 
         Raises:
-            BrokerResponseError: the client is not there or does not answer, or INVALID_PARAMETER for an illegal group.
+            BrokerResponseError: the client is not connected or does not answer; INVALID_PARAMETER if the group is
+                illegal.
         """
         header = command.header
         check_known_group(header.consumer_group)

@@ -24,7 +24,7 @@ class GetProducerConnectionListProcessor:
         """Answer the request; SYSTEM_ERROR for a group without clients, as in RocketMQ.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         group = command.header.producer_group
         check_known_group(group)

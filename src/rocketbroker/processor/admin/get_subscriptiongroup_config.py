@@ -12,7 +12,7 @@ from rocketbroker.processor.support.table_change import answer_when_settled
 
 
 class GetSubscriptionGroupConfigProcessor:
-    """Answers the group; with ``autoCreateSubscriptionGroup`` asking for one makes it, as in RocketMQ."""
+    """Answers the group; with ``autoCreateSubscriptionGroup`` it creates a missing one, as RocketMQ does."""
 
     def __init__(self, groups: SubscriptionGroupManager) -> None:
         self._groups = groups
@@ -20,10 +20,10 @@ class GetSubscriptionGroupConfigProcessor:
     def process(
         self, _connection: Connection, command: RemotingCommand[GetSubscriptionGroupConfigRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request; SUBSCRIPTION_GROUP_NOT_EXIST for a group that is not there.
+        """Answer the request; SUBSCRIPTION_GROUP_NOT_EXIST for a missing group.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         check_known_group(command.header.group)
         config = self._groups.find(command.header.group)

@@ -1,4 +1,4 @@
-"""GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305): topics that are the system's (AdminBrokerProcessor)."""
+"""GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305): system topics (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_SET
@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 
 
 class GetSystemTopicListFromBrokerProcessor:
-    """Answers the reserved names and those that this broker's configuration adds, by alphabet."""
+    """Answers the reserved names and those that this broker's configuration adds, sorted."""
 
     def __init__(self, topics: TopicConfigManager) -> None:
         self._topics = topics

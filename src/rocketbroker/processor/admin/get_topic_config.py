@@ -15,10 +15,10 @@ class GetTopicConfigProcessor:
         self._topics = topics
 
     def process(self, _connection: Connection, command: RemotingCommand[GetTopicConfigRequestHeader]) -> Command:
-        """Answer the request; TOPIC_NOT_EXIST for a topic that is not there.
+        """Answer the request; TOPIC_NOT_EXIST for a missing topic.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         topic = command.header.topic
         check_known_topic(topic)

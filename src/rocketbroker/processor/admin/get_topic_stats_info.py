@@ -39,8 +39,8 @@ class GetTopicStatsInfoProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST, INVALID_PARAMETER for an illegal name, or SYSTEM_ERROR, the topic has
-                too many queues for one answer.
+            BrokerResponseError: TOPIC_NOT_EXIST, INVALID_PARAMETER for an illegal name, or SYSTEM_ERROR if the topic
+                has too many queues for one answer.
         """
         config = existing_topic(self._topics, command.header.topic)
         topic = config.topic_name

@@ -20,16 +20,16 @@ from rocketbroker.processor.support.request_body import MOST_VALUES
 Header = GetConsumerStatusRequestHeader
 Offsets = dict[MessageQueue, int]
 
-# What Broker2Client gives each client to answer.
+# Time for each client to answer, as in Broker2Client.
 TIMEOUT_S = 5.0
-# Clients that are asked without a turn for others.
+# Clients asked in one turn of the event loop.
 _AT_A_TIME = 100
 
 
 class InvokeBrokerToGetConsumerStatusProcessor:
-    """Asks the clients by GET_CONSUMER_STATUS_FROM_CLIENT (221), all at a time or the one that is named.
+    """Asks all clients, or the one named, by GET_CONSUMER_STATUS_FROM_CLIENT (221).
 
-    Answers those that answered; the remark names the others.
+    The answer has the offsets of the clients that replied; the remark names the others.
     """
 
     def __init__(self, consumers: ConsumerManager) -> None:
@@ -39,8 +39,8 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER for an illegal name; SYSTEM_ERROR, there is no such client, one is
-                too old, or none has answered.
+            BrokerResponseError: INVALID_PARAMETER for an illegal name; SYSTEM_ERROR if there is no such
+                client, one is too old, or none has answered.
         """
         header = command.header
         check_known_group(header.group)
@@ -53,10 +53,10 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         found = {client_id: answer for client_id, answer in by_client.items() if isinstance(answer, dict)}
         silent = "; ".join(f"{client_id}: {why}" for client_id, why in by_client.items() if isinstance(why, str))
         if not found:
-            remark = f"no client of group {header.group} has told its offsets: {silent}"
+            remark = f"no client of group {header.group} has reported its offsets: {silent}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         return response(
-            remark=f"these have not told their offsets: {silent}" if silent else None,
+            remark=f"clients that have not reported their offsets: {silent}" if silent else None,
             body=GetConsumerStatusBody(consumer_table=found).encode(),
         )
 
@@ -71,14 +71,14 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         for channel in channels:
             if channel.version < ASKS_FROM_VERSION:
                 raise _refusal(
-                    f"the client does not support this feature. version={channel.version} of {channel!r}, "
-                    f"{ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or more would be right"
+                    f"the client does not support this feature. version={channel.version} of {channel!r}; "
+                    f"use {ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or later"
                 )
         return channels
 
 
 async def _ask(channel: ClientChannelInfo, question: Header, turns: int) -> Offsets | str:
-    """The offsets that a client tells, or why it does not; asked once others had so many turns."""
+    """Return the offsets that a client reports, or its error; ask it after ``turns`` turns of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
     command = request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)

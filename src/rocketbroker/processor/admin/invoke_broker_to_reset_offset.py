@@ -31,15 +31,15 @@ from rocketbroker.store.read.message_queries import MessageQueries
 
 Header = ResetOffsetRequestHeader
 
-# Stands for no offset.
+# No offset: the reset is by time.
 _BY_TIME = -1
 
 
 class InvokeBrokerToResetOffsetProcessor:
-    """Moves one queue, or all of a topic, and answers where to.
+    """Resets one queue, or all queues of a topic, and answers the new offsets.
 
-    Offsets change in the broker, and the group's consumers take them over with their next pull. Consumers that keep
-    their offsets themselves (broadcasting), or all with ``useServerSideResetOffset=false``, are told by
+    The broker changes the offsets, and the group's consumers adopt them with their next pull. Consumers that keep their
+    own offsets (broadcasting), or all with ``useServerSideResetOffset=false``, are notified by
     RESET_CONSUMER_CLIENT_OFFSET (220).
     """
 
@@ -66,12 +66,12 @@ class InvokeBrokerToResetOffsetProcessor:
         self._encoder = encoder
 
     async def process(self, _connection: Connection, command: RemotingCommand[Header]) -> Command:
-        """Answer the request when the offsets are on disk, or the clients were told.
+        """Answer the request once the offsets are on disk, or the clients are notified.
 
         Raises:
             BrokerResponseError: TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST; INVALID_PARAMETER for an illegal name or
                 queue; SYSTEM_ERROR for an offset that the queue does not have, when nothing would move, and when the
-                disk refuses; CONSUMER_NOT_ONLINE when there is no client to tell.
+                disk refuses; CONSUMER_NOT_ONLINE when there is no client to notify.
         """
         header = command.header
         queues = self._queue_ids(header)
@@ -87,8 +87,8 @@ class InvokeBrokerToResetOffsetProcessor:
                 await asyncio.sleep(0)
             await self._stored()
         else:
-            missed = await self._tell_clients(header, self._clients(header, info), offsets)
-        remark = f"these are behind and were not told: {', '.join(missed)}" if missed else None
+            missed = await self._notify_clients(header, self._clients(header, info), offsets)
+        remark = f"clients not notified because they read too slowly: {', '.join(missed)}" if missed else None
         return response(remark=remark, body=await self._encoder.encode(ResetOffsetBody(offsets), len(offsets)))
 
     def _queue_ids(self, header: Header) -> range:
@@ -105,7 +105,7 @@ class InvokeBrokerToResetOffsetProcessor:
             check_queue(header.topic, header.queue_id, count)
             return range(header.queue_id, header.queue_id + 1)
         if header.offset not in {None, _BY_TIME}:
-            remark = f"the offset {header.offset} is one of a queue; a queueId from 0 to {count - 1} would be right"
+            remark = f"offset {header.offset} is for one queue only; set a queueId from 0 to {count - 1}"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         return range(count)
 
@@ -125,7 +125,7 @@ class InvokeBrokerToResetOffsetProcessor:
         if not back:
             raise _system_error(
                 f"group {header.group} is at or before that time in each of {len(targets)} queues of topic "
-                f"{header.topic}; isForce=true would move it forward"
+                f"{header.topic}; set isForce=true to move it forward"
             )
         return back
 
@@ -146,10 +146,10 @@ class InvokeBrokerToResetOffsetProcessor:
         except StoreError as error:
             raise _system_error(str(error)) from error
 
-    async def _tell_clients(
+    async def _notify_clients(
         self, header: Header, channels: Iterable[ClientChannelInfo], offsets: dict[MessageQueue, int]
     ) -> list[str]:
-        """Tell clients to move; gives the ids of those that were not told."""
+        """Send clients their new offsets; return the ids of those that were not notified."""
         bodies: dict[str, bytes] = {}
         missed = []
         share = LoopShare()
@@ -174,14 +174,14 @@ class InvokeBrokerToResetOffsetProcessor:
         if info.consume_type is ConsumeType.CONSUME_ACTIVELY:
             raise _system_error(
                 f"the clients of group {header.group} pull by themselves (CONSUME_ACTIVELY) and take no offsets from "
-                "the broker; let them seek"
+                "the broker; call seek in the clients"
             )
         channels = list(info.channels.values())
         for channel in channels:
             if channel.version < ASKS_FROM_VERSION:
                 raise _system_error(
-                    f"the client does not support this feature. version={channel.version} of {channel!r}, "
-                    f"{ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or more would be right"
+                    f"the client does not support this feature. version={channel.version} of {channel!r}; "
+                    f"use {ASKS_FROM_VERSION} (V3_0_7_SNAPSHOT) or later"
                 )
         return channels
 

@@ -20,14 +20,14 @@ def page_of(
 
     Args:
         table: all entries.
-        version: of the table.
-        seen_version: of the table when the client got its first page, as JSON. The pages start again unless it is still
-            the same, so that a client never joins pages of different tables.
+        version: version of the table.
+        seen_version: version of the table when the client got its first page, as JSON. The pages restart if the version
+            has changed, so that a client never joins pages of different tables.
         first: number of the first entry wanted.
-        size: how many entries at the most.
+        size: most entries wanted.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, a field is out of range or ``seen_version`` is no DataVersion.
+        BrokerResponseError: INVALID_PARAMETER if a field is out of range or ``seen_version`` is no DataVersion.
     """
     if seen_version is None and first is None and size is None:
         return dict(table)
@@ -38,9 +38,7 @@ def page_of(
 
 def _checked(what: str, value: int, low: int) -> int:
     if value < low:
-        raise BrokerResponseError(
-            ResponseCode.INVALID_PARAMETER, f"the {what} {value} is illegal, {low} or more would be right"
-        )
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the {what} {value} is illegal; use {low} or more")
     return value
 
 
@@ -50,4 +48,4 @@ def _unchanged(version: DataVersion, seen_version: str | None) -> bool:
     try:
         return DataVersion.decode(seen_version.encode()) == version
     except CodecError as error:
-        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the dataVersion of the request: {error}") from None
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"dataVersion of the request: {error}") from None

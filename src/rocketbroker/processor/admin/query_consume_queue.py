@@ -18,7 +18,7 @@ MAX_COUNT = 10_000
 
 
 class QueryConsumeQueueProcessor:
-    """Answers entries, the ends of the queue and, where the request names a group, what that group subscribes to."""
+    """Answers entries, the ends of the queue and, if the request names a group, the group's subscription."""
 
     def __init__(
         self, consumers: ConsumerManager, consumer_filters: ConsumerFilterManager, queues: ConsumeQueueStore
@@ -31,7 +31,7 @@ class QueryConsumeQueueProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, a field is illegal; SYSTEM_ERROR, there is no such queue, or it
+            BrokerResponseError: INVALID_PARAMETER if a field is illegal; SYSTEM_ERROR if there is no such queue, or it
                 has no offset ``index``.
         """
         header = command.header
@@ -46,21 +46,19 @@ class QueryConsumeQueueProcessor:
     def _queue(self, header: QueryConsumeQueueRequestHeader) -> ConsumeQueueInterface:
         check_queue(header.topic, header.queue_id)
         if not 0 <= header.count <= MAX_COUNT:
-            remark = f"the count {header.count} is illegal, 0 to {MAX_COUNT} would be right"
+            remark = f"the count {header.count} is illegal; use 0 to {MAX_COUNT}"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         name = f"{header.queue_id}@{header.topic}"
         queue = self._queues.find(header.topic, header.queue_id)
         if queue is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{name} is not exist!")
         if not queue.min_offset <= header.index <= queue.max_offset:
-            remark = (
-                f"Index {header.index} of {name} is not exist! {queue.min_offset} to {queue.max_offset} would be right"
-            )
+            remark = f"Index {header.index} of {name} is not exist! Use {queue.min_offset} to {queue.max_offset}"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         return queue
 
     def _add_subscription(self, body: QueryConsumeQueueResponseBody, group: str, topic: str) -> None:
-        if group:  # consoles send an empty one where their user names none
+        if group:  # consoles send an empty name if the user names no group
             check_known_group(group)
         found = self._consumers.find_subscription_data(group, topic)
         if found is None:
@@ -73,7 +71,7 @@ class QueryConsumeQueueProcessor:
 
 
 def entries(queue: ConsumeQueueInterface, index: int, count: int) -> list[ConsumeQueueData]:
-    """Up to ``count`` entries from ``index`` on, from as many files as they lie in; a batch has one."""
+    """Return up to ``count`` entries from ``index`` on, across files; a batch has one entry."""
     if queue.holds_batches:
         return [ConsumeQueueData(*entry) for entry in queue.entries(index, count)]
     found: list[ConsumeQueueData] = []

@@ -1,4 +1,4 @@
-"""QUERY_CONSUME_TIME_SPAN (303): from when to when queues hold messages and how far behind a group is."""
+"""QUERY_CONSUME_TIME_SPAN (303): time span of the messages in queues, and the lag of a group."""
 
 import time
 
@@ -19,7 +19,7 @@ from rocketbroker.store.read.message_queries import MessageQueries
 
 
 class QueryConsumeTimeSpanProcessor:
-    """Answers times for each queue; ``delayTime`` is how long the next message waits for the group, 0 without one."""
+    """Answers times for each queue; ``delayTime`` is the age of the group's next message, 0 without one."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class QueryConsumeTimeSpanProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST, INVALID_PARAMETER for an illegal name, or SYSTEM_ERROR, the topic has
-                too many queues for one answer.
+            BrokerResponseError: TOPIC_NOT_EXIST, INVALID_PARAMETER for an illegal name, or SYSTEM_ERROR if the topic
+                has too many queues for one answer.
         """
         header = command.header
         check_known_group(header.group)

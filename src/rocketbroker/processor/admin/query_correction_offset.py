@@ -16,7 +16,7 @@ class QueryCorrectionOffsetProcessor:
     """Answers for each queue the least offset of any group, and 2^63 - 1 where ``compareGroup`` is behind that.
 
     Groups in ``filterGroups`` do not count, nor offsets before the first message. RocketMQ deletes the offsets of the
-    groups in ``filterGroups``; here the question changes nothing.
+    groups in ``filterGroups``; here the query changes nothing.
     """
 
     def __init__(self, offsets: ConsumerOffsetManager, queues: ConsumeQueueStore) -> None:
@@ -27,7 +27,7 @@ class QueryCorrectionOffsetProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, a group or the topic is illegal.
+            BrokerResponseError: INVALID_PARAMETER if a group or the topic is illegal.
         """
         header = command.header
         check_known_topic(header.topic)

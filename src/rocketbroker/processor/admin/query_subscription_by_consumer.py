@@ -9,7 +9,7 @@ from rocketbroker.processor.support.name_check import check_known_group, check_k
 
 
 class QuerySubscriptionByConsumerProcessor:
-    """Answers the subscription of the group's clients, and none when no client of it is there."""
+    """Answers the subscription of the group's clients, or none if the group has no client."""
 
     def __init__(self, consumers: ConsumerManager) -> None:
         self._consumers = consumers
@@ -20,7 +20,7 @@ class QuerySubscriptionByConsumerProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, a name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if a name is illegal.
         """
         group, topic = command.header.group, command.header.topic
         check_known_group(group)

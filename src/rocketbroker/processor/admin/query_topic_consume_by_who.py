@@ -10,7 +10,7 @@ from rocketbroker.processor.support.name_check import check_known_topic
 
 
 class QueryTopicConsumeByWhoProcessor:
-    """Answers the groups whose clients subscribe to the topic and those that have offsets in it, by alphabet."""
+    """Answers the groups whose clients subscribe to the topic and those that have offsets in it, sorted."""
 
     def __init__(self, consumers: ConsumerManager, offsets: ConsumerOffsetManager) -> None:
         self._consumers = consumers
@@ -22,7 +22,7 @@ class QueryTopicConsumeByWhoProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         topic = command.header.topic
         check_known_topic(topic)

@@ -10,7 +10,7 @@ from rocketbroker.processor.support.name_check import check_known_group
 
 
 class QueryTopicsByConsumerProcessor:
-    """Answers the topics by alphabet, and the broker's address."""
+    """Answers the sorted topics, and the broker's address."""
 
     def __init__(self, config: BrokerConfig, offsets: ConsumerOffsetManager) -> None:
         self._config = config
@@ -20,7 +20,7 @@ class QueryTopicsByConsumerProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, the name is illegal.
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         group = command.header.group
         check_known_group(group)

@@ -1,4 +1,4 @@
-"""RESUME_CHECK_HALF_MESSAGE (323): checks of an abandoned transaction start again (AdminBrokerProcessor)."""
+"""RESUME_CHECK_HALF_MESSAGE (323): restarts the checks of an abandoned transaction (AdminBrokerProcessor)."""
 
 import asyncio
 
@@ -24,14 +24,14 @@ from rocketbroker.store.read.message_queries import MessageQueries
 class ResumeCheckHalfMessageProcessor:
     """Puts the message back into the half topic, with no check counted.
 
-    It takes messages of TRANS_CHECK_MAX_TIME_TOPIC that were not taken up again yet, and half messages that are open,
-    whose checks start again. (Apache RocketMQ puts any message there, the committed as well, and each time.)
+    It accepts messages of TRANS_CHECK_MAX_TIME_TOPIC that were not resumed yet, and open half messages, whose checks
+    restart. (Apache RocketMQ accepts any message, even a committed one, and any number of times.)
 
     Args:
-        appender: makes the new copy readable.
-        queries: finds the message.
-        acknowledgements: say when the copy may be answered.
-        transactions: knows which transactions are open.
+        appender: append path, to dispatch the new copy.
+        queries: look-up of the message.
+        acknowledgements: acknowledgements of copies.
+        transactions: the open transactions.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class ResumeCheckHalfMessageProcessor:
         self._queries = queries
         self._acknowledgements = acknowledgements
         self._transactions = transactions
-        # Between the look whether a message was taken up again and its copy nobody else may take it up.
+        # Held from the check that a message was not resumed until its copy is stored: nothing else may resume it in
+        # between.
         self._lock = asyncio.Lock()
 
     async def process(
@@ -54,8 +55,8 @@ class ResumeCheckHalfMessageProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the id is none or names no message that could be checked; those of a
-                send, it could not be stored.
+            BrokerResponseError: SYSTEM_ERROR if the id is illegal or names no message that can be checked; the codes of
+                a send if the copy could not be stored.
         """
         message = await self._message(command.header.msg_id or "")
         async with self._lock:
@@ -73,17 +74,16 @@ class ResumeCheckHalfMessageProcessor:
         return result
 
     async def _check_not_resumed(self, message: MessageExt) -> None:
-        """Refuse one that was taken up again and has ended since: it would be committed twice.
+        """Reject a message that was resumed and has ended since: it would be committed twice.
 
-        A discarded transaction has no copy of its half message behind it, until it is taken up again.
+        A discarded transaction has no later copy of its half message until it is resumed.
         """
         halves = await messages_of_transaction(self._queries, message, RMQ_SYS_TRANS_HALF_TOPIC)
         later = [half for half in halves if half.commit_log_offset > message.commit_log_offset]
         if later and self._transactions.open_copy(message) is None:
             raise _error(
-                f"transaction {message.uniq_key} was taken up again since, as half message {later[0].queue_offset}, "
-                "and has ended; if it was given up once more, its last message in "
-                f"{RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC} would be right"
+                f"transaction {message.uniq_key} was resumed as half message {later[0].queue_offset} and has ended; "
+                f"if it was given up again, name its last message in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}"
             )
 
     def _open_offset(self, message: MessageExt) -> int | None:
@@ -110,8 +110,8 @@ class ResumeCheckHalfMessageProcessor:
         message = decode_record(record)
         if message.topic not in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC}:
             raise _error(
-                f"the message at {offset} is of topic {message.topic}; one of {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC} or "
-                f"{RMQ_SYS_TRANS_HALF_TOPIC} would be right"
+                f"the message at {offset} is of topic {message.topic}; name one of "
+                f"{RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC} or {RMQ_SYS_TRANS_HALF_TOPIC}"
             )
         return message
 

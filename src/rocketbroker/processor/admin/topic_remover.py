@@ -1,4 +1,4 @@
-"""Removes what is known of a topic beside its configuration: queues, offsets, counters."""
+"""Removal of everything of a topic except its configuration: queues, offsets, counters."""
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -16,10 +16,10 @@ class TopicRemover:
         self._stats = stats
 
     async def remove(self, topic: str, consequence: str = "") -> None:
-        """Remove it; ``consequence`` is what a refusal adds to its remark.
+        """Remove the topic's parts; the remark of an error ends with ``consequence`` and the cause.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the disk refused; nothing was removed.
+            BrokerResponseError: SYSTEM_ERROR if the disk refused; nothing was removed.
         """
         try:
             await self._deletion.delete_topics({topic})

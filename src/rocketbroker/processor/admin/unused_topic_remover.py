@@ -1,4 +1,4 @@
-"""Removes queues whose topic is not in the topic table (DefaultMessageStore.cleanUnusedTopic)."""
+"""Removal of queues whose topic is not in the topic table (DefaultMessageStore.cleanUnusedTopic)."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ from rocketbroker.store.clean.topic_deletion import TopicDeletion
 
 
 class UnusedTopicRemover:
-    """Forgets queues, offsets and counters of topics that no longer exist; those of the system stay.
+    """Removes queues, offsets and counters of topics that no longer exist; system topics stay.
 
-    RocketMQ keeps the offsets: a topic created again would begin at 0, and its consumers would pass over its messages.
+    RocketMQ keeps the offsets: a topic created again would begin at 0, and its consumers would skip its messages.
     """
 
     def __init__(
@@ -27,10 +27,10 @@ class UnusedTopicRemover:
         self._remover = TopicRemover(offsets, deletion, stats)
 
     async def remove(self, candidates: Iterable[str]) -> set[str]:
-        """Remove those topics of ``candidates`` that do not exist; gives which they were.
+        """Remove those topics of ``candidates`` that do not exist, and return them.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, the disk refused; it may have removed some of them before.
+            BrokerResponseError: SYSTEM_ERROR if the disk refused; some of them may be removed already.
         """
         unused = {topic for topic in candidates if topic not in self._topics.topics and not is_system_topic(topic)}
         for topic in sorted(unused):

@@ -1,4 +1,4 @@
-"""UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and its list form (225): makes or changes consumer groups."""
+"""UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and its list form (225): creates or changes consumer groups."""
 
 import logging
 from collections.abc import Awaitable, Sequence
@@ -26,18 +26,18 @@ class UpdateAndCreateSubscriptionGroupProcessor:
         self._groups = groups
 
     def process(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Make or change one group (200).
+        """Create or change one group (200).
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, naming the field; nothing was changed.
+            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
         """
         return self._update(connection, [read_body(command.body, SubscriptionGroupConfig)])
 
     def process_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Make or change several groups (225): all or none.
+        """Create or change several groups (225): all or none.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, naming the field; nothing was changed.
+            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
         """
         return self._update(connection, read_body(command.body, SubscriptionGroupList).group_config_list)
 
@@ -46,7 +46,7 @@ class UpdateAndCreateSubscriptionGroupProcessor:
     ) -> Command | Awaitable[Command]:
         for config in configs:
             _check(config)
-        log.info("%s updates %d groups, %s", connection.remote_address, len(configs), configs[:MOST_LOGGED])
+        log.info("%d groups updated by %s: %s", len(configs), connection.remote_address, configs[:MOST_LOGGED])
         for config in configs:
             self._groups.update(config)
         return answer_when_settled([self._groups.settled(config.group_name) for config in configs], response())
@@ -56,8 +56,8 @@ def _check(config: SubscriptionGroupConfig) -> None:
     check_group(config.group_name)
     if not 0 <= config.retry_queue_nums <= _MAX_RETRY_QUEUE_NUMS:
         remark = (
-            f"the retryQueueNums {config.retry_queue_nums} of group {config.group_name} is illegal, "
-            f"0 to {_MAX_RETRY_QUEUE_NUMS} would be right"
+            f"the retryQueueNums {config.retry_queue_nums} of group {config.group_name} is illegal; "
+            f"use 0 to {_MAX_RETRY_QUEUE_NUMS}"
         )
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
     if config.attributes:

@@ -1,4 +1,4 @@
-"""UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_TOPIC_LIST (18): makes or changes topics (AdminBrokerProcessor)."""
+"""UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_TOPIC_LIST (18): creates or changes topics (AdminBrokerProcessor)."""
 
 import logging
 from collections.abc import Awaitable, Sequence
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 # Each queue costs a row in every answer about its topic; RocketMQ's own largest topic has 1024.
 MAX_QUEUE_NUMS = 16384
 MOST_LOGGED = 5
-# PermName.PERM_PRIORITY and above is no permission of a topic.
+# PermName.PERM_PRIORITY and above are not permissions of a topic.
 _MAX_PERM = 7
 _MESSAGE_TYPE = "+message.type"
 
 
 class UpdateAndCreateTopicProcessor:
-    """Changes the table of topics; answers when it is on disk and the name servers know."""
+    """Changes the table of topics; answers once it is on disk and the name servers are informed."""
 
     def __init__(self, config: BrokerConfig, topics: TopicConfigManager) -> None:
         self._config = config
@@ -37,18 +37,18 @@ class UpdateAndCreateTopicProcessor:
     def process(
         self, connection: Connection, command: RemotingCommand[CreateTopicRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Make or change one topic (17).
+        """Create or change one topic (17).
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, naming the field; nothing was changed.
+            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
         """
         return self._update(connection, [topic_config(command.header)])
 
     def process_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Make or change several topics (18): all or none.
+        """Create or change several topics (18): all or none.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, naming the field; nothing was changed.
+            BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
         """
         return self._update(connection, read_body(command.body, CreateTopicListRequestBody).topic_config_list)
 
@@ -57,8 +57,8 @@ class UpdateAndCreateTopicProcessor:
             self._check(config)
         self._topics.check_room(len({config.topic_name for config in configs} - self._topics.topics.keys()))
         changed = [config for config in configs if config != self._topics.select(config.topic_name)]
-        # A list may have thousands, and a line for each would hold the loop longer than the change.
-        log.info("%s updates %d topics, %s", connection.remote_address, len(changed), changed[:MOST_LOGGED])
+        # A list may have thousands, and a line for each would block the loop for longer than the change.
+        log.info("%d topics updated by %s: %s", len(changed), connection.remote_address, changed[:MOST_LOGGED])
         for config in changed:
             self._topics.update(config)
         return answer_when_settled([self._topics.settled(config.topic_name) for config in configs], response())
@@ -80,7 +80,7 @@ def check_changeable_topic(topics: TopicConfigManager, topic: str) -> None:
     """Check that requests may create, change or remove a topic.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, the name is illegal or one of the system's.
+        BrokerResponseError: INVALID_PARAMETER if the name is illegal or that of a system topic.
     """
     check_topic(topic)
     if is_system_topic(topic) or topic in topics.system_topics:
@@ -91,12 +91,10 @@ def topic_config(header: CreateTopicRequestHeader) -> TopicConfig:
     """Make the topic that a request describes; its attributes are changes, each name with its sign.
 
     Raises:
-        BrokerResponseError: the filter type or the attributes are none.
+        BrokerResponseError: the filter type or the attributes are illegal.
     """
     if header.topic_filter_type not in TopicFilterType.__members__:
-        remark = (
-            f"the topicFilterType {header.topic_filter_type[:64]!r} is illegal, SINGLE_TAG or MULTI_TAG would be right"
-        )
+        remark = f"the topicFilterType {header.topic_filter_type[:64]!r} is illegal; use SINGLE_TAG or MULTI_TAG"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
     return TopicConfig(
         topic_name=header.topic,
@@ -114,13 +112,13 @@ def parse_attributes(text: str) -> dict[str, str]:
     """Parse ``+key1=value1,-key2`` into a table, each name with its sign (AttributeParser.parseToMap).
 
     Raises:
-        BrokerResponseError: SYSTEM_ERROR, naming the part that is wrong.
+        BrokerResponseError: SYSTEM_ERROR, which names the part that is wrong.
     """
     attributes: dict[str, str] = {}
     for part in text.split(",") if text else ():
         name, equals, value = part.partition("=")
         if not name.startswith("+" if equals else "-"):
-            remark = f"the attribute {part[:160]!r} is wrong, +key=value or -key would be right"
+            remark = f"the attribute {part[:160]!r} is wrong; use +key=value or -key"
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         if name in attributes:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"key duplication: {name[:160]}")
@@ -130,5 +128,5 @@ def parse_attributes(text: str) -> dict[str, str]:
 
 def _check_number(config: TopicConfig, name: str, value: int, high: int) -> None:
     if not 0 <= value <= high:
-        remark = f"the {name} {value} of topic {config.topic_name} is illegal, 0 to {high} would be right"
+        remark = f"the {name} {value} of topic {config.topic_name} is illegal; use 0 to {high}"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

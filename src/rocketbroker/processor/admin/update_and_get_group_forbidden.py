@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UpdateAndGetGroupForbiddenProcessor:
-    """Forbids or allows the pulls of a group in a topic where ``readable`` is given, and answers what holds then."""
+    """Forbids or allows pulls of a topic by a group if ``readable`` is set, and answers the resulting permission."""
 
     def __init__(self, topics: TopicConfigManager, groups: SubscriptionGroupManager) -> None:
         self._topics = topics
@@ -37,8 +37,8 @@ class UpdateAndGetGroupForbiddenProcessor:
         check_existing_group(self._groups, header.group)
         existing_topic(self._topics, header.topic)
         if header.readable is not None:
-            what = "allows" if header.readable else "forbids"
-            log.info("%s %s group %s to read topic %s", connection.remote_address, what, header.group, header.topic)
+            what = "allowed" if header.readable else "forbidden"
+            log.info("group %s %s to read topic %s, by %s", header.group, what, header.topic, connection.remote_address)
             self._groups.update_forbidden(header.group, header.topic, INDEX_PERM_READ, forbid=not header.readable)
         readable = not self._groups.forbidden(header.group, header.topic) & 1 << INDEX_PERM_READ
         answer = response(remark="", body=GroupForbidden(header.topic, header.group, readable).encode())

@@ -11,7 +11,7 @@ _SHOWN = 255
 
 
 class ViewBrokerStatsDataProcessor:
-    """Answers sums and rates."""
+    """Answers the sums and rates of a counter."""
 
     def __init__(self, stats: BrokerStatsManager) -> None:
         self._stats = stats

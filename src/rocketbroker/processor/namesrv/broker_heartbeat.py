@@ -7,7 +7,7 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class BrokerHeartbeatProcessor:
-    """Notes that a broker lives; one that is not registered is no error."""
+    """Records that a broker is alive; one that is not registered is no error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes

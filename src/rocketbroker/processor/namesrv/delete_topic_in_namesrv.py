@@ -1,4 +1,4 @@
-"""DELETE_TOPIC_IN_NAMESRV (216): no route for a topic any more, everywhere or in one cluster."""
+"""DELETE_TOPIC_IN_NAMESRV (216): drops the route of a topic, everywhere or in one cluster."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
@@ -7,7 +7,7 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class DeleteTopicInNamesrvProcessor:
-    """Drops the route; one that is not there is no error."""
+    """Drops the route; a missing one is no error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes

@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.namesrv.broker_table import BrokerTable
 
-# RocketMQ forgets to clear the remark that answers start with.
+# RocketMQ does not clear the initial remark of this answer.
 _REMARK = "not set any response code"
 
 

@@ -17,7 +17,7 @@ from rocketbroker.namesrv.names import check_key, check_topic
 
 
 class KVConfigProcessor:
-    """Reads and changes the key-value configuration; a change is answered when the disk has it."""
+    """Reads and changes the key-value configuration; a change is answered once it is on disk."""
 
     def __init__(self, kv_configs: KVConfigManager) -> None:
         self._kv_configs = kv_configs
@@ -52,7 +52,7 @@ class KVConfigProcessor:
     async def process_delete(
         self, connection: Connection, command: RemotingCommand[DeleteKVConfigRequestHeader]
     ) -> Command:
-        """Drop a value (102); one that is not there is no error.
+        """Drop a value (102); a missing one is no error.
 
         Raises:
             BrokerResponseError: the change cannot be stored.
@@ -69,7 +69,7 @@ class KVConfigProcessor:
         """Answer all pairs of a namespace (219).
 
         Raises:
-            BrokerResponseError: no frame holds them.
+            BrokerResponseError: they do not fit into a frame.
         """
         body = self._kv_configs.encoded_namespace(command.header.namespace)
         if body is None:
@@ -79,5 +79,5 @@ class KVConfigProcessor:
 
 
 def _not_stored(error: OSError) -> BrokerResponseError:
-    text = f"the change holds until the name server stops, but it cannot be stored in kvConfigPath: {error}"
+    text = f"the change applies until the name server stops, but it cannot be stored in kvConfigPath: {error}"
     return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)

@@ -20,7 +20,7 @@ class NamesrvConfigProcessor:
     Args:
         models: the settings, changed in place.
         path: the file that changes are written to.
-        executor: runs the writes, one at a time.
+        executor: thread of the writes, one at a time.
         on_change: called after a change took effect.
     """
 
@@ -40,7 +40,7 @@ class NamesrvConfigProcessor:
         """
         changed = apply_change(self._models, bytes(command.body))
         if changed:
-            log.info("%s changed settings: %s", connection.remote_address, changed)
+            log.info("settings changed by %s: %s", connection.remote_address, changed)
             self._on_change()
             await store_change(self._executor, self._path, changed)
         return response()

@@ -1,4 +1,4 @@
-"""REGISTER_BROKER (103): a broker says where it is and which topics it has."""
+"""REGISTER_BROKER (103): registers a broker's address and topics."""
 
 import asyncio
 import zlib
@@ -20,7 +20,8 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 Request = RemotingCommand[RegisterBrokerRequestHeader]
 
-# First byte of a zlib stream. Brokers of 5.x with compressedRegister=true send one under a header that denies it.
+# First byte of a zlib stream. Brokers of 5.x with compressedRegister=true send one although their header says
+# otherwise.
 ZLIB_MARK = 0x78
 
 # MQVersion.Version.V3_0_11.ordinal()
@@ -28,21 +29,21 @@ VERSION_3_0_11 = 37
 
 _MAX_HEARTBEAT_TIMEOUT_MS = 86_400_000
 _CRC_BITS = 0x7FFFFFFF
-# Read on the event loop up to here: 50 topics, or 20 ms of the slowest dialect.
+# Longest body that is read on the event loop: 50 topics, or 20 ms of the slowest dialect.
 _INLINE_BYTES = 8_192
 
 
 class RegisterBrokerProcessor:
-    """Takes registrations; a slave's answer names its master, every answer may carry the order topics.
+    """Accepts registrations; a slave's answer names its master, and every answer may carry the order topics.
 
     A body that is large, or grows when it is decompressed, is read by a thread, and then swapped in at once.
-    Registrations are taken in the order in which they come.
+    Registrations are accepted in the order in which they arrive.
 
     Args:
-        config: read at each use.
+        config: settings, read at each use.
         routes: the tables.
-        kv_configs: has the order topics.
-        decoder: reads large bodies; one thread, so that their order is kept.
+        kv_configs: source of the order topics.
+        decoder: one thread that reads large bodies, so that their order is kept.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class RegisterBrokerProcessor:
         return self._answer(self._decode(connection, command))
 
     def _decode(self, connection: Connection, command: Request) -> BrokerRegistration | None:
-        """Read the body, on whatever thread; ``None`` when its check sum is wrong."""
+        """Read the body, on any thread; ``None`` if its checksum is wrong."""
         crc = command.header.body_crc32
         if crc and zlib.crc32(command.body) & _CRC_BITS != crc:
             return None
@@ -85,7 +86,7 @@ class RegisterBrokerProcessor:
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, text)
         held = copy(command)
-        held.body = bytes(command.body)  # the connection takes back the buffer
+        held.body = bytes(command.body)  # the connection reuses its buffer
         self._waiting_bytes += size
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Command] = loop.create_future()
@@ -110,13 +111,13 @@ class RegisterBrokerProcessor:
             return
         try:
             answer.set_result(self._answer(decoding.result()))
-        except Exception as error:  # noqa: BLE001 - answered as a handler's
+        except Exception as error:  # noqa: BLE001 - answered like a handler's error
             answer.set_exception(error)
 
-    def _answer(self, said: BrokerRegistration | None) -> Command:
-        if said is None:
+    def _answer(self, received: BrokerRegistration | None) -> Command:
+        if received is None:
             return response(ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerResponseHeader())
-        result = self._routes.register_broker(said)
+        result = self._routes.register_broker(received)
         if result is None:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", RegisterBrokerResponseHeader())
         answer = RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr)
@@ -129,8 +130,10 @@ class RegisterBrokerProcessor:
 
 
 def check(header: RegisterBrokerRequestHeader) -> None:
-    """Raises:
-    BrokerResponseError: a name, the id or the timeout is out of range; the text says what would be right.
+    """Check the names, id and timeout of a registration.
+
+    Raises:
+        BrokerResponseError: a name, the id or the timeout is out of range; the text names the range.
     """
     check_broker_name("clusterName", header.cluster_name)
     check_broker_name("brokerName", header.broker_name)
@@ -139,11 +142,11 @@ def check(header: RegisterBrokerRequestHeader) -> None:
         check_key("haServerAddr", header.ha_server_addr)
     if header.broker_id < 0:
         raise BrokerResponseError(
-            ResponseCode.INVALID_PARAMETER, f"the brokerId {header.broker_id} is not allowed; right is 0 or more"
+            ResponseCode.INVALID_PARAMETER, f"the brokerId {header.broker_id} is not allowed; use 0 or more"
         )
     timeout = header.heartbeat_timeout_millis
     if timeout is not None and not 0 < timeout <= _MAX_HEARTBEAT_TIMEOUT_MS:
-        text = f"the heartbeatTimeoutMillis {timeout} is not allowed; right is 1 to {_MAX_HEARTBEAT_TIMEOUT_MS}"
+        text = f"the heartbeatTimeoutMillis {timeout} is not allowed; use 1 to {_MAX_HEARTBEAT_TIMEOUT_MS}"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)
 
 
@@ -182,7 +185,7 @@ def _body(command: Request, limits: RegistrationLimits) -> RegisterBrokerBody:
     if not command.body:
         return RegisterBrokerBody()
     if command.version < VERSION_3_0_11:
-        # Brokers that old send their topics alone.
+        # Such old brokers send only their topics.
         whole = b'{"topicConfigSerializeWrapper":%b}' % bytes(command.body)
         return RegisterBrokerBody.decode_within(whole, limits)
     if _is_compressed(command):

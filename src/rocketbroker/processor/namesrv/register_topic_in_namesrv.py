@@ -15,7 +15,7 @@ _LARGEST_ROUTE = 32_768
 
 
 class RegisterTopicInNamesrvProcessor:
-    """Takes the queues of the body, a TopicRouteData; without queues, or on an unknown broker, it changes nothing."""
+    """Registers the queues of a TopicRouteData; without queues, or on an unknown broker, it changes nothing."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes
@@ -36,7 +36,7 @@ def route_of(command: RemotingCommand[RegisterTopicRequestHeader]) -> TopicRoute
     """Read the body.
 
     Raises:
-        BrokerResponseError: it is no route, or longer than one of a broker can be.
+        BrokerResponseError: it is no route, or longer than the route of one broker can be.
     """
     if len(command.body) > _LARGEST_ROUTE:
         text = f"the body of REGISTER_TOPIC_IN_NAMESRV has {len(command.body):,} bytes; {_LARGEST_ROUTE:,} are allowed"

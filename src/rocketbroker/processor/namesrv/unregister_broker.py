@@ -1,4 +1,4 @@
-"""UNREGISTER_BROKER (104): a broker says that it stops."""
+"""UNREGISTER_BROKER (104): removes a broker that stops."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import UnRegisterBrokerRequestHeader
@@ -7,7 +7,7 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class UnregisterBrokerProcessor:
-    """Forgets the broker of that name at that address; one that is unknown is no error."""
+    """Removes the broker with a name and an address; an unknown one is no error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes
@@ -16,7 +16,7 @@ class UnregisterBrokerProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: the broker lives, and the request comes from another host.
+            BrokerResponseError: the broker is alive, and the request comes from another host.
         """
         self._routes.unregister_broker(command.header.broker_addr, command.header.broker_name, connection)
         return response()

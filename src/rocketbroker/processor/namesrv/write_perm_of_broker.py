@@ -25,21 +25,21 @@ class WritePermOfBrokerProcessor:
     def process_wipe(
         self, connection: Connection, command: RemotingCommand[WipeWritePermOfBrokerRequestHeader]
     ) -> Command:
-        """Take the permission (205)."""
+        """Remove the write permission (205)."""
         name = command.header.broker_name
         count = self._routes.wipe_write_perm_of_broker(name)
         log.info(
-            "%s took the write permission from %d topics of broker %s", connection.remote_address, count, shown(name)
+            "broker %s: write permission removed from %d topics by %s", shown(name), count, connection.remote_address
         )
         return response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def process_add(
         self, connection: Connection, command: RemotingCommand[AddWritePermOfBrokerRequestHeader]
     ) -> Command:
-        """Give the permission (327)."""
+        """Restore the write permission (327)."""
         name = command.header.broker_name
         count = self._routes.add_write_perm_of_broker(name)
         log.info(
-            "%s gave the write permission to %d topics of broker %s", connection.remote_address, count, shown(name)
+            "broker %s: write permission restored to %d topics by %s", shown(name), count, connection.remote_address
         )
         return response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))

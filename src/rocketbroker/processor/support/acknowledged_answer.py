@@ -7,9 +7,9 @@ from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledg
 
 
 def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
-    """Return ``answer``, or the refusal that the outcome stands for.
+    """Return ``answer``, or the refusal for an outcome that is not ok.
 
-    FLUSH_DISK_TIMEOUT keeps the fields: the message is stored all the same, and what they say of it holds.
+    FLUSH_DISK_TIMEOUT keeps the fields: the message is stored nevertheless, and they are right.
     """
     if outcome.ok:
         return answer

@@ -43,10 +43,10 @@ class BatchSend:
 
     Args:
         store_config: the limit of a batch.
-        appender: stores the messages.
-        store_host: the broker's address as records have it.
-        key_limit: limits the index keys of each message.
-        answers: delays answers.
+        appender: append path of the messages.
+        store_host: the broker's address in the form of records.
+        key_limit: limit of index keys for each message.
+        answers: delay of answers.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class BatchSend:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         count = len(parts.flags)
         if count > _MOST_IN_BATCH:
-            remark = f"the batch has {count} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer"
+            remark = f"the batch has {count} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer; split it"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         properties = header.properties.encode()
         self._key_limit.check_all([properties, *parts.properties])
@@ -106,12 +106,15 @@ class BatchSend:
         return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer
 
     def _check(self, header: SendMessageRequestHeader, target: TopicTarget, length: int) -> None:
-        """Refuse what cannot be done for a batch (CommitLog.asyncPutMessages)."""
+        """Reject what a batch cannot have (CommitLog.asyncPutMessages)."""
         limit = self._store_config.max_message_size
         if target.is_retry:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
         elif length > limit:
-            remark = f"the batch has {length} bytes, the limit is {limit} (maxMessageSize)"
+            remark = (
+                f"maxMessageSize: the batch has {length:,} bytes, over the limit of {limit:,}; "
+                "split it or raise maxMessageSize"
+            )
         elif header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
             remark = (
                 f"a batch cannot be part of a transaction (sysFlag {header.sys_flag}); send its messages one by one"
@@ -133,7 +136,7 @@ def _make_inner(message: MessageExtBrokerInner, command: SendCommand, count: int
     if count > MOST_IN_INNER_BATCH:
         remark = (
             f"the batch has {count} messages; topic[{message.topic}] has queue.type=BatchCQ, "
-            f"which takes {MOST_IN_INNER_BATCH} in a batch"
+            f"which takes {MOST_IN_INNER_BATCH} in a batch; split it"
         )
         raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
     properties = command.header.properties.encode()

@@ -1,8 +1,9 @@
-"""Sends that would be one too many, or come too late, are refused before anything is stored.
+"""Rejection of sends that are too many or too late, before anything is stored.
 
-Answers to org.apache.rocketmq.broker.latency.BrokerFastFailure and to the bounded queue of its send threads. Here a
-send is handled as it is read and waits in one place only: for the disk, under SYNC_FLUSH. So the queue is the sends
-that wait for the disk, and a send waits for its turn when its connection, having too many of them, is not heard.
+This corresponds to org.apache.rocketmq.broker.latency.BrokerFastFailure and to the bounded queue of its send threads.
+Here a send is handled as it is read, and waits in one place only: for the disk, under SYNC_FLUSH. So the queue consists
+of the sends that wait for the disk. A send waits for its turn while its connection has too many of them and is not
+read.
 """
 
 import asyncio
@@ -21,20 +22,20 @@ A = TypeVar("A")
 
 
 class BrokerFastFailure:
-    """Counts the sends that wait for the disk, and says when there is no room for another.
+    """Counts the sends that wait for the disk, and rejects those beyond the limit.
 
     Args:
-        config: how many may wait, and how long a send may wait for its turn.
+        config: most sends that may wait, and the longest wait of a send for its turn.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        # When each send was stored that is not answered yet, oldest first.
+        # Store times of the sends that are not answered yet, oldest first.
         self._since: deque[float] = deque()
 
     @property
     def waiting(self) -> int:
-        """Return the number of sends that are stored and not answered yet."""
+        """Number of sends that are stored and not answered yet."""
         return len(self._since)
 
     def runtime_info(self) -> dict[str, str]:
@@ -47,10 +48,10 @@ class BrokerFastFailure:
         }
 
     def check(self, connection: Connection) -> None:
-        """Let a send of this connection in.
+        """Admit a send of a connection.
 
         Raises:
-            BrokerResponseError: SYSTEM_BUSY, too many wait or it has waited too long; clients try another broker.
+            BrokerResponseError: SYSTEM_BUSY if too many wait or it has waited too long; clients try another broker.
         """
         config = self._config
         capacity = config.send_thread_pool_queue_capacity
@@ -72,7 +73,7 @@ class BrokerFastFailure:
 
         Args:
             wait: the wait for a stored message.
-            answer: makes the answer of the outcome; not called after the future was cancelled.
+            answer: function that makes the answer for the outcome; not called after the future was cancelled.
         """
         loop = asyncio.get_running_loop()
         self._since.append(loop.time())

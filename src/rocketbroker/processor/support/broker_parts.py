@@ -34,12 +34,12 @@ class AdminParts:
 
     Attributes:
         models: the settings, as GET_BROKER_CONFIG shows them.
-        persist_path: the file that changed settings go to.
-        executor: for file work.
+        persist_path: file for changed settings.
+        executor: threads for file work.
         register: registers the broker again after its address or permission has changed.
         readmit: checks again what connected peers may send, after settings of protected mode have changed.
-        is_active: whether the services that only a master runs are on.
-        cleaning: removes old files.
+        is_active: returns true if the services that only a master runs are on.
+        cleaning: removal of old files.
     """
 
     models: tuple[ConfigModel, ...]

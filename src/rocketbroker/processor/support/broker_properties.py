@@ -6,7 +6,7 @@ from rocketbroker.common.config import BrokerConfig
 
 
 class BrokerProperties:
-    """The broker's properties, encoded once; make another when a setting has changed.
+    """The broker's properties, encoded once; create a new object after a setting has changed.
 
     Attributes:
         region_id: ``regionId``.

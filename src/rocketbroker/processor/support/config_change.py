@@ -11,12 +11,12 @@ from rocketbroker.common.config.hot_change import NotChangeableError, apply_upda
 from rocketbroker.common.config.properties_file import save_changes
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 
-# Lines are read in Python, at 1 µs a byte; all settings together are shorter.
+# Lines are parsed in Python, at 1 µs a byte; all settings together are shorter.
 _MOST_BYTES = 32 * 1024
 
 
 def apply_change(models: Sequence[ConfigModel], body: bytes) -> dict[str, str]:
-    """Change settings in place, all or none; gives those that became another with their new text.
+    """Change settings in place, all or none; return those that changed, with their new text.
 
     Raises:
         BrokerResponseError: NO_PERMISSION for a setting that is fixed, INVALID_PARAMETER for one that is unknown or has
@@ -37,10 +37,10 @@ async def store_change(executor: Executor, path: Path, changed: dict[str, str]) 
     """Write changed settings to their file, on a thread.
 
     Raises:
-        BrokerResponseError: SYSTEM_ERROR, it cannot be written; the text names the file and the cause.
+        BrokerResponseError: SYSTEM_ERROR if it cannot be written; the text names the file and the cause.
     """
     try:
         await asyncio.get_running_loop().run_in_executor(executor, save_changes, path, changed)
     except (OSError, ConfigError) as error:
-        text = f"the change holds until this process stops, but it cannot be stored in {path}: {error}"
+        text = f"the change applies until this process stops, but it cannot be stored in {path}: {error}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

@@ -1,4 +1,4 @@
-"""Bounds of what heartbeats bring and a client keeps in the broker."""
+"""Limits of heartbeats, and of what a client registers in the broker."""
 
 from rocketbroker.broker.client.client_subscriptions import SubscriptionSize, size_of
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -11,23 +11,23 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 
-# Compiling a filter takes about 5 µs for each character, and 60 µs beside.
+# Compiling a filter takes about 5 µs for each character, plus 60 µs.
 _CHARACTERS_TO_BEGIN = 12
 
 
 class HeartbeatLimit:
-    """Refuses a heartbeat as a whole before anything of it is registered.
+    """Rejects a heartbeat as a whole before any of it is registered.
 
-    What counts is the client with all its groups, those that it joined by earlier heartbeats included.
+    The limits apply to the client with all its groups, including those that it joined by earlier heartbeats.
 
     Args:
         config: the limits.
-        consumers: have the groups that a client consumes in.
-        producers: have those that it produces in.
-        subscription_groups: say which groups are new.
+        consumers: groups in which clients consume.
+        producers: groups in which clients produce.
+        subscription_groups: the groups that exist.
 
     Attributes:
-        subscription: checks each subscription by itself.
+        subscription: check of a single subscription.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class HeartbeatLimit:
         """Check the length, before the body is read.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, it is too long.
+            BrokerResponseError: INVALID_PARAMETER if it is too long.
         """
         _check("maxHeartbeatSize", len(body), "bytes", self._config.max_heartbeat_size)
 
     def check(self, connection: Connection, heartbeat: HeartbeatData) -> None:
-        """Check what the client would have in the broker.
+        """Check what the client would have registered in the broker.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER, it is too much.
+            BrokerResponseError: INVALID_PARAMETER if it is too much.
         """
         config = self._config
         _check("maxClientIdLength", len(heartbeat.client_id), "characters of a clientID", config.max_client_id_length)
@@ -63,7 +63,7 @@ class HeartbeatLimit:
         produced = {data.group_name for data in heartbeat.producer_data_set}
         others = self._consumers.groups_of(connection) - consumed
         other_producers = self._producers.groups_of(connection) - produced
-        # Of each list and not of the names: a name that is repeated takes as long as another.
+        # Lists are counted, not distinct names: a repeated name takes as long as another.
         named = len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set)
         _check("maxGroupsPerClient", named + len(others) + len(other_producers), "groups", config.max_groups_per_client)
         sizes = [size_of(data.subscription_data_set) for data in heartbeat.consumer_data_set]
@@ -77,7 +77,7 @@ class HeartbeatLimit:
             )
 
     def no_room(self, heartbeat: HeartbeatData) -> BrokerResponseError | None:
-        """Return why the new groups of a heartbeat cannot be created, ``None`` when there is room for all."""
+        """Return the error if the new groups of a heartbeat cannot be created, ``None`` if there is room for all."""
         consumed = {data.group_name for data in heartbeat.consumer_data_set}
         try:
             self._subscription_groups.check_room(sum(map(self._subscription_groups.creates, consumed)))

@@ -11,15 +11,15 @@ _SHORTEST_KEY = 2
 
 
 class KeyLimit:
-    """Refuses messages with too many keys in KEYS: each is an entry of 20 bytes in the index.
+    """Rejects messages with too many keys in KEYS: each is an entry of 20 bytes in the index.
 
-    Messages that are stored already, by a broker without the limit too, are not refused when they are stored again.
+    Stored messages, even those of a broker without the limit, are not rejected when they are stored again.
 
     Args:
         limit: maxKeysPerMessage.
 
     Attributes:
-        always_fits: properties of so many bytes cannot hold more keys, so that most need no look.
+        always_fits: length of properties that cannot hold too many keys, so that most need no check.
     """
 
     __slots__ = ("_limit", "always_fits")
@@ -29,10 +29,10 @@ class KeyLimit:
         self.always_fits = _SHORTEST_KEY * limit
 
     def check(self, properties: bytes) -> None:
-        """Look at the properties of a message.
+        """Check the properties of a message.
 
         Raises:
-            BrokerResponseError: MESSAGE_ILLEGAL, it has too many keys.
+            BrokerResponseError: MESSAGE_ILLEGAL if it has too many keys.
         """
         if len(properties) <= self.always_fits:
             return
@@ -46,7 +46,7 @@ class KeyLimit:
         raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def check_all(self, properties: Iterable[bytes]) -> None:
-        """Look at the properties of the messages of a batch; raises as ``check``."""
+        """Check the properties of the messages of a batch; raise as ``check`` does."""
         for each in properties:
             if len(each) > self.always_fits:
                 self.check(each)

@@ -9,7 +9,7 @@ from typing import TypeVar
 # Longest time that work blocks the event loop.
 HELD_S = 0.01
 
-# Entries without a turn for others, at a few microseconds each.
+# Entries handled in one turn of the event loop, at a few microseconds each.
 _AT_A_TIME = 1_000
 
 K = TypeVar("K")
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 def parts_of(table: Mapping[K, V]) -> Iterator[dict[K, V]]:
-    """Split a table into parts that are handled without a turn for others."""
+    """Split a table into parts that each fit into one turn of the event loop."""
     entries = iter(table.items())
     while part := dict(islice(entries, _AT_A_TIME)):
         yield part

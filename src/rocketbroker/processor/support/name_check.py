@@ -1,4 +1,4 @@
-"""Checks of what requests name, before anything is looked up, made or removed by it (TopicValidator)."""
+"""Checks of names in requests, before anything is looked up, created or removed (TopicValidator)."""
 
 import re
 
@@ -13,7 +13,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 # Topics are named after the broker and its cluster as well, whose names may hold dots and colons.
 _READABLE = re.compile(r"[%|a-zA-Z0-9_.:-]+")
-_RULE = "one or more of the characters a-z A-Z 0-9 _ - % | . : would be right"
+_RULE = "use one or more of the characters a-z A-Z 0-9 _ - % | . :"
 _SHOWN = 255
 
 
@@ -21,7 +21,7 @@ def check_topic(topic: str) -> None:
     """Check the name of a topic to create or remove.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, it is blank, too long or has characters outside RocketMQ's rule.
+        BrokerResponseError: INVALID_PARAMETER if it is blank, too long or has characters outside RocketMQ's rule.
     """
     result = validate_topic(topic)
     if not result.valid:
@@ -32,7 +32,7 @@ def check_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> None:
     """Check the name of a group to create.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, it is blank, too long or has characters outside RocketMQ's rule.
+        BrokerResponseError: INVALID_PARAMETER if it is blank, too long or has characters outside RocketMQ's rule.
     """
     result = validate_group(group, max_length)
     if not result.valid:
@@ -52,23 +52,23 @@ def check_known_topic(topic: str) -> None:
     """Check the name of a topic that may exist.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, it has characters that no topic has.
+        BrokerResponseError: INVALID_PARAMETER if it has characters that no topic has.
     """
     if _READABLE.fullmatch(topic) is None:
-        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the topic {topic[:_SHOWN]!r} is illegal, {_RULE}")
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"the topic {topic[:_SHOWN]!r} is illegal; {_RULE}")
 
 
 def check_queue(topic: str, queue_id: int, count: int | None = None) -> None:
-    """Check the number of a queue; ``count`` is how many the topic has, if known.
+    """Check the number of a queue; ``count`` is the topic's number of queues, if known.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, the topic has characters that no topic has, or the number is negative or
-            too large.
+        BrokerResponseError: INVALID_PARAMETER if the topic has characters that no topic has, or the number is negative
+            or too large.
     """
     check_known_topic(topic)
     if count is not None and not 0 <= queue_id < count:
         remark = f"QueueId {queue_id} is illegal, topic {topic} has the queues 0 to {count - 1}"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
     if queue_id < 0:
-        remark = f"the queueId {queue_id} of topic {topic} is illegal, 0 or more would be right"
+        remark = f"the queueId {queue_id} of topic {topic} is illegal; use 0 or more"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -9,7 +9,7 @@ def check_offset_range(queues: ConsumeQueueStore, topic: str, queue_id: int, off
     """Check that a message has the offset, or that the next one will get it.
 
     Raises:
-        BrokerResponseError: SYSTEM_ERROR, it lies before the first message or further behind the last.
+        BrokerResponseError: SYSTEM_ERROR if it is before the first message or beyond the next one.
     """
     first, end = queues.min_offset_in_queue(topic, queue_id), queues.max_offset_in_queue(topic, queue_id)
     if not first <= offset <= end:

@@ -30,7 +30,7 @@ class PullFilter:
     """Finds the subscriptions of pulls.
 
     Args:
-        config: whether properties are filtered (``enablePropertyFilter``), also of retries (``filterSupportRetry``).
+        config: ``enablePropertyFilter``, and ``filterSupportRetry`` for retries.
         consumers: subscriptions of heartbeats.
         subscription_groups: permissions of groups.
         consumer_filters: the compiled filters of groups.
@@ -53,8 +53,8 @@ class PullFilter:
         """Return the tags codes or the filter of a pull.
 
         Raises:
-            BrokerResponseError: the group has no subscription, one that it may not use, one whose filter is wrong, too
-                long or not served, or one older than its client's, which is not known to go by tags.
+            BrokerResponseError: the group has no subscription or may not use it; its filter is wrong, too long or not
+                supported; or it is older than that of the client, which is not known to filter by tags.
         """
         if header.sys_flag & FLAG_SUBSCRIPTION:
             if header.subscription is not None and len(header.subscription) > LONGEST_CACHED:
@@ -90,7 +90,7 @@ class PullFilter:
         return self._with_retries(header, found)
 
     def _registered(self, header: PullMessageRequestHeader, expression_type: str, expression: str) -> MessageFilter:
-        """Return the filter that the group's heartbeats gave."""
+        """Return the filter from the group's heartbeats."""
         self._check_enabled(expression_type)
         data = self._consumer_filters.get(header.topic, header.consumer_group)
         if data is None:
@@ -135,7 +135,7 @@ class HeldFilter:
         self._message_filter = message_filter
 
     def __call__(self) -> bool | None:
-        """Return whether a message matches; true as well for whatever else the pull has to answer.
+        """Return true if a message matches, or if the pull has something else to answer.
 
         ``None`` if there are more messages than the event loop may look at in one turn: call again.
         """
@@ -153,10 +153,10 @@ class HeldFilter:
 
 
 def _not_known_yet(header: PullMessageRequestHeader) -> Wanted:
-    """Select everything for a client that filters by tags, and has a newer subscription than its heartbeats gave.
+    """Select everything for a client that filters by tags, and has a newer subscription than its heartbeats brought.
 
     The next heartbeat may be half a minute away: a Java client skips the one for the change while another is under way.
-    Apache's broker refuses all of its pulls until then. But a client that filters by tags compares each message with
+    Apache's broker rejects all of its pulls until then. But a client that filters by tags compares each message with
     its tags itself, since hashes are no proof: with all messages it misses none. The pull has to say that it filters by
     tags; a client of SQL92 takes whatever it gets.
     """
@@ -164,7 +164,7 @@ def _not_known_yet(header: PullMessageRequestHeader) -> Wanted:
         return None, None
     raise BrokerResponseError(
         ResponseCode.SUBSCRIPTION_NOT_LATEST,
-        f"the consumer's subscription not latest: no heartbeat told version {header.sub_version} yet",
+        f"the consumer's subscription not latest: no heartbeat brought version {header.sub_version} yet",
     )
 
 
@@ -172,7 +172,7 @@ def not_supported(expression_type: str) -> str:
     """Make the remark for a filter on properties while these are off."""
     return (
         f"The broker does not support consumer to filter message by {expression_type[:64]}: "
-        "enablePropertyFilter is false, set it to true to have it do so"
+        "enablePropertyFilter is false; set it to true to enable such filters"
     )
 
 

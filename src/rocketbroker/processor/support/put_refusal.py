@@ -1,4 +1,4 @@
-"""Answers to messages that the store did not take (SendMessageProcessor.handlePutMessageResult).
+"""Answers to messages that the store did not accept (SendMessageProcessor.handlePutMessageResult).
 
 RocketMQ has one code, and one text, for several causes. The code stays, since clients decide by it whether to try
 another broker. The remark begins with the status, which names the cause, and continues with the values.

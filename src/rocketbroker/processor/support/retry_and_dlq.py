@@ -1,4 +1,4 @@
-"""Dead letters: messages of retry topics that were tried too often (SendMessageProcessor.handleRetryAndDLQ)."""
+"""Dead letters: messages of retry topics whose retries are used up (SendMessageProcessor.handleRetryAndDLQ)."""
 
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.schedule.delay_rewrite import DELAY
@@ -17,13 +17,13 @@ _PERM = PERM_READ_WRITE
 
 
 class RetryAndDlq:
-    """Sends messages that were tried too often to the dead letters of their group.
+    """Redirects messages whose retries are used up to the dead letters of their group.
 
     Args:
-        subscription_groups: say how often to retry.
-        topic_configs: where the dead-letter topic is created.
-        locks: tell groups that consume in order, whose failures are dead at once.
-        stats: counts dead letters.
+        subscription_groups: retry limits.
+        topic_configs: table in which the dead-letter topic is created.
+        locks: locks of groups that consume in order, whose failed messages are dead letters at once.
+        stats: counters of dead letters.
     """
 
     def __init__(

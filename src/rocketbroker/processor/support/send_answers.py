@@ -16,9 +16,9 @@ class SendAnswers:
     """Delays answers to sends.
 
     Args:
-        acknowledgements: tell when a message may be answered.
-        targets: create the topics.
-        fast_failure: counts sends that wait.
+        acknowledgements: acknowledgements of stored messages.
+        targets: topics, which a send may create.
+        fast_failure: count of waiting sends.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Answers to requests that change a table, or rest on a change: given when it is on disk and registered, or undone."""
+"""Answers to requests that change a table or depend on a change, once it is on disk and registered, or undone."""
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable
@@ -12,18 +12,18 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, OnAcknowledged, Wait
 
-UNDONE = "the change is undone; make room on the disk, or have it written to again, then try again"
+UNDONE = "the change is undone; make room on the disk, or make it writable, then try again"
 
 
 async def wait_settled(changes: Iterable[Settled | None], consequence: str = UNDONE) -> None:
-    """Wait until changes are on disk, and registered where name servers are to know them.
+    """Wait until changes are on disk, and registered if name servers must know them.
 
     Args:
-        changes: what the tables gave for the changes; ``None`` needs no waiting.
-        consequence: what holds when the disk refuses, for the remark.
+        changes: futures of the changes; ``None`` needs no waiting.
+        consequence: consequence of a refusal by the disk, for the remark.
 
     Raises:
-        BrokerResponseError: SYSTEM_ERROR, the disk refused one of them.
+        BrokerResponseError: SYSTEM_ERROR if the disk refused one of them.
     """
     for change in {change for change in changes if change is not None}:
         # Not awaited itself: the future is shared, and a request that is cancelled must not cancel it.
@@ -44,7 +44,7 @@ async def _answer_when_settled(waits: Iterable[Settled], answer: Command) -> Com
 
 
 async def answer_within(changes: Collection[Settled], answer: Command, limit_s: float) -> Command:
-    """Answer when the changes are settled, whatever became of them, or after ``limit_s`` seconds."""
+    """Answer when the changes are settled, with or without success, or after ``limit_s`` seconds."""
     await asyncio.wait(changes, timeout=limit_s)
     return answer
 

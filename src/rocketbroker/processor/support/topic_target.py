@@ -1,4 +1,4 @@
-"""Topics as sends need them, checked once and kept until the topic changes."""
+"""Topics prepared for sends, checked once and kept until the topic changes."""
 
 import random
 
@@ -31,7 +31,7 @@ _UNIT_SUB_FLAG = 2
 class TopicTarget:
     """A topic that may be sent to.
 
-    ``waits`` says that the answer to a send may have to wait: for the disk, or for the topic itself, when that is new.
+    ``waits`` is true if the answer to a send may have to wait for the disk, or for the topic itself if that is new.
     """
 
     __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag", "waits")
@@ -68,7 +68,7 @@ class TopicTargets:
     Args:
         config: permissions of the broker.
         topic_config_manager: the topics.
-        stats: gives each topic its counters.
+        stats: counters of each topic.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TopicTargets:
         self._topics = topic_config_manager.topics
         self._stats = stats
         self._targets: dict[str, TopicTarget] = {}
-        # Counts half messages, as the topic that they are for gets a message by the commit only.
+        # Half messages count here, because their own topic gets a message only at the commit.
         self.half_stats = stats.topic_put(RMQ_SYS_TRANS_HALF_TOPIC)
 
     def find(self, header: SendMessageRequestHeader, remote_address: str) -> TopicTarget:
@@ -118,7 +118,7 @@ class TopicTargets:
         result = validate_topic(topic)
         if not result.valid:
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
-        # Apache RocketMQ takes messages for its timer's topic, where they say themselves where they go to.
+        # Apache RocketMQ accepts messages for its timer's topic, which then name their own target.
         if is_not_allowed_send_topic(topic) or topic == TIMER_TOPIC:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         config = self._topics.get(topic) or self._create(header, remote_address)
@@ -142,7 +142,7 @@ class TopicTargets:
             created = self._manager.create_in_send_message_back(topic, 1, PERM_READ_WRITE, sys_flag)
         if created is None:
             remark = (
-                f"topic[{topic}] not exist, apply first please! It can be created by mqadmin updateTopic; "
+                f"topic[{topic}] not exist, apply first please! Create it with mqadmin updateTopic; "
                 f"autoCreateTopicEnable is {str(self._config.auto_create_topic_enable).lower()} here"
             )
             raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)

@@ -24,7 +24,7 @@ class WaitingQueries:
         """Count a query until it has ended.
 
         Raises:
-            BrokerResponseError: SYSTEM_BUSY, too many wait.
+            BrokerResponseError: SYSTEM_BUSY if too many wait.
         """
         limit = self._config.max_waiting_queries
         if self._count >= limit:

@@ -1,7 +1,7 @@
 """Selection in queues whose records may be batches (DefaultMessageStore.getMessage of a BatchConsumeQueue).
 
-A batch is given whole or not at all, also to a read that begins inside it: clients take it apart. As in RocketMQ,
-filters see the record, not the messages in it. All records are checked before they are given out.
+A batch is returned whole or not at all, even to a read that begins inside it; clients split it. As in RocketMQ, filters
+see the record, not the messages in it. All records are checked before they are returned.
 """
 
 import sys
@@ -30,8 +30,8 @@ class BatchQueueReader:
 
     Args:
         commit_log: the records.
-        reader: has the limits.
-        checked_reader: checks the records.
+        reader: source of the limits.
+        checked_reader: check of the records.
     """
 
     def __init__(self, commit_log: CommitLog, reader: QueueReader, checked_reader: CheckedReader) -> None:
@@ -40,7 +40,7 @@ class BatchQueueReader:
         self._checked_reader = checked_reader
 
     def select(self, queue: BatchConsumeQueue, request: GetMessageRequest) -> Selection:
-        """Select as many records as have ``max_msgs`` messages, from an offset that the queue has."""
+        """Select records with up to ``max_msgs`` messages, at least one record, from an offset that the queue has."""
         matches, message_filter = request.matches, request.message_filter
         if matches is not None:
             matches = self._checked_reader.possible_matches(queue, matches)
@@ -83,7 +83,7 @@ class BatchQueueReader:
         return found._replace(unchecked=unchecked)
 
     def _agreeing(self, queue: BatchConsumeQueue, queue_offset: int) -> Iterator[BatchEntry]:
-        """Read entries that agree with what follows them, from the one with an offset on."""
+        """Yield the entries from the one with an offset on, without those that contradict the next entry."""
         reached = queue_offset
         for entry, follower in pairwise(chain(queue.batches(queue_offset, sys.maxsize), [None])):
             assert entry is not None
@@ -91,13 +91,13 @@ class BatchQueueReader:
                 continue  # a damaged entry led the bisection too far back
             upto = queue.max_offset if follower is None else follower.base
             if not entry.base < entry.end <= upto and not queue.agrees(entry):
-                self._report(queue, entry, f"it names {entry.messages} messages, and what follows it is at {upto}")
+                self._report(queue, entry, f"it names {entry.messages} messages, but the next offset is {upto}")
                 continue
             yield entry
             reached = entry.end
 
     def _is_candidate(self, queue: BatchConsumeQueue, entry: BatchEntry, matches: Callable[[int], bool] | None) -> bool:
-        """Return whether an entry can name a record of the queue that is wanted."""
+        """Return true if an entry can name a wanted record of the queue."""
         if self._may_be_there(queue, entry):
             return matches is None or matches(entry.tags_code)
         if entry.size != MIN_RECORD_SIZE:
@@ -109,7 +109,7 @@ class BatchQueueReader:
         self._checked_reader.report_entry(queue, entry.base, what)
 
     def _may_be_there(self, queue: BatchConsumeQueue, entry: BatchEntry) -> bool:
-        """Return whether a record of the queue can be where an entry says."""
+        """Return true if a record of the queue can be where an entry says."""
         log = self._commit_log
         offset, size = entry.physical_offset, entry.size
         if offset < log.min_offset:

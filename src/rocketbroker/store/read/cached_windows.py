@@ -19,23 +19,23 @@ class CacheableFile(Protocol):
     wrote: int
 
     def is_cached(self, start: int, end: int) -> bool:
-        """Return whether a range is in the page cache."""
+        """Return true if a range is in the page cache."""
 
 
 class CachedWindows:
-    """Asks the kernel, and keeps its answer for a second.
+    """Asks the kernel, and keeps each answer for a second.
 
     Args:
-        monotonic: seconds.
+        monotonic: clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        # By CommitLog offset of the window: until when it counts as in the page cache.
+        # Time until which a window counts as in the page cache, by the window's CommitLog offset.
         self._cached_until: dict[int, float] = {}
 
     def holds(self, file: CacheableFile, start: int, end: int) -> bool:
-        """Return whether positions ``start`` to ``end`` of a file of the log are in the page cache."""
+        """Return true if positions ``start`` to ``end`` of a file of the log are in the page cache."""
         now = self._monotonic()
         begin = file.file_from_offset
         cached_until = self._cached_until

@@ -38,7 +38,7 @@ MOST_ON_LOOP: Final = 1024 * 1024
 # Messages further apart are looked up in the page cache one by one, nearer ones together with the gaps between them.
 _MOST_SPANNED: Final = 4 * 1024 * 1024
 _offset_of: Final = itemgetter(1)
-# Tags codes of records that are remembered for a queue.
+# Tags codes remembered for each queue.
 _MOST_TAGS_CODES: Final = 1024
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ class CheckedReader:
 
     Args:
         commit_log: the records.
-        damage_log: logs messages that are left out.
-        executor: reads what is not in the page cache.
+        damage_log: log of the messages left out.
+        executor: threads for reads of what is not in the page cache.
     """
 
     def __init__(self, commit_log: CommitLog, damage_log: DamageLog, executor: Executor) -> None:
@@ -94,7 +94,7 @@ class CheckedReader:
     def entries(
         self, queue: ConsumeQueueInterface, queue_offset: int, first: int, limit: int
     ) -> Iterable[tuple[int, int, int]]:
-        """Read entries as ``ConsumeQueue.entries``, with offset -1 for one that can name no record.
+        """Read entries like ``ConsumeQueue.entries``, with offset -1 for one that can name no record.
 
         Args:
             queue: the queue.
@@ -107,7 +107,7 @@ class CheckedReader:
         return chain(entries[:done], self._one_by_one(queue, queue_offset + done, limit - done))
 
     def _are_plausible(self, queue: ConsumeQueueInterface, entries: list[tuple[int, int, int]]) -> bool:
-        """Return whether all are plausible for certain; quick, and enough for most pulls."""
+        """Return true if all entries are certainly plausible; this quick check suffices for most pulls."""
         if not entries:
             return True
         log = self._commit_log
@@ -144,7 +144,7 @@ class CheckedReader:
     def possible_matches(queue: ConsumeQueueInterface, matches: Callable[[int], bool]) -> Callable[[int], bool]:
         """Return a filter for entries whose record must be read: their code matches, or may be damaged.
 
-        A code that no record of the queue was seen to have may stand for any other; only the record can tell.
+        A code not seen in any record of the queue may be a damaged one; only the record can tell.
         """
         known = queue.tags_codes
         if queue.schedule:
@@ -156,7 +156,7 @@ class CheckedReader:
     ) -> int:
         """Count the first entries within ``most_bytes`` if their records are sound, cached and in one file, else 0.
 
-        This is enough for most pulls; the others take the longer way.
+        This suffices for most pulls; the others take the slower path.
         """
         log = self._commit_log
         file = log.queue.find(entries[0][0]) if entries else None
@@ -177,7 +177,7 @@ class CheckedReader:
     # -- records
 
     def is_cached(self, offset: int, size: int) -> bool:
-        """Return whether a range of the log is in the page cache."""
+        """Return true if a range of the log is in the page cache."""
         file = self._commit_log.queue.find(offset)
         if file is None:
             return False

@@ -5,25 +5,25 @@ import threading
 
 log = logging.getLogger(__name__)
 
-# Messages that are told apart; further ones are only counted.
+# Damaged messages that are remembered, so that each is logged once; further ones are only counted.
 _MOST_LOGGED = 1000
 
 
 class DamageLog:
-    """Logs and counts messages that are not given out; for any thread."""
+    """Log and count of messages left out of reads; usable from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logged: set[tuple[str, int]] = set()
-        # Damaged messages found since the start; those that are not told apart count at each read.
+        # Damaged messages found since the start; those that are not remembered count at each read.
         self.count = 0
 
     def report(self, path: str, position: int, what: str) -> None:
         """Log that a message is left out, unless it was logged before.
 
         Args:
-            path: the file with the message's entry or record.
-            position: where in it.
+            path: file with the message's entry or record.
+            position: position in the file.
             what: the message and its damage.
         """
         with self._lock:
@@ -36,4 +36,4 @@ class DamageLog:
             self._logged.add((path, position))
         log.error("%s is damaged at %d: %s. Stop the broker and run `mqstore check` on its store", path, position, what)
         if last:
-            log.error("%d damaged messages were met; further ones are counted and not logged", _MOST_LOGGED)
+            log.error("damaged messages: %d are logged; further ones are counted but not logged", _MOST_LOGGED)

@@ -22,7 +22,7 @@ class EntryReader:
 
     Args:
         commit_log: the records.
-        checked_reader: checks them, and reports those that are damaged.
+        checked_reader: check of the records, which reports damaged ones.
     """
 
     def __init__(self, commit_log: CommitLog, checked_reader: CheckedReader) -> None:
@@ -30,7 +30,7 @@ class EntryReader:
         self._checked_reader = checked_reader
 
     def entries(self, queue: ConsumeQueueInterface, queue_offset: int, limit: int) -> list[ExpectedRecord]:
-        """Read up to ``limit`` entries of one queue file: at least one, then those of ``MOST_BYTES`` of messages.
+        """Read up to ``limit`` entries of one queue file, at most ``MOST_BYTES`` of messages but at least one.
 
         A damaged entry that can name no record gets the physical offset -1 and the tags code 0.
         """
@@ -44,9 +44,9 @@ class EntryReader:
         return found
 
     def entries_at(self, queue: ConsumeQueueInterface, queue_offsets: Sequence[int]) -> list[ExpectedRecord]:
-        """Read the entries of the first of ``queue_offsets`` (ascending), with ``MOST_BYTES`` of messages.
+        """Read the entries at the first of ``queue_offsets`` (ascending), about ``MOST_BYTES`` of messages.
 
-        An entry that is damaged, or that the queue has no more, gets the physical offset -1.
+        An entry that is damaged, or no longer in the queue, gets the physical offset -1.
         """
         found: list[ExpectedRecord] = []
         size = at = 0

@@ -34,8 +34,8 @@ class FilteredReader:
 
     Args:
         commit_log: the records.
-        reader: has the limits.
-        checked_reader: checks messages that may come from the disk.
+        reader: source of the limits.
+        checked_reader: check of messages that may come from the disk.
     """
 
     def __init__(self, commit_log: CommitLog, reader: QueueReader, checked_reader: CheckedReader) -> None:
@@ -93,7 +93,7 @@ class FilteredReader:
     def _select_unchecked(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter, limit: int
     ) -> Selection:
-        """Select messages to look at, as many as the event loop may read."""
+        """Select messages for the filter to look at, as many as the event loop may read."""
         entries = self._checked_reader.entries(queue, request.offset, limit, limit)
         log_min = self._commit_log.min_offset
         was_removed = False

@@ -94,7 +94,7 @@ class Selection(NamedTuple):
 def selected(
     request: GetMessageRequest, next_offset: int, ranges: Sequence[tuple[int, int]], count: int, *, was_removed: bool
 ) -> Selection:
-    """Make the selection of ``count`` messages; ``was_removed`` says that the log has lost the first ones."""
+    """Make the selection of ``count`` messages; ``was_removed`` if the log has lost the first ones."""
     if count:
         status = _FOUND
     elif next_offset == request.offset:

@@ -24,8 +24,8 @@ class MessageFetcher:
     Args:
         commit_log: the records.
         queues: the queues.
-        reader: selects messages by tags.
-        checked_reader: reads messages that may come from the disk.
+        reader: selection by tags.
+        checked_reader: reads of messages that may come from the disk.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class MessageFetcher:
         return (queue.min_offset, queue.max_offset) if queue else (0, 0)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Return whether a queue has a message at an offset, near enough to the log's end to count as in memory."""
+        """Return true if a queue has a message at an offset, near enough to the log's end to count as in memory."""
         queue = self._queues.find(topic, queue_id)
         entry = queue.entry(offset) if queue else None
         return entry is not None and self._reader.is_in_memory(entry[0])

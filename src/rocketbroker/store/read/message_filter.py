@@ -6,7 +6,7 @@ from rocketbroker.codec.message.record_properties import PropertyBlocks
 
 
 class MessageFilter(Protocol):
-    """Chooses messages by their properties; called on the event loop and on the threads that read old messages."""
+    """Selects messages by their properties, on the event loop and on the threads that read old messages."""
 
     def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
-        """Return for the properties of each message whether it is wanted."""
+        """Return, for the properties of each message, true if it is wanted."""

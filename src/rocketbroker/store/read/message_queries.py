@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # Most bytes of records in an answer; a frame has 16 MiB.
 _QUERY_BYTES = 12 * 1024 * 1024
-# Index entries that a query looks at in its turn, some 50 ms.
+# Index entries that a query looks at in one turn, about 50 ms.
 ENTRIES_AT_A_TIME = 20_000
 
 
@@ -34,8 +34,8 @@ class MessageQueries:
     Args:
         commit_log: the log.
         queues: the queues.
-        reader: reads the queues.
-        dispatcher: has the index, and keys that wait to get there.
+        reader: reads of the queues.
+        dispatcher: source of the index, and of keys not yet in it.
         config: the limits.
     """
 
@@ -106,10 +106,10 @@ class MessageQueries:
     ) -> QueryMessageResult:
         """Find messages by key or unique id (``K``, ``U``, ``None``) or by tag (``T``), newest first.
 
-        As many as one frame can carry, at least one.
+        The result has as many messages as one frame can carry, at least one.
 
         Raises:
-            StoreError: too many entries of the index would have to be looked at.
+            StoreError: the query would have to look at too many entries of the index.
         """
         index_service = self._dispatcher.index_service
         if index_service is None:
@@ -121,7 +121,7 @@ class MessageQueries:
         return QueryMessageResult(await self._run(self._records, offsets), *last_update)
 
     async def _find(self, search: Iterator[int | None], limit: int) -> list[int]:
-        """Collect the first offsets of a search; others have their turn during a long one."""
+        """Collect the first offsets of a search; other queries run during a long one."""
         found: list[int] = []
         for _ in range(0, self._config.max_index_entries_per_query, ENTRIES_AT_A_TIME):
             if await self._run(_advance, search, found, limit):
@@ -150,14 +150,14 @@ class MessageQueries:
         return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Have running queries end with what they have found, and end the thread (blocks)."""
+        """Let running queries end with what they have found, and end the thread (blocks)."""
         if self._dispatcher.index_service is not None:
             self._dispatcher.index_service.give_up_queries()
         self._executor.shutdown()
 
 
 def _advance(search: Iterator[int | None], found: list[int], limit: int) -> bool:
-    """Go on with a search; gives whether it has ended (blocks)."""
+    """Continue a search; return true if it has ended (blocks)."""
     looked_at = 0
     for offset in islice(search, ENTRIES_AT_A_TIME):
         looked_at += 1

@@ -4,7 +4,7 @@ import msgspec
 
 
 class QueryMessageResult(msgspec.Struct):
-    """Records, newest first, and how far the index had come: store time in ms and CommitLog offset."""
+    """Records, newest first, and the progress of the index: store time in ms and CommitLog offset."""
 
     records: list[bytes]
     index_last_update_timestamp: int

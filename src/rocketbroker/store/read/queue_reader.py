@@ -15,13 +15,13 @@ _BORN_HOST_V6 = 0x10
 
 
 class QueueReader:
-    """Selects messages by the entries of a queue, and looks up times; pulls do not touch the messages here.
+    """Selects messages by the entries of a queue, and finds offsets by time; selection does not touch new messages.
 
     Args:
         commit_log: the records.
         config: the transfer limits.
         memory_bytes: size of the log's end that counts as in memory.
-        checked_reader: checks messages that may come from the disk.
+        checked_reader: check of messages that may come from the disk.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class QueueReader:
             found = self._select_sound(queue, request, end)
             if found is not None:
                 return found
-        # More than are wanted, so that a consumer soon gets past many damaged ones in a row.
+        # More than requested, so that a consumer soon gets past many damaged ones in a row.
         limit = max(self.scan_limit(), request.max_msgs)
         entries = self._checked_reader.entries(queue, offset, request.max_msgs, min(limit, end - offset))
         expected: list[ExpectedRecord] = []
@@ -76,9 +76,10 @@ class QueueReader:
         *,
         checked: bool = False,
     ) -> Selection | None:
-        """Select messages within the limits, and note in ``expected`` those that are still to be checked.
+        """Select messages within the limits; append them to ``expected`` if they must still be checked.
 
-        ``None`` if they are far back in the log, not checked, and not to be: then their entries are not trusted either.
+        Return ``None`` if they are far back in the log, neither checked nor collected for a check: their entries are
+        not trusted either.
         """
         log_min = self._commit_log.min_offset
         hot = self._commit_log.max_offset - self._memory_bytes
@@ -118,11 +119,11 @@ class QueueReader:
         return selected(request, next_offset, ranges, count, was_removed=was_removed)
 
     def scan_limit(self) -> int:
-        """Return how many entries a filtered pull looks at before it answers that nothing matched."""
+        """Return the number of entries that a filtered pull looks at before it answers that nothing matched."""
         return self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE
 
     def is_in_memory(self, physical_offset: int) -> bool:
-        """Return whether a message is near enough to the log's end to count as in memory."""
+        """Return true if a message is near enough to the log's end to count as in memory."""
         return physical_offset >= max(self._commit_log.max_offset - self._memory_bytes, self._commit_log.min_offset)
 
     def limits(self, max_msgs: int, max_bytes: int, *, in_memory: bool) -> tuple[int, int]:

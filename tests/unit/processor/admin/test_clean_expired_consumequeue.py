@@ -44,7 +44,7 @@ async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, s
         1,
         1,
     )
-    assert "127.0.0.1:50000 cleans expired queues; removed topics: ['OldAndGone']" in caplog.text
+    assert "expired queues cleaned by 127.0.0.1:50000; removed topics: ['OldAndGone']" in caplog.text
 
 
 async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, store):
@@ -55,7 +55,7 @@ async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, sto
     with pytest.raises(BrokerResponseError) as caught:
         await call_async(processor_for(parts, store, begin, "removals that the disk refused: 1").process)
 
-    assert (caught.value.code, caught.value.remark) == (1, "removals that the disk refused: 1; all else is cleaned")
+    assert (caught.value.code, caught.value.remark) == (1, "removals that the disk refused: 1; the rest is cleaned")
     assert store.queues.topics == {"Kept"}
 
 

@@ -19,7 +19,7 @@ async def test_queues_of_topics_that_do_not_exist_go(parts, store, caplog, tmp_p
         assert await call_async(processor.process) == (0, None, {}, b"")
         assert await call_async(processor.process) == (0, None, {}, b"")
 
-    assert "127.0.0.1:50000 cleans unused topics: Gone, GoneToo" in caplog.text
-    assert "cleans unused topics: none" in caplog.text
+    assert "unused topics cleaned by 127.0.0.1:50000: Gone, GoneToo" in caplog.text
+    assert "unused topics cleaned by 127.0.0.1:50000: none" in caplog.text
     store.queues.remove_retired()
     assert [path.name for path in (tmp_path / "store" / "consumequeue").iterdir()] == ["Kept"]

@@ -102,8 +102,8 @@ async def test_no_client_gets_a_record_that_somebody_wrote_into_a_body(store, pr
     ("fields", "code", "named"),
     [
         ({"consumer_group": "../up"}, ResponseCode.INVALID_PARAMETER, "The specified group"),
-        ({"msg_id": None}, ResponseCode.INVALID_PARAMETER, "the msgId of the request: ''"),
-        ({"msg_id": "xyz"}, ResponseCode.INVALID_PARAMETER, "the msgId of the request: 'xyz'"),
+        ({"msg_id": None}, ResponseCode.INVALID_PARAMETER, "msgId of the request: ''"),
+        ({"msg_id": "xyz"}, ResponseCode.INVALID_PARAMETER, "msgId of the request: 'xyz'"),
         ({"msg_id": create_message_id(V4_HOST, 77)}, ResponseCode.SYSTEM_ERROR, "by the offset, 77"),
     ],
 )

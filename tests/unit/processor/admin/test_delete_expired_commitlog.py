@@ -16,4 +16,4 @@ def test_the_files_are_asked_for_and_who_did_it_is_in_the_log(caplog):
     with caplog.at_level(logging.WARNING):
         assert call(DeleteExpiredCommitlogProcessor(cleaning).process) == (0, None, {}, b"")
     assert cleaning.asked == 1
-    assert "127.0.0.1:50000 has expired commit log files removed" in caplog.text
+    assert "removal of expired CommitLog files requested by 127.0.0.1:50000" in caplog.text

@@ -140,7 +140,7 @@ async def test_without_force_nothing_goes_forward(parts, processor, times):
     assert parts.offsets.offsets_of("g", "T") == {0: 2, 1: 0}
     code, remark = await refusal_async(processor.process, header(-1, force=False))
     assert code == ResponseCode.SYSTEM_ERROR
-    assert "isForce=true would move it forward" in remark
+    assert "set isForce=true to move it forward" in remark
     assert parts.offsets.offsets_of("g", "T") == {0: 2, 1: 0}
 
 
@@ -152,7 +152,7 @@ async def test_without_force_nothing_goes_forward(parts, processor, times):
         (header(group="h"), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group h does not exist"),
         (header(group="../up"), ResponseCode.INVALID_PARAMETER, "The specified group"),
         (header(queue_id=2), ResponseCode.INVALID_PARAMETER, "QueueId 2 is illegal, topic T has the queues 0 to 1"),
-        (header(offset=3), ResponseCode.INVALID_PARAMETER, "a queueId from 0 to 1 would be right"),
+        (header(offset=3), ResponseCode.INVALID_PARAMETER, "set a queueId from 0 to 1"),
         (header(queue_id=0, offset=6), ResponseCode.SYSTEM_ERROR, "Target offset 6 not in consume queue range [0-5]"),
         (header(queue_id=0, offset=-2), ResponseCode.SYSTEM_ERROR, "Target offset -2 not in consume queue range"),
     ],
@@ -203,7 +203,7 @@ async def test_a_client_that_is_behind_is_named_and_not_told(parts, processor, c
     slow.send_oneway = lambda _command: False
     quick.sent.clear()
     answer = await call_async(processor.process, header(0, queue_id=0, offset=4))
-    assert answer.remark == "these are behind and were not told: slow"
+    assert answer.remark == "clients not notified because they read too slowly: slow"
     assert (len(slow.sent), len(quick.sent)) == (0, 1)
 
 

@@ -108,10 +108,10 @@ def test_recorded_requests(parts, consumer):
         (header(topic="../up"), ResponseCode.INVALID_PARAMETER, "'../up'"),
         (header(queue_id=-1), ResponseCode.INVALID_PARAMETER, "queueId -1"),
         (header(count=-1), ResponseCode.INVALID_PARAMETER, "count -1"),
-        (header(count=MAX_COUNT + 1), ResponseCode.INVALID_PARAMETER, f"0 to {MAX_COUNT} would be right"),
+        (header(count=MAX_COUNT + 1), ResponseCode.INVALID_PARAMETER, f"use 0 to {MAX_COUNT}"),
         (header(group="../up"), ResponseCode.INVALID_PARAMETER, "The specified group"),
         (header(queue_id=9), ResponseCode.SYSTEM_ERROR, "9@StFill is not exist!"),
-        (header(index=131), ResponseCode.SYSTEM_ERROR, "Index 131 of 0@StFill is not exist! 0 to 130"),
+        (header(index=131), ResponseCode.SYSTEM_ERROR, "Index 131 of 0@StFill is not exist! Use 0 to 130"),
         (header(index=-1), ResponseCode.SYSTEM_ERROR, "Index -1 of 0@StFill"),
     ],
 )

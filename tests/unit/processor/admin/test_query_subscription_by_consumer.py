@@ -32,4 +32,4 @@ def test_without_a_topic(processor):
 def test_bad_names_are_named(processor, group, topic):
     code, remark = refusal(processor.process, QuerySubscriptionByConsumerRequestHeader(group, topic))
     assert code == ResponseCode.INVALID_PARAMETER
-    assert "would be right" in remark or "The specified group" in remark
+    assert "; use " in remark or "The specified group" in remark

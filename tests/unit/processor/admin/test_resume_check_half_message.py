@@ -79,7 +79,7 @@ async def test_one_that_was_taken_up_again_and_has_ended_is_refused(
     bodies = transactions.bodies()
     code, remark = await refusal_async(processor.process, header(message.offset_msg_id))
     assert code == ResponseCode.SYSTEM_ERROR
-    assert f"transaction {message.uniq_key} was taken up again since, as half message 2, and has ended" in remark
+    assert f"transaction {message.uniq_key} was resumed as half message 2 and has ended" in remark
     assert len(transactions.halves()) == 3
     assert transactions.bodies() == bodies
 
@@ -93,7 +93,7 @@ async def test_one_that_was_given_up_once_more_is_taken_up_by_its_last_message(
     await transactions.check()
     (_, last) = read_queue(transactions.store, CHECK_MAX_TOPIC, 0)
     code, remark = await refusal_async(processor.process, header(first.offset_msg_id))
-    assert (code, "its last message in TRANS_CHECK_MAX_TIME_TOPIC would be right" in remark) == (1, True)
+    assert (code, "name its last message in TRANS_CHECK_MAX_TIME_TOPIC" in remark) == (1, True)
     assert (await call_async(processor.process, header(last.offset_msg_id))).code == ResponseCode.SUCCESS
     transactions.end(transactions.halves()[-1])
     assert transactions.bodies() == [b"given up"]

@@ -35,7 +35,7 @@ def test_recorded_list(parts, processor):
         ({"group_name": ""}, ResponseCode.INVALID_PARAMETER, "The specified group is blank."),
         ({"group_name": "g" * 121}, ResponseCode.INVALID_PARAMETER, "longer than group max length"),
         ({"retry_queue_nums": -1}, ResponseCode.INVALID_PARAMETER, "retryQueueNums -1 of group G"),
-        ({"retry_queue_nums": 2**31 - 1}, ResponseCode.INVALID_PARAMETER, "0 to 16384 would be right"),
+        ({"retry_queue_nums": 2**31 - 1}, ResponseCode.INVALID_PARAMETER, "use 0 to 16384"),
         ({"attributes": {"+x": "1"}}, ResponseCode.SYSTEM_ERROR, "unsupported key: +x"),
     ],
 )

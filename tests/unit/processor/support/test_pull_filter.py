@@ -291,7 +291,7 @@ async def test_messages_of_a_retry_topic(consumer: Consumer):
 async def test_without_the_setting_filters_are_refused(consumer: Consumer):
     consumer.subscribe("n > 5")
     apply_updates([consumer.parts.config], {"enablePropertyFilter": "false"})
-    remark = "enablePropertyFilter is false, set it to true to have it do so"
+    remark = "enablePropertyFilter is false; set it to true to enable such filters"
     remark = f"The broker does not support consumer to filter message by SQL92: {remark}"
     assert consumer.refused("n > 5") == (ResponseCode.SYSTEM_ERROR, remark)
     assert consumer.refused() == (ResponseCode.SYSTEM_ERROR, remark)

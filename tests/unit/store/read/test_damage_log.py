@@ -32,4 +32,4 @@ def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture, monkeyp
 
     assert found.count == 20
     assert len(lines(caplog)) == 6
-    assert "further ones are counted and not logged" in lines(caplog)[-1]
+    assert "further ones are counted but not logged" in lines(caplog)[-1]
