@@ -163,11 +163,13 @@ class IndexService:
         count = 0
         while self.files and _begins_at(self.files[-1]) >= physical_offset:
             file = self.files[-1]
+            # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
+            removed = file.file.remove()
             self.files = self.files[:-1]
             count += file.header.index_count - 1
             # Queries on other threads may still read it.
             file.given_up = True
-            file.file.remove().close()
+            removed.close()
         if self.files and self.end_physical_offset >= physical_offset:
             count += self.files[-1].cut(physical_offset)
         self._indexed_to = self.end_physical_offset

@@ -9,11 +9,12 @@ import pytest
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import key_hash_of
 from rocketbroker.common.errors import StoreFullError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.dispatch_request import IndexKeys
 from tests.support.slow_index import SlowIndex, hits
-from tests.support.stores import ALWAYS
+from tests.support.stores import ALWAYS, refuse
 
 SLOTS, ENTRIES = 5, 8
 NOW = 1_795_255_162_876
@@ -192,6 +193,20 @@ def test_a_file_may_go_once_the_log_begins_after_its_last_message(index: Index):
     assert service.first_file_before(ALWAYS) is None
     for file in (first, second):
         file.close()
+
+
+def test_a_file_that_the_disk_keeps_is_cut_off_the_next_time(index: Index, tmp_path: Path, monkeypatch):
+    for number in range(20):
+        index.add(number, f"U{number}", stored=NOW + number)
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFileSystem, "unlink", refuse(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            index.service.cut(14)
+
+    index.service.cut(14)
+
+    assert (index.query("U13"), index.query("U14")) == ([13], [])
+    assert sorted(path.name for path in (tmp_path / "index").iterdir() if path.is_file()) == index.service.file_names
 
 
 def test_a_message_whose_keys_lie_in_two_files_loses_all_or_none(index: Index, tmp_path: Path):
