@@ -244,7 +244,7 @@ def test_the_commands_export_and_preview_a_replay(spark: SparkSession, made: Pat
     exit_code, stdout, _ = invoke("replay", target, "--json", "--to-topic", "T1=Other")
     assert exit_code == 0
     empty = sum(not each["body"] for each in expected)
-    skipped = {"the message body is empty; at least one byte is wanted": empty} if empty else {}
+    skipped = {"the message body is empty; give at least one byte": empty} if empty else {}
     assert json.loads(stdout) == {
         "job": "replay",
         "dryRun": True,

@@ -1,4 +1,4 @@
-"""Line at a server's start that says who may use it."""
+"""Log line about access at a server's start."""
 
 import ipaddress
 import logging
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def log_access(transport: TransportConfig) -> None:
-    """Log the mode that is on, and whom it admits; a warning where that is everyone."""
+    """Log the access mode and the peers that it admits; warn if it admits everyone."""
     if transport.protected_mode:
         lists = ", ".join(
             f"{name}={networks}" if networks else f"{name} is empty"

@@ -1,6 +1,6 @@
-"""``mqdev --demo``: messages go through the wire and come back, then Spark counts them in the store.
+"""``mqdev --demo``: send and consume messages over TCP, then count them in the store with Spark.
 
-Sent, received and counted must agree by queue, else the exit code is 1.
+The numbers sent, received and counted must be equal for each queue; otherwise the exit code is 1.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def run_demo(server: DevServer, number: int) -> int:
     """Start the server, run the demo with ``number`` messages, stop the server; return the exit code.
 
     Raises:
-        ConfigError: Spark cannot run here.
+        ConfigError: Spark cannot run on this machine.
     """
     check_spark()
     codes: list[int] = []
@@ -55,7 +55,7 @@ def run_demo(server: DevServer, number: int) -> int:
 
 
 def check_spark() -> None:
-    """Check that Spark can count later.
+    """Check that Spark can run.
 
     Raises:
         ConfigError: a package or Java is missing.
@@ -90,18 +90,18 @@ async def _run(server: DevServer, number: int, codes: list[int]) -> None:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the first error in a group of groups."""
+    """Return the first error in nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 async def demonstrate(server: DevServer, number: int, console: Console) -> Outcome:
-    """Send, receive and count."""
+    """Send, receive and count messages, and compare the numbers."""
     outcome = Outcome()
 
     def say(text: str) -> None:
-        if not console.is_terminal:  # a terminal has the bars
+        if not console.is_terminal:  # a terminal shows progress bars
             console.print(text)
 
     columns = (
@@ -126,7 +126,7 @@ async def demonstrate(server: DevServer, number: int, console: Console) -> Outco
 
 
 async def make_topic(server: DevServer) -> None:
-    """Make the topic and wait until the name server knows it."""
+    """Create the topic and wait until the name server knows it."""
     async with AdminClient(server.namesrv_addr) as admin, asyncio.timeout(_ROUTE_TIMEOUT_S):
         await admin.create_and_update_topic_config(server.broker_addr, TopicConfig(TOPIC, QUEUES, QUEUES))
         while True:
@@ -139,10 +139,10 @@ async def make_topic(server: DevServer) -> None:
 
 
 async def send_and_receive(namesrv_addr: str, number: int, outcome: Outcome, progress: Progress) -> None:
-    """Send and consume at the same time."""
+    """Send and consume messages concurrently."""
     async with Producer(GROUP, namesrv_addr) as producer, PullConsumer(GROUP, namesrv_addr) as consumer:
         for queue in await consumer.fetch_subscribe_queues(TOPIC):
-            # A kept store has messages of earlier runs; these are not consumed again, but they are counted.
+            # Messages of earlier runs in a kept store are not consumed again, but Spark counts them.
             first, after_last = await consumer.min_offset(queue), await consumer.max_offset(queue)
             outcome.stored_before[queue.queue_id] = after_last - first
             await consumer.commit_offset(queue, after_last)
@@ -153,12 +153,12 @@ async def send_and_receive(namesrv_addr: str, number: int, outcome: Outcome, pro
 
 
 def body_of(number: int) -> bytes:
-    """What message ``number`` says."""
+    """Return the body of message ``number``."""
     return b"Message %d went through the wire." % number
 
 
 async def send(producer: Producer, run_id: str, number: int, outcome: Outcome, progress: Progress) -> None:
-    """Send messages 0 ... number - 1, several under way at a time."""
+    """Send messages 0 ... number - 1, several at a time."""
     task = progress.add_task("Sending", total=number)
     numbers = iter(range(number))
     start = asyncio.get_running_loop().time()
@@ -178,7 +178,7 @@ async def send(producer: Producer, run_id: str, number: int, outcome: Outcome, p
 
 
 async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Outcome, progress: Progress) -> None:
-    """Consume until all have come, or none came for a minute; check that each came once and says what was sent."""
+    """Consume until all messages have arrived, or none for a minute; check that each arrived once and unchanged."""
     task = progress.add_task("Receiving", total=number)
     seen: Counter[int] = Counter()
     came = 0
@@ -189,7 +189,7 @@ async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Out
                 async with asyncio.timeout(_CONSUME_TIMEOUT_S):
                     message = await anext(messages)
             except TimeoutError:
-                outcome.problems.append(f"no message came for {_CONSUME_TIMEOUT_S:g} s")
+                outcome.problems.append(f"no message arrived for {_CONSUME_TIMEOUT_S:g} s")
                 break
             each = check(message, run_id, number, outcome)
             if each is not None:
@@ -200,32 +200,32 @@ async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Out
     outcome.receive_s = asyncio.get_running_loop().time() - start
     doubles = sum(times > 1 for times in seen.values())
     if doubles:
-        outcome.problems.append(f"{doubles} messages came more than once")
+        outcome.problems.append(f"{doubles} messages arrived more than once")
     if len(seen) < number:
-        outcome.problems.append(f"{number - len(seen)} messages never came")
+        outcome.problems.append(f"{number - len(seen)} messages never arrived")
 
 
 def check(message: MessageExt, run_id: str, number: int, outcome: Outcome) -> int | None:
-    """Return the number of a message of this run, None for another's; what differs from what was sent is a problem."""
+    """Return the number of a message, None if another run sent it; record a problem if it differs from the sent one."""
     properties = message.properties
     if properties.get(_PROPERTY_RUN) != run_id:
-        outcome.problems.append(f"message {message.offset_msg_id} is none that this run sent")
+        outcome.problems.append(f"message {message.offset_msg_id} was not sent by this run")
         return None
     each = int(properties[_PROPERTY_NUMBER])
     right = (body_of(each), "demo", [f"demo-{each}"])
     if not 0 <= each < number or (message.body, message.tags, message.keys) != right:
-        outcome.problems.append(f"message {each} came as {message.body!r}, {message.tags}, {message.keys}")
+        outcome.problems.append(f"message {each} arrived as {message.body!r}, {message.tags}, {message.keys}")
     return each
 
 
 async def count_by_spark(store: Path) -> Counter[int]:
-    """Messages of the topic by queue, as ``mqanalytics count`` finds them: a process, since the broker goes on here.
+    """Count the messages of the topic by queue with ``mqanalytics count``, in a process beside the running broker.
 
     Raises:
-        RocketBrokerError: it failed; the text has what it said.
+        RocketBrokerError: the count failed; the text has its last line on stderr.
     """
     start = "from rocketbroker.app.mqanalytics.cli import main; main()"
-    # -P, so that files in the caller's directory are not taken for modules.
+    # -P: files in the caller's directory must not be imported as modules.
     command = (sys.executable, "-P", "-c", start, "count", str(store), "--engine", "spark", "--json")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, start_new_session=True)

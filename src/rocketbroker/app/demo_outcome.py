@@ -1,4 +1,4 @@
-"""What the demo of mqdev saw, whether it agrees, and how it is shown."""
+"""Outcome of mqdev's demo: numbers, comparison and output."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ TOPIC = "DemoTopic"
 
 
 class Outcome(msgspec.Struct):
-    """What the three parts of the demo saw of each queue, and what went wrong."""
+    """Numbers of messages by queue for each part of the demo, and the problems found."""
 
     stored_before: Counter[int] = msgspec.field(default_factory=Counter)
     sent: Counter[int] = msgspec.field(default_factory=Counter)
@@ -23,7 +23,7 @@ class Outcome(msgspec.Struct):
 
 
 def disagreements(outcome: Outcome) -> list[str]:
-    """Return one line for each queue whose numbers differ."""
+    """Return one line for each queue with different numbers."""
     queues = sorted(outcome.sent | outcome.received | outcome.counted | outcome.stored_before)
     lines = []
     for queue in queues:
@@ -48,7 +48,7 @@ def show(outcome: Outcome, number: int, console: Console) -> None:
     console.print(table)
     before = outcome.stored_before.total()
     if before:
-        console.print(f"(The store had {before:,} messages of the topic already, which Spark counted too.)")
+        console.print(f"(Spark also counted {before:,} messages of earlier runs in the store.)")
     console.print(f"Sent     {number:,} in {outcome.send_s:.2f} s, {number / outcome.send_s:,.0f} a second")
     came = outcome.received.total()
     console.print(f"Received {came:,} in {outcome.receive_s:.2f} s, {came / outcome.receive_s:,.0f} a second")

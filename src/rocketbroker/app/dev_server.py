@@ -17,14 +17,14 @@ from rocketbroker.store.flush.write_refusal import Refusal
 
 
 class DevServer:
-    """Wires a name server and a broker that registers there.
+    """A name server, and a broker that registers with it.
 
     Args:
         namesrv_port: port of the name server; 0 picks a free one.
         broker_port: port of the broker; 0 picks a free one. Its VIP port is two below.
         store: folder for all data; None creates a temporary one.
         host: address to listen on.
-        advertise: address that clients are told, by default ``host`` or, for all addresses, this machine's.
+        advertise: address that clients connect to; the default is ``host``, or this machine's if ``host`` is 0.0.0.0.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class DevServer:
 
     @property
     def disk_full(self) -> str:
-        """The reason to reject sends because the disk is full; empty while there is none."""
+        """Reason to reject sends because the disk is full; empty if there is none."""
         return self._broker.store.refusals.reason(Refusal.DISK_FULL) if self._broker else ""
 
     async def start(self) -> None:
         """Start the name server, then the broker.
 
         Raises:
-            ConfigError: a port is in use, or the folder cannot be made.
+            ConfigError: a port is in use, or the folder cannot be created.
             StoreError: the store cannot be opened.
         """
         try:
@@ -101,7 +101,7 @@ def make_store(given: Path) -> Path:
     """Create the folder unless it exists; return its absolute path.
 
     Raises:
-        ConfigError: it cannot be created; the text names it and the cause.
+        ConfigError: the folder cannot be created.
     """
     try:
         given.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def namesrv_settings(port: int, store: Path, host: str = LOOPBACK) -> NamesrvSet
 def broker_settings(
     port: int, store: Path, namesrv_addr: str, host: str = LOOPBACK, advertise: str = LOOPBACK
 ) -> BrokerSettings:
-    """Return the settings of a broker that registers at one name server."""
+    """Return the settings of a broker that registers with one name server."""
     return BrokerSettings(
         BrokerConfig(broker_name="broker-a", broker_ip1=advertise, listen_port=port, namesrv_addr=namesrv_addr),
         MessageStoreConfig(store_path_root_dir=str(store), ha_listen_port=port and port + 1),

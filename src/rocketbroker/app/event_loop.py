@@ -1,4 +1,4 @@
-"""How a server command lives: on uvloop where it exists, until SIGTERM or SIGINT, then stopped in order."""
+"""Life of a server command: run on uvloop if installed, until SIGTERM or SIGINT, then stop in order."""
 
 import asyncio
 import signal
@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from rocketbroker.common.lifecycle import Part
 
-# So long a thread waits for the interpreter before it asks the event loop for it. With Python's 5 ms the flush thread
-# waits longer to begin a sync, and to tell of it, than the disk takes; with far less the threads hinder each other.
+# Time for which a thread waits for the interpreter before it asks the event loop to yield. With Python's 5 ms the flush
+# thread waits longer to begin a sync, and to report it, than the disk takes; with far less the threads hinder
+# each other.
 SWITCH_INTERVAL_S = 0.0002
 
 
 def run(main: Coroutine[None, None, None]) -> None:
-    """Run a coroutine on a new event loop, uvloop's where it is installed."""
+    """Run a coroutine on a new event loop, of uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -28,7 +29,7 @@ def run(main: Coroutine[None, None, None]) -> None:
 async def serve(part: Part, booted: Callable[[], Awaitable[None] | None]) -> None:
     """Start a part, call ``booted``, wait for SIGTERM or SIGINT, stop the part.
 
-    A signal during the start is heeded once the start is over. Errors of the start are raised.
+    A signal during the start takes effect after the start. Errors of the start are raised.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Commands with one file per sub-command, imported when that sub-command runs."""
+"""Commands whose sub-commands are modules, imported when they run."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -12,7 +12,7 @@ from rocketbroker.app.command_line import CONTEXT, Version, new_app
 
 
 class SubCommand(NamedTuple):
-    """A sub-command: its module in the command's package, a summary of one line, and its function."""
+    """A sub-command: its module in the command's package, its one-line summary and its function."""
 
     module: str
     summary: str
@@ -27,12 +27,12 @@ class SubCommand(NamedTuple):
 def lazy_app(
     commands: Mapping[str, SubCommand], load: Callable[[str], Callable[..., None]], summary: str
 ) -> typer.Typer:
-    """Return a command that has ``commands`` in this order, then those added to it.
+    """Return a command with ``commands`` in this order, followed by those added later.
 
     Args:
         commands: the sub-commands by name.
         load: imports a sub-command and returns its function.
-        summary: the first line of the help.
+        summary: first line of the help.
     """
 
     class LazyGroup(TyperGroup):

@@ -1,4 +1,4 @@
-"""Log records as lines that nobody can forge or flood, whatever text of a peer stands in them."""
+"""Formatting of log records so that text from a peer can neither forge nor flood lines."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from types import TracebackType
 
 _MOST_CHARACTERS = 4096
 _MOST_TRACE_CHARACTERS = 16 * 1024
-# Lines of one place in the code within the time.
+# Lines of one place in the code within _PERIOD_S.
 _MOST_LINES = 1000
 _PERIOD_S = 10.0
 
@@ -14,7 +14,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 def one_line(text: str) -> str:
-    """Escape what would break a line, and cut it when it is very long."""
+    """Escape characters that would break a line, and truncate a very long one."""
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]}... ({len(text)} characters)"
     if text.isprintable():
@@ -23,7 +23,7 @@ def one_line(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line, and a trace as lines that are indented, so that none looks like a record."""
+    """Format a record as one line and indent its traceback, so that no line of it looks like a record."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Called by logging."""
@@ -36,16 +36,16 @@ class LineFormatter(logging.Formatter):
         if len(text) > _MOST_TRACE_CHARACTERS:
             half = _MOST_TRACE_CHARACTERS // 2
             text = f"{text[:half]}\n... ({len(text)} characters)\n{text[-half:]}"
-        # Only line feeds: splitlines knows others, which a terminal may not.
+        # Split at line feeds only: splitlines splits at characters that a terminal may not treat as line ends.
         return "\n".join(f"  {one_line(line)}" for line in text.split("\n"))
 
 
 class FloodFilter(logging.Filter):
-    """Leaves out lines of one place in the code when they are very many, and says so."""
+    """Drop lines of one place in the code beyond a rate, and log how many were dropped."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Begin of the period and lines in it, by file and line of the code.
+        # Start of the period and number of lines in it, by file and line of the code.
         self._seen: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -56,11 +56,11 @@ class FloodFilter(logging.Filter):
         if now >= began + _PERIOD_S:
             began, count = now, 0
             if left_out > 0:
-                _append(record, f"{left_out} lines like this were left out")
+                _append(record, f"{left_out} lines like this were dropped")
         count += 1
         self._seen[place] = began, count
         if count == _MOST_LINES:
-            _append(record, f"more lines like this are left out for {began + _PERIOD_S - now:.0f} s")
+            _append(record, f"more lines like this are dropped for {began + _PERIOD_S - now:.0f} s")
         return count <= _MOST_LINES
 
 

@@ -1,4 +1,4 @@
-"""Where log lines of the commands go: to stderr, one line each, through the standard library."""
+"""Logging of the commands: one line for each record, on stderr."""
 
 import logging
 import os
@@ -13,14 +13,14 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s - %(message)s"
 
 
 def set_up_logging(level: str | None = None) -> None:
-    """Log to stderr from ``level`` on; without one the variable ROCKETBROKER_LOG_LEVEL says it, else it is INFO.
+    """Log to stderr from ``level`` on; the default is the variable ROCKETBROKER_LOG_LEVEL, else INFO.
 
     Raises:
-        ConfigError: no such level.
+        ConfigError: the level is unknown.
     """
     name = (level or os.environ.get(LEVEL_VARIABLE) or "INFO").strip().upper()
     if name not in _LEVELS:
-        raise ConfigError(f"no log level {name!r} (option or {LEVEL_VARIABLE}); right is one of {', '.join(_LEVELS)}")
+        raise ConfigError(f"unknown log level {name!r} (option or {LEVEL_VARIABLE}); use one of {', '.join(_LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT))
     handler.addFilter(FloodFilter())

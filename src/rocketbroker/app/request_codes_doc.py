@@ -19,25 +19,25 @@ _INTRODUCTION = """\
 
 For contributors and authors of clients: find the file that answers a request, who may send it, and its header. The page
 is generated from the tables that the servers run with. Names and numbers are those of RocketMQ's `RequestCode`. A code
-that is not listed is answered REQUEST_CODE_NOT_SUPPORTED (3).
+that is not listed gets the answer REQUEST_CODE_NOT_SUPPORTED (3).
 
 - *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
 - *audience*: the least kind of peer that may send it in [protected mode](../operations/security.md): a client, a
   broker, or administration.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
-  that its fields are taken as they come.
+  that its fields are read without one.
 
 The broker itself sends NOTIFY_CONSUMER_IDS_CHANGED (40) to the clients of a group, CHECK_TRANSACTION_STATE (39) to a
 producer of a group with an open transaction, and GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309) to
-the client that an administrator asks about.
+the client that an administrator names.
 """
 
-# Title, the table's file, its routes.
+# Title, file of the table, its routes.
 Section = tuple[str, str, dict[int, Route]]
 
 
 class Row(NamedTuple):
-    """One code as its reader sees it."""
+    """One code as documented."""
 
     code: int
     name: str
@@ -48,8 +48,8 @@ class Row(NamedTuple):
 
 
 def sections() -> tuple[Section, Section]:
-    """Return the tables of both servers, as they are wired when they run; nothing is opened or started for it."""
-    # Neither the port nor the folder is touched before ``start``.
+    """Return the tables of both servers as wired at run time, without opening or starting anything."""
+    # Neither the port nor the folder is used before ``start``.
     namesrv = NamesrvController(namesrv_settings(0, Path()))
     broker = BrokerController(broker_settings(0, Path(), ""))
     return (

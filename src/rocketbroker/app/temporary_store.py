@@ -1,4 +1,4 @@
-"""Store folder that lasts as long as one mqdev; the next mqdev removes the folder of one that was killed."""
+"""Store folder of one mqdev process; the next mqdev removes the folder of a killed one."""
 
 import fcntl
 import os
@@ -8,19 +8,19 @@ import tempfile
 from pathlib import Path
 
 _PREFIX = "mqdev-"
-# Locked while its mqdev runs. Only a folder with this file and this content is ever removed.
+# Locked while its mqdev runs. Only folders with this file and this content are removed.
 _MARKER = "mqdev.lock"
 _CONTENT = b"temporary store of mqdev, removed once nobody has this file locked\n"
 
 
 class TemporaryStore:
-    """A new folder below the folder for temporary files."""
+    """A new folder in the directory for temporary files."""
 
     def __init__(self) -> None:
         remove_leftovers()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._marker = os.open(self.path / _MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # Locked first: with its content the marker allows others to remove the folder.
+        # Lock first: once the marker has its content, others may remove the folder unless it is locked.
         fcntl.flock(self._marker, fcntl.LOCK_EX)
         os.write(self._marker, _CONTENT)
 
@@ -31,12 +31,12 @@ class TemporaryStore:
 
 
 def remove_leftovers() -> None:
-    """Remove the folders of killed mqdevs of this user."""
+    """Remove the folders of killed mqdev processes of this user."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             _remove_leftover(path)
         except OSError:
-            continue  # another's folder, or removed meanwhile
+            continue  # folder of another user, or already removed
 
 
 def _remove_leftover(path: Path) -> None:

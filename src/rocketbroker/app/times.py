@@ -1,4 +1,4 @@
-"""Times as users give them to the tools and as the tools show them."""
+"""Parsing and formatting of times for the tools."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -18,7 +18,7 @@ TIME_FORMS: Final = (
 
 
 def parse_time(text: str) -> int:
-    """Return a time in one of ``TIME_FORMS`` as ms since 1970; a time without a zone is local.
+    """Parse a time in one of ``TIME_FORMS`` to ms since 1970; a time without a zone is local.
 
     Raises:
         typer.BadParameter: the text has none of these forms.

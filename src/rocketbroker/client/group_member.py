@@ -65,4 +65,4 @@ class GroupMember(ABC):
 
     def _check_started(self) -> None:
         if not self._started:
-            raise ClientStateError(f"{self.kind} {self.group} is not started, or closed: use it within 'async with'")
+            raise ClientStateError(f"{self.kind} {self.group} is not started, or is closed; use it within 'async with'")

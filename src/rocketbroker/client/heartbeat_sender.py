@@ -105,7 +105,7 @@ class HeartbeatSender:
             check_success(await self._remoting.invoke(address, command, self._timeout_s))
         except RocketBrokerError as error:
             self._greeted.discard(address)
-            log.warning("no heartbeat to %s: %s", address, error)
+            log.warning("heartbeat to %s failed: %s", address, error)
 
     async def _unregister(self, header: UnregisterClientRequestHeader) -> None:
         for address in list(self._greeted):
@@ -113,4 +113,4 @@ class HeartbeatSender:
                 command = client_request(RequestCode.UNREGISTER_CLIENT, header)
                 check_success(await self._remoting.invoke(address, command, self._timeout_s))
             except RocketBrokerError as error:
-                log.warning("not signed off at %s: %s", address, error)
+                log.warning("unregistering at %s failed: %s", address, error)

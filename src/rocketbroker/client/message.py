@@ -66,16 +66,16 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     body: object = message.body  # whatever its annotation says
     if not isinstance(body, bytes | bytearray | memoryview):
         kind = type(body).__name__
-        raise InvalidMessageError(f'the message body is a {kind}, and bytes are wanted, as in b"text" or text.encode()')
+        raise InvalidMessageError(f'the message body is a {kind}; give bytes, such as b"text" or text.encode()')
     if not message.body:
-        raise InvalidMessageError("the message body is empty; at least one byte is wanted")
+        raise InvalidMessageError("the message body is empty; give at least one byte")
     if len(message.body) > max_message_size:
         size = len(message.body)
-        raise InvalidMessageError(f"the message body has {size} bytes, over the {max_message_size} of maxMessageSize")
+        raise InvalidMessageError(f"the message body of {size:,} bytes exceeds maxMessageSize ({max_message_size:,})")
     check_properties(message.properties)
     for name, value in message.properties.items():
         if not isinstance(value, str):
-            raise InvalidMessageError(f"the property {name!r} is {value!r}, and text is wanted, as in {str(value)!r}")
+            raise InvalidMessageError(f"the property {name!r} is {value!r}; give text, such as {str(value)!r}")
 
 
 def check_topic(topic: str) -> None:

@@ -43,7 +43,7 @@ def selector_of(expression: str | MessageSelector) -> MessageSelector:
         return expression
     if _LOOKS_LIKE_SQL.search(expression):
         raise InvalidMessageError(
-            f"{expression!r} looks like SQL, and a plain expression is a list of tags (TagA || TagB); "
+            f"{expression!r} looks like SQL, but a plain expression is a list of tags (TagA || TagB); "
             f"use MessageSelector.by_sql({expression!r}), or by_tag if these are tags"
         )
     return MessageSelector.by_tag(expression)

@@ -106,7 +106,7 @@ class MessageStream:
                 await self._commit(queue, offset)
                 self._committed[queue] = offset
             except RocketBrokerError as error:
-                log.warning("offset %d of %s was not committed: %s", offset, queue, error)
+                log.warning("commit of offset %d of %s failed: %s", offset, queue, error)
 
     async def _first_scan(self) -> None:
         """Find the queues; wait for a topic that does not exist yet."""
@@ -138,12 +138,12 @@ class MessageStream:
                     await self._buffer.put(error)
                     return
                 log.warning(
-                    "pull from %s at %s failed, next try in %g s: %s", queue, offset, self._retry_delay_s, error
+                    "pull from %s at %s failed; retrying in %g s: %s", queue, offset, self._retry_delay_s, error
                 )
                 await asyncio.sleep(self._retry_delay_s)
                 continue
             if result.pull_status is PullStatus.OFFSET_ILLEGAL:
-                log.warning("offset %d of %s is not there; going on at %d", offset, queue, result.next_begin_offset)
+                log.warning("offset %d of %s does not exist; continuing at %d", offset, queue, result.next_begin_offset)
             if result.messages or result.next_begin_offset != offset:
                 await self._buffer.put((queue, result.messages, result.next_begin_offset))
             offset = result.next_begin_offset

@@ -21,7 +21,7 @@ def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
     """
     addresses = tuple(part.strip() for part in namesrv_addr.split(";") if part.strip())
     if not addresses:
-        raise ConfigError("no name server address is given; host:port is wanted, or several joined by ';'")
+        raise ConfigError("no name server address given; use host:port, or several joined by ';'")
     for address in addresses:
         try:
             split_address(address)

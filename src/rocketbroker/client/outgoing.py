@@ -102,19 +102,23 @@ def check_batch(messages: Sequence[Message]) -> None:
         InvalidMessageError: no messages, different topics or waits, or a delayed or retried message.
     """
     if not messages:
-        raise InvalidMessageError("the batch is empty; at least one message is wanted")
+        raise InvalidMessageError("the batch is empty; give at least one message")
     first = messages[0]
     if first.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-        raise InvalidMessageError(f"topic {first.topic} is for retries, which cannot be sent as a batch")
+        raise InvalidMessageError(f"topic {first.topic} is a retry topic; send its messages one by one")
     for message in messages:
         if message.topic != first.topic:
-            raise InvalidMessageError(f"a batch has one topic; found {first.topic} and {message.topic}")
+            raise InvalidMessageError(
+                f"a batch has one topic, but this one has {first.topic} and {message.topic}; send one batch for each"
+            )
         if message.wait_store_msg_ok != first.wait_store_msg_ok:
             raise InvalidMessageError(
-                "the messages of a batch all wait for the store (wait_store_msg_ok), or none does"
+                "the messages of a batch differ in wait_store_msg_ok; send one batch for each value"
             )
         if message.delay_time_level > 0:
-            raise InvalidMessageError("delayed messages (delay_time_level) cannot be sent as a batch")
+            raise InvalidMessageError(
+                "delayed messages (delay_time_level) cannot be sent as a batch; send them one by one"
+            )
 
 
 def _encoded_properties(message: Message, unique_id: str) -> bytes:

@@ -58,7 +58,7 @@ def ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
     for part in filter(None, order_topic_conf.split(";")):
         name, _, number = part.partition(":")
         if not name or not number.isascii() or not number.isdigit():
-            raise RemoteProtocolError(f"orderTopicConf of {topic} has {part!r}; broker:number is wanted")
+            raise RemoteProtocolError(f"orderTopicConf of {topic} has {part!r} instead of broker:number")
         queues += [MessageQueue(topic, name, index) for index in range(int(number))]
     return queues
 
@@ -117,7 +117,7 @@ class TopicRouteTable:
         if route is None or not route.publish_queues:
             route = await self._find_publish_route(topic)
         if not route.publish_queues:
-            raise TopicRouteError(f"topic {topic} has no queue that can be written: see its perm and its brokers")
+            raise TopicRouteError(f"topic {topic} has no queue that can be written; check its perm and its brokers")
         return route
 
     async def _find_publish_route(self, topic: str) -> TopicRoute:

@@ -62,8 +62,8 @@ def test_a_flood_of_one_kind_is_cut_and_others_are_written(monkeypatch: pytest.M
 
     lines = written(100_000)
     assert (len(lines), lines[998]) == (1000, "topic 998")
-    assert lines[-1] == "topic 999 (more lines like this are left out for 10 s)"
+    assert lines[-1] == "topic 999 (more lines like this are dropped for 10 s)"
     assert written(3, line=2) == ["topic 0", "topic 1", "topic 2"]
 
     clock[0] += 10
-    assert written(2) == ["topic 0 (99000 lines like this were left out)", "topic 1"]
+    assert written(2) == ["topic 0 (99000 lines like this were dropped)", "topic 1"]

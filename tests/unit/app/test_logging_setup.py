@@ -49,5 +49,5 @@ def test_it_may_be_set_up_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_level_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"no log level 'CHATTY' .*; right is one of DEBUG, INFO,"):
+    with pytest.raises(ConfigError, match=r"unknown log level 'CHATTY' .*; use one of DEBUG, INFO,"):
         set_up_logging("chatty")

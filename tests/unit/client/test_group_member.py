@@ -52,7 +52,7 @@ async def test_an_instance_of_its_own_lives_as_long_as_it(monkeypatch):
     await member.close()
 
     assert (client.started, client.stopped, member.said) == (1, 1, ["joined", "leaves"])
-    with pytest.raises(ClientError, match="member G is not started, or closed"):
+    with pytest.raises(ClientError, match="member G is not started, or is closed"):
         member._check_started()
 
 

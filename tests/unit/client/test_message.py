@@ -29,11 +29,11 @@ def test_a_bare_message_has_only_wait():
         (Message("T" * 128, b"x"), "longer than topic max length"),
         (Message("SCHEDULE_TOPIC_XXXX", b"x"), "forbidden"),
         (Message("T", b""), "body is empty"),
-        (Message("T", b"x" * 101), "101 bytes, over the 100"),
+        (Message("T", b"x" * 101), r"body of 101 bytes exceeds maxMessageSize \(100\)"),
         (Message("T", b"x", properties={"UNIQ_KEY": "1"}), "'UNIQ_KEY' is kept"),
-        (Message("T", "text"), r"body is a str, and bytes are wanted, as in b\"text\" or text.encode\(\)"),  # type: ignore[arg-type]
-        (Message("T", None), "body is a NoneType, and bytes are wanted"),  # type: ignore[arg-type]
-        (Message("T", b"x", properties={"a": 5}), "property 'a' is 5, and text is wanted, as in '5'"),  # type: ignore[dict-item]
+        (Message("T", "text"), r"body is a str; give bytes, such as b\"text\" or text.encode\(\)"),  # type: ignore[arg-type]
+        (Message("T", None), "body is a NoneType; give bytes"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties={"a": 5}), "property 'a' is 5; give text, such as '5'"),  # type: ignore[dict-item]
     ],
 )
 def test_what_may_not_be_sent_is_named(message: Message, text: str):

@@ -206,10 +206,10 @@ async def test_a_batch_is_one_request(stage: Stage):
     ("messages", "text"),
     [
         ([], "empty"),
-        ([Message("A", b"x"), Message("B", b"x")], "one topic; found A and B"),
+        ([Message("A", b"x"), Message("B", b"x")], "one topic, but this one has A and B"),
         ([Message("A", b"x", delay_time_level=1)], "delayed"),
         ([Message("A", b"x"), Message("A", b"x", wait_store_msg_ok=False)], "wait"),
-        ([Message("%RETRY%g", b"x")], "retries"),
+        ([Message("%RETRY%g", b"x")], "retry topic"),
     ],
 )
 async def test_a_batch_has_rules(stage: Stage, messages: list[Message], text: str):

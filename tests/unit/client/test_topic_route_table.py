@@ -58,7 +58,7 @@ def test_an_ordered_topic_keeps_its_queues():
 
 
 def test_a_broken_order_is_named():
-    with pytest.raises(RemoteProtocolError, match="'a'; broker:number is wanted"):
+    with pytest.raises(RemoteProtocolError, match="'a' instead of broker:number"):
         ordered_queues("T", "a")
 
 

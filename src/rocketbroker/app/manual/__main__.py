@@ -1,4 +1,4 @@
-"""Write every generated page below ``docs/`` of the current folder, or below the folder given."""
+"""Write all generated pages to ``docs/`` in the current folder, or to the given folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Page of RocketMQ's request codes and of what answers each of them here."""
+"""Page of RocketMQ's request codes and their state here."""
 
 from rocketbroker.app.request_codes_doc import sections
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -6,12 +6,12 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 _INTRODUCTION = """\
 # Request codes of RocketMQ 5.5.0 and their state here
 
-For those who move a client, a proxy or a tool from Apache RocketMQ: find out what answers each request. The page is
+For those who move a client, a proxy or a tool from Apache RocketMQ: find out which requests are answered. The page is
 generated from the tables that the servers run with.
 
 - *broker*, *name server*: served there. [Request codes](../reference/request-codes.md) has file, header and audience.
-- *sent*: a request that the servers send to clients or brokers, and do not take.
-- Everything else is answered REQUEST_CODE_NOT_SUPPORTED (3). The last column names the part of RocketMQ it belongs to.
+- *sent*: a request that the servers send to clients or brokers, but do not accept.
+- All other requests get the answer REQUEST_CODE_NOT_SUPPORTED (3). The last column names their part of RocketMQ.
 
 """
 
@@ -21,10 +21,10 @@ SENT = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: "broker to the clients of a group",
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: "broker to the clients of a group",
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: "broker to the clients of a group",
-    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker to the client that asked",
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker to the client that sent the request",
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server to brokers of one name",
 }
-# Part of RocketMQ that a code belongs to: the first range with the code counts.
+# Part of RocketMQ by range of codes; the first range with the code counts.
 _PARTS = (
     (range(22, 24), "RocketMQ 3, unused since"),
     (range(60, 62), "replication of timer messages"),
@@ -44,7 +44,7 @@ _PARTS = (
 
 
 def state_of(code: RequestCode, served: dict[int, str]) -> str:
-    """Say where a code is served or sent, or which part of RocketMQ is not there."""
+    """Return where a code is served or sent, or the missing part of RocketMQ that it belongs to."""
     if code in served:
         return served[code]
     if code in SENT:
@@ -54,7 +54,7 @@ def state_of(code: RequestCode, served: dict[int, str]) -> str:
 
 
 def served_codes() -> dict[int, str]:
-    """Return where each served code is served."""
+    """Return the servers of each served code."""
     served: dict[int, str] = {}
     for title, _, routes in sections():
         for code in routes:

@@ -1,4 +1,4 @@
-"""Page of the sub-commands of RocketMQ's mqadmin and of what works here."""
+"""Page of the sub-commands of RocketMQ's mqadmin and their state here."""
 
 from collections.abc import Iterator
 
@@ -12,17 +12,17 @@ _INTRODUCTION = """\
 For operators who know `mqadmin`, `mqnamesrv` and `mqbroker` of Apache RocketMQ: find out which command to type. The
 page is generated from the sub-commands of our `mqadmin` and from the requests that the servers answer.
 
-`mqnamesrv` and `mqbroker` take `-c`, `-n`, `-p` and `-m` as in RocketMQ. `mqshutdown` is not needed: send SIGTERM, or
-press Ctrl-C. Settings of the JVM have no counterpart.
+`mqnamesrv` and `mqbroker` accept `-c`, `-n`, `-p` and `-m` as in RocketMQ. `mqshutdown` is not needed: send SIGTERM, or
+press Ctrl-C. JVM settings have no counterpart.
 
 - *ours*: a sub-command of our [mqadmin](../reference/mqadmin.md), with RocketMQ's option letters.
 - *Apache's*: not one of ours, but our servers answer every request that Apache's `mqadmin` sends for it. Run Apache's
   tool from a host in `adminWhiteList` ([Security](../operations/security.md)).
-- *no*: the servers do not answer the requests that follow, or the command is for files that they do not have.
+- *no*: the servers do not answer the listed requests, or the command reads files that do not exist here.
 
 """
 
-# Requests that Apache's tool sends for each sub-command, in the order of its help. Those of a route are left out.
+# Requests that Apache's tool sends for each sub-command, without those for routes, in the order of its help.
 REQUESTS: dict[str, str] = {
     "updateTopic": "UPDATE_AND_CREATE_TOPIC PUT_KV_CONFIG",
     "updateTopicList": "UPDATE_AND_CREATE_TOPIC_LIST",
@@ -124,7 +124,7 @@ REQUESTS: dict[str, str] = {
 
 
 def state_of(name: str, served: dict[int, str]) -> str:
-    """Say whether a sub-command is ours, works with Apache's tool, or does not work."""
+    """Return the state of a sub-command: ours, works with Apache's tool, or does not work."""
     if name in SUB_COMMANDS:
         return f"[ours](../reference/mqadmin.md#{name.lower()})"
     codes = [RequestCode[word] for word in REQUESTS[name].split()]
@@ -144,4 +144,4 @@ def _rows() -> Iterator[str]:
     for name in REQUESTS:
         yield f"| `{name}` | {state_of(name, served)} |"
     own = ", ".join(f"`{name}`" for name in SUB_COMMANDS if name not in REQUESTS)
-    yield f"\nOurs alone: {own}.\n"
+    yield f"\nOnly in our `mqadmin`: {own}.\n"

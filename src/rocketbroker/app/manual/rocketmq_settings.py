@@ -1,4 +1,4 @@
-"""Page of RocketMQ's settings and of what each of them does here."""
+"""Page of RocketMQ's settings and their state here."""
 
 import re
 from collections import defaultdict
@@ -12,20 +12,20 @@ from rocketbroker.common.config.security_switches import is_security_switch
 _INTRODUCTION = """\
 # Settings of RocketMQ 5.5.0 and their state here
 
-For operators who bring a `broker.conf` or `namesrv.conf` of Apache RocketMQ: find out which of its lines act. The page
-is generated from the settings that the servers read.
+For operators who bring a `broker.conf` or `namesrv.conf` of Apache RocketMQ: find out which of its lines have an
+effect. The page is generated from the settings that the servers read.
 
-1. Start the server with your file. It refuses an unknown name with the nearest known one, and a value with its range.
-   It warns about each setting of RocketMQ that has no effect here.
-2. Look up the names of the warnings below. Each has its reason.
+1. Start the server with your file. It rejects unknown names and invalid values, and shows the nearest name or the
+   range. It warns about each setting of RocketMQ that has no effect here.
+2. Look up the names in the warnings below, by part of RocketMQ.
 3. Read [Configuration](../reference/configuration.md) for ranges, units and the settings that RocketMQ does not have.
 
-Settings that turn on access control or TLS are refused, because the server would serve as if they were off
+Settings that turn on access control or TLS are rejected, because the server would run as if they were off
 ([Security](../operations/security.md#settings-that-are-refused)). `brokerRole=SLAVE` and `brokerRole=SYNC_MASTER` are
-refused as well.
+rejected too.
 """
 
-# Part of RocketMQ that a setting belongs to, by patterns of its name; the first part that matches counts.
+# Parts of RocketMQ by patterns of setting names; the first match counts.
 _PARTS = {
     "Access control and TLS": "^acl ^auth ^initAuth ^innerClientAuth ^migrateAuth ^userCache ^stateful ^tls ^useTLS",
     "RocksDB": "rocksdb memTable bottomMost combineCQ ^storeType$ kvcq dispatchCq transferMetadata",
@@ -59,7 +59,7 @@ _REST = "Everything else"
 
 
 def acting() -> dict[str, list[str]]:
-    """Return the settings of RocketMQ that act here, by the title of their section on the page of settings."""
+    """Return the settings of RocketMQ that act here, by section of the configuration page."""
     return {
         title: [name for name in fields_by_name(model) if known_properties.find(name)] for title, _, model in SECTIONS
     }
@@ -83,7 +83,7 @@ def render() -> str:
 
 
 def _acting_lists() -> Iterator[str]:
-    yield "## Settings that act\n\nEach has RocketMQ's default; some have a narrower range, which the links lead to.\n"
+    yield "## Settings that act\n\nEach has RocketMQ's default. Some have a narrower range; see the linked sections.\n"
     for title, names in acting().items():
         anchor = re.sub(r"[^a-z -]", "", title.lower()).replace(" ", "-")
         shown = ", ".join(f"`{name}`" for name in sorted(names))
@@ -92,10 +92,12 @@ def _acting_lists() -> Iterator[str]:
 
 
 def _not_acting_lists() -> Iterator[str]:
-    yield "## Settings without effect\n\nThe server names each in a warning and starts: remove them from your file.\n"
+    yield "## Settings without effect\n\nThe server warns about each and starts. Remove them from your file.\n"
     parts = not_acting()
     for part in [*_PARTS, _REST]:
-        shown = ", ".join(f"`{name}`{' (refused)' if is_security_switch(name) else ''}" for name in parts.get(part, []))
+        shown = ", ".join(
+            f"`{name}`{' (rejected)' if is_security_switch(name) else ''}" for name in parts.get(part, [])
+        )
         if shown:
             yield f"- **{part}**: {shown}"
     yield ""

@@ -15,14 +15,14 @@ _LINE = 30
 _TITLE = 28
 _FILLS = ("#eef3f8", "#ffffff")
 _STYLE = "text{font:14px system-ui,sans-serif;fill:#1c2733}.room{font-weight:600}.note{fill:#5a6b7b}"
-# Stops of a send, in order; the page of the architecture follows them.
+# Stations of a send in order, as on the architecture page.
 SEND = ("transport", "codec", "processor", "store.message_appender", "store.commitlog", "store.dispatch", "store.queue")
 
 Layers = list[list[str]]
 
 
 class Box(NamedTuple):
-    """Place of a room in the picture."""
+    """Position and size of a room in the picture."""
 
     left: float
     top: float
@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
 
 def contracts() -> dict[str, Layers]:
-    """Return the layers of each room with rooms of its own, from the top; the empty name has those of the package."""
+    """Return the layers of each room with inner rooms, from the top; the empty name is the package."""
     held = tomllib.loads((_PACKAGE.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers: dict[str, Layers] = {}
     for contract in held:
@@ -65,7 +65,7 @@ def render() -> str:
 
 
 def _height(room: str, held: dict[str, Layers]) -> int:
-    """Return the height of the rows in a room, gaps between them included."""
+    """Return the height of the rows in a room, including gaps."""
     return sum(_row_height(room, row, held) + _GAP for row in held[room]) - _GAP
 
 

@@ -97,7 +97,7 @@ def test_a_topic_may_go_to_another() -> None:
         ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "topic of the broker itself"),
         ({"topic": "rmq_sys_REVIVE_LOG_DefaultCluster"}, "topic of the broker itself"),
         ({"sys_flag": INNER_BATCH_FLAG}, "batch of a BatchCQ topic"),
-        ({"body": b""}, "the message body is empty; at least one byte is wanted"),
+        ({"body": b""}, "the message body is empty; give at least one byte"),
     ],
 )
 def test_what_cannot_be_sent_is_left_out_with_a_reason(fields: dict[str, Any], reason: str) -> None:
