@@ -20,12 +20,12 @@ Damage = Callable[[Path, list[MessageExt]], None]
 
 
 def victim(queued: list[MessageExt]) -> MessageExt:
-    """The message that is damaged."""
+    """Return the message to damage."""
     return queued[QUEUE_OFFSET]
 
 
 def index_file(root: Path) -> Path:
-    """The first file of the index."""
+    """Return the first file of the index."""
     return min((root / "index").iterdir())
 
 
@@ -59,7 +59,7 @@ def remove_log_file(root: Path, queued: list[MessageExt]) -> None:
 
 
 def misplaced_entry(root: Path, queued: list[MessageExt]) -> None:
-    """An entry that leads to the message after its own."""
+    """Point a queue entry to the message after its own."""
     patch(queue_place(root, QUEUE_OFFSET), bytes_at(queue_place(root, QUEUE_OFFSET + 1), 20))
 
 
@@ -91,20 +91,20 @@ def hole(root: Path, queued: list[MessageExt]) -> None:
 
 
 def lost(root: Path, queued: list[MessageExt]) -> None:
-    """A message of no queue stands where one of the queue was, and its entry is gone."""
+    """Replace a queued message by one of no queue and remove its entry."""
     hole(root, queued)
     patch(log_place(root, victim(queued).commit_log_offset), b"\0\0\0\x04", 36)  # half of a transaction
 
 
 def repeated(root: Path, queued: list[MessageExt]) -> None:
-    """A message has the queue offset of the one before it, and the queue ends before it."""
+    """Give a message the queue offset of its predecessor and end the queue before it."""
     last = queued[-1]
     patch(log_place(root, last.commit_log_offset), INT64.pack(last.queue_offset - 1), 20)
     patch(queue_place(root, last.queue_offset), bytes(20))
 
 
 def out_of_order(root: Path, queued: list[MessageExt]) -> None:
-    """Two messages have each other's queue offset, and their entries agree with them."""
+    """Swap the queue offsets of two messages and their entries."""
     one, other = queued[QUEUE_OFFSET : QUEUE_OFFSET + 2]
     entries = [bytes_at(queue_place(root, each.queue_offset), 20) for each in (one, other)]
     for each, queue_offset, entry in ((one, other.queue_offset, entries[0]), (other, one.queue_offset, entries[1])):
@@ -133,7 +133,7 @@ def index_header(root: Path, queued: list[MessageExt]) -> None:
 
 
 def missing_key(root: Path, queued: list[MessageExt]) -> None:
-    """The last two entries, a key and a tag of the last message, are taken back as if they had never been entered."""
+    """Remove the last two index entries, a key and a tag of the last message, as if never added."""
     path = max((root / "index").iterdir())
     header = decode_header(path.read_bytes())
     for last in (header.index_count - 1, header.index_count - 2):

@@ -1,4 +1,4 @@
-"""A store with something of everything, for tests of what checks stores; and places in it to damage."""
+"""A store with messages of all kinds, for tests of store checks, and places in it to damage."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def put_all(store: MessageStore, clock: FakeClock, count: int = MESSAGES) -> Non
 
 
 async def make_audited_store(root: Path, **settings) -> list[MessageExt]:
-    """Fill and stop a store; gives the messages of ``QUEUE``."""
+    """Fill and stop a store; return the messages of ``QUEUE``."""
     clock = FakeClock()
     store = make_store(root, clock, **settings)
     await store.start()
@@ -49,35 +49,35 @@ async def make_audited_store(root: Path, **settings) -> list[MessageExt]:
 
 
 def check(root: Path, options: AuditOptions | None = None, **settings) -> AuditReport:
-    """Audit a store, whose sizes the files tell."""
+    """Audit a store with the sizes of its files."""
     return audit(store_config(root, **settings), options)
 
 
 def errors(report: AuditReport) -> dict[str, int]:
-    """How many errors of each rule there are."""
+    """Return the number of errors by rule."""
     return {rule.value: count for (rule, severity), count in report.counts.items() if severity is Severity.ERROR}
 
 
 def warnings(report: AuditReport) -> dict[str, int]:
-    """How many warnings of each rule there are."""
+    """Return the number of warnings by rule."""
     return {rule.value: count for (rule, severity), count in report.counts.items() if severity is Severity.WARNING}
 
 
 def log_place(root: Path, offset: int) -> tuple[Path, int]:
-    """File of the CommitLog, and position in it, of a physical offset."""
+    """Return the file of the CommitLog, and position in it, of a physical offset."""
     position = offset % LOG_FILE
     return root / "commitlog" / offset_to_file_name(offset - position), position
 
 
 def queue_place(root: Path, queue_offset: int, queue: tuple[str, int] = QUEUE) -> tuple[Path, int]:
-    """File of a ConsumeQueue, and position in it, of an entry."""
+    """Return the file of a ConsumeQueue, and position in it, of an entry."""
     at = queue_offset * CQ_STORE_UNIT_SIZE
     position = at % QUEUE_FILE
     return root / "consumequeue" / queue[0] / str(queue[1]) / offset_to_file_name(at - position), position
 
 
 def patch(place: tuple[Path, int], data: bytes, at: int = 0) -> None:
-    """Overwrite bytes ``at`` behind a place."""
+    """Overwrite bytes at offset ``at`` from a place."""
     path, position = place
     with path.open("r+b") as file:
         file.seek(position + at)
@@ -85,6 +85,6 @@ def patch(place: tuple[Path, int], data: bytes, at: int = 0) -> None:
 
 
 def bytes_at(place: tuple[Path, int], length: int, at: int = 0) -> bytes:
-    """Bytes ``at`` behind a place."""
+    """Return the bytes at offset ``at`` from a place."""
     path, position = place
     return path.read_bytes()[position + at : position + at + length]

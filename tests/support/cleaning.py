@@ -1,4 +1,4 @@
-"""A store of small files for the tests of cleaning, and a disk whose fullness is said."""
+"""A store of small files for tests of cleaning, and a disk with a given usage."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ _BODY = b"x" * 1100
 
 
 class SaidDisk:
-    """Stands for both disks; ``percent`` is how full they are, ``error`` why they do not tell."""
+    """Fake of both disks; ``percent`` is their usage, ``error`` the failure of reading it."""
 
     def __init__(self, percent: float = 50.0) -> None:
         self.percent = percent
@@ -40,7 +40,7 @@ class SaidDisk:
 
 
 class Losses:
-    """Keeps the ranges that were asked for."""
+    """Recorder of the requested ranges."""
 
     def __init__(self) -> None:
         self.ranges: list[list[QueueRange]] = []
@@ -51,7 +51,7 @@ class Losses:
 
 
 def small_store(root: Path, clock: FakeClock, **settings) -> MessageStore:
-    """A store that is not started; a file of its log takes three messages of ``fill``, and it is no hour to delete."""
+    """Return a store, not started, whose log files hold three messages of ``fill``; it is not the hour to delete."""
     hour = time.localtime(clock.time_ms() // 1000).tm_hour
     small: dict[str, Any] = {
         "mapped_file_size_commit_log": LOG_FILE,
@@ -71,7 +71,7 @@ def fill(store: MessageStore, count: int, topic: str = "T", queue_id: int = 0) -
 
 
 def log_files(store: MessageStore) -> list[int]:
-    """The files of the log that the disk has and the store serves, by number; the one made ahead is left out."""
+    """Return the files of the log that the disk has and the store serves, by number; without the one preallocated."""
     served = [file.path for file in store.commit_log.queue.files]
     on_disk = sorted(store.config.commit_log_dir.iterdir())[: len(served)]
     assert on_disk == served
@@ -79,6 +79,6 @@ def log_files(store: MessageStore) -> list[int]:
 
 
 def age(store: MessageStore, clock: FakeClock, number: int, hours: float) -> None:
-    """Have a file of the log changed so long ago, by its number in the list."""
+    """Set back the modification time of a log file, given by its number in the list."""
     seconds = clock.time_ms() / 1000 - hours * HOUR_S
     os.utime(store.commit_log.queue.files[number].path, (seconds, seconds))

@@ -1,4 +1,4 @@
-"""What our client and our mqadmin must be able to do with any broker: Apache's and our own run the same story."""
+"""One scenario for our client and our mqadmin, run with Apache's broker and with ours."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ NUMBER = 400
 
 
 def body_of(index: int) -> bytes:
-    """Each tenth body is big enough to be compressed."""
+    """Return the body of a message; every tenth is large enough to be compressed."""
     return b"body %d" % index * (600 if index % 10 == 0 else 1)
 
 
@@ -36,9 +36,9 @@ def message_of(index: int) -> Message:
 
 
 async def produce(namesrv_addr: str) -> dict[str, int]:
-    """Send single messages, several under way, and batches; gives the message number by unique id."""
+    """Send single messages, several under way, and batches; return the message number by unique id."""
     async with Producer("PG_ClientScenario", namesrv_addr) as producer:
-        await producer.send(Message(TOPIC, b"first"), timeout_s=10)  # makes the topic
+        await producer.send(Message(TOPIC, b"first"), timeout_s=10)  # creates the topic
         singles = range(NUMBER // 2)
         results = await asyncio.gather(*(producer.send(message_of(index), timeout_s=10) for index in singles))
         ids = {result.msg_id: index for index, result in zip(singles, results, strict=True)}
@@ -56,7 +56,7 @@ def in_batch(result: SendResult, numbers: range) -> dict[str, int]:
 
 
 async def consume(namesrv_addr: str, number: int, expression: str = "*", group: str = GROUP) -> list[MessageExt]:
-    """So many messages of the topic; their offsets are committed, those of the last one excepted."""
+    """Consume ``count`` messages; commit all offsets except that of the last message."""
     messages: list[MessageExt] = []
     async with (
         asyncio.timeout(60),
@@ -71,7 +71,7 @@ async def consume(namesrv_addr: str, number: int, expression: str = "*", group: 
 
 
 def check_messages(messages: list[MessageExt], ids: dict[str, int]) -> None:
-    """Each message came exactly once with all it was sent with, in queue order."""
+    """Check that each message arrived exactly once, complete and in queue order."""
     mine = {ids[message.uniq_key or ""]: message for message in messages if message.uniq_key in ids}
     assert sorted(mine) == list(range(NUMBER))
     assert len(messages) == NUMBER + 2
@@ -87,7 +87,7 @@ def check_messages(messages: list[MessageExt], ids: dict[str, int]) -> None:
 
 
 async def mqadmin(namesrv_addr: str, *args: str) -> tuple[int, str, str]:
-    """Run our mqadmin as a process: exit code, stdout, stderr."""
+    """Run our mqadmin as a process; return exit code, stdout and stderr."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "rocketbroker.app.mqadmin.cli", *args],
@@ -101,14 +101,14 @@ async def mqadmin(namesrv_addr: str, *args: str) -> tuple[int, str, str]:
 
 
 async def mqadmin_json(namesrv_addr: str, *args: str) -> Any:
-    """The value that ``--json`` prints; the command must succeed."""
+    """Return the value that ``--json`` prints; the command must succeed."""
     code, out, err = await mqadmin(namesrv_addr, *args, "--json")
     assert code == 0, err
     return json.loads(out)
 
 
 async def run_scenario(namesrv_addr: str, broker_addr: str) -> None:
-    """Send, consume, look at it by mqadmin, change and delete topics."""
+    """Send and consume, inspect by mqadmin, change and delete topics."""
     ids = await produce(namesrv_addr)
     messages = await consume(namesrv_addr, NUMBER + 2)
     check_messages(messages, ids)
@@ -139,7 +139,7 @@ async def check_topic(namesrv_addr: str, broker_addr: str, messages: list[Messag
 async def check_group_and_message(namesrv_addr: str, messages: list[MessageExt]) -> None:
     progress = await mqadmin_json(namesrv_addr, "consumerProgress", "-g", GROUP)
     assert sum(row["brokerOffset"] for row in progress["queues"] if row["topic"] == TOPIC) == len(messages)
-    # The message that was given out last counts as consumed only when the next one is asked for.
+    # The last message counts as consumed only once the next one is requested.
     assert progress["diffTotal"] == 1
     groups = {row["group"]: row for row in (await mqadmin_json(namesrv_addr, "consumerProgress"))["groups"]}
     assert (groups[GROUP]["diffTotal"], groups[GROUP]["version"]) == (1, "OFFLINE")

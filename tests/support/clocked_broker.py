@@ -12,10 +12,10 @@ ANSWER_LIMIT = 60  # seconds
 
 @dataclass(slots=True)
 class ClockedBroker(OurServer):
-    """A broker and its clock; what goes by the clock of the clients, goes by the system's."""
+    """A broker and its clock; clients use the system's clock."""
 
     def set_clock(self, command: str) -> int:
-        """Have the clock obey (``step S``, ``set MS``, ``advance S``, ``speed F``); returns its time in ms then."""
+        """Send the clock a command (``step S``, ``set MS``, ``advance S``, ``speed F``); return its new time in ms."""
         known = self._answers()
         pipe = self.process.stdin
         assert pipe is not None
@@ -27,7 +27,7 @@ class ClockedBroker(OurServer):
         return int(rest)
 
     def time_ms(self) -> int:
-        """What its clock shows."""
+        """Return the time of its clock in ms."""
         return self.set_clock("step 0")
 
     def _answers(self) -> list[str]:
@@ -43,7 +43,7 @@ def clocked_broker(
     clock: Sequence[str] = (),
     **settings: str | int,
 ) -> ClockedBroker:
-    """Start a broker whose clock obeys ``clock`` before its start; it is registered when this returns."""
+    """Start a broker after setting its clock by ``clock``, and wait until it is registered."""
     arguments = [word for command in clock for word in ("--clock", command)]
     launched = servers.launch_broker(namesrv, store, settings, port, module=MODULE, arguments=arguments)
     broker = ClockedBroker(launched.name, launched.process, launched.log, launched.port, launched.store, launched.host)

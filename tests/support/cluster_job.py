@@ -1,4 +1,4 @@
-"""What a user would submit to a cluster; prints one line of JSON. Argument: the stores."""
+"""A job as a user submits it to a cluster; prints one line of JSON. Argument: the stores."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from rocketbroker.analytics import messages, register, table
 
 
 def where_it_ran(_: object) -> list[tuple[str, str]]:
-    """The executor's directory, and the file that rocketbroker was imported from."""
+    """Return the executor's directory, and the file that rocketbroker was imported from."""
     import rocketbroker
 
     return [(str(Path.cwd()), str(rocketbroker.__file__))]

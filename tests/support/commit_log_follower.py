@@ -14,7 +14,7 @@ ENTRY_SIZE = 20
 
 
 class Place(NamedTuple):
-    """Where in its topic a message lies."""
+    """Topic, queue and queue offset of a message."""
 
     topic: str
     queue_id: int
@@ -33,16 +33,16 @@ class Found(NamedTuple):
     store_timestamp: int
 
     def property(self, name: str) -> str | None:
-        """The value of a property, ``None`` when it has none of that name."""
+        """Return the value of a property, ``None`` if it is absent."""
         pairs = (pair.partition(b"\x01") for pair in self.properties.split(b"\x02"))
         return next((value.decode() for key, _, value in pairs if key == name.encode()), None)
 
 
 @dataclass(slots=True)
 class CommitLogFollower:
-    """Reads on from where it was each time, up to the first byte that begins no sound record.
+    """Reader that continues from its last position up to the first byte without a sound record.
 
-    A killed broker may leave a torn record at the end and nothing else: the next one goes on at the same position.
+    A killed broker may leave a torn record at the end; the next broker continues at the same position.
     """
 
     store: Path
@@ -51,7 +51,7 @@ class CommitLogFollower:
     records: dict[Place, Found] = field(default_factory=dict)
 
     def read_on(self) -> list[Found]:
-        """The records that came since; a queue offset that was there before, or leaves a gap, is an error."""
+        """Return the new records; a repeated queue offset or a gap is an error."""
         new = list(self._walk())
         for record in new:
             topic, queue_id, offset = record.place
@@ -62,7 +62,7 @@ class CommitLogFollower:
         return new
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """The queue offset after the last message of each queue."""
+        """Return the queue offset after the last message of each queue."""
         ends: dict[tuple[str, int], int] = {}
         for topic, queue_id, offset in self.records:
             ends[topic, queue_id] = max(ends.get((topic, queue_id), 0), offset + 1)
@@ -117,7 +117,7 @@ def _record(data: bytes, at: int, physical_offset: int) -> Found | None:
     topic = record[topic_at:properties_at].decode()
     properties = record[properties_at + 2 :]
     if int.from_bytes(record[properties_at : properties_at + 2], "big") != len(properties):
-        return None  # torn behind its body
+        return None  # torn after its body
     place = Place(topic, queue_id, queue_offset)
     return Found(place, physical_offset, size, body, properties, _time(record, 40), _time(record, stored_at))
 
@@ -127,9 +127,9 @@ def _time(record: bytes, at: int) -> int:
 
 
 def check_queues(follower: CommitLogFollower) -> int:
-    """Each entry of a consume queue is that of the record with its queue offset; gives how many there are.
+    """Check each ConsumeQueue entry with the record of its queue offset; return the number of entries.
 
-    Entries may lack at the end of a queue whose broker was killed before it had entered the last messages.
+    Entries may be missing at the end of a queue whose broker was killed before the dispatch.
     """
     count = 0
     for folder in sorted((follower.store / "consumequeue").glob("*/*")):

@@ -15,7 +15,7 @@ V6_HOST = bytes([0xFD] + [0] * 14 + [1]) + (10911).to_bytes(4, "big")
 
 @dataclass
 class CommitLogWriter:
-    """Appends records below ``root``/commitlog; ``records`` has file path, position and size of each."""
+    """Appender of records below ``root``/commitlog; ``records`` has file path, position and size of each."""
 
     root: Path
     file_size: int = 1 << 16

@@ -1,4 +1,4 @@
-"""What a user of Spark Connect would run; prints one line of JSON. Arguments: address, store, damaged store, folder."""
+"""A user's Spark Connect program; prints one line of JSON. Arguments: address, store, damaged store, folder."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from tests.support.streaming_query import run_to_end
 
 
 def streamed(spark: SparkSession, store: str, out: str) -> list[int]:
-    """Physical offsets that a stream brings into Parquet."""
+    """Return the physical offsets that a stream writes to Parquet."""
     stream = spark.readStream.format("rocketmq_store").schema("physical_offset bigint").load(store)
     writer = stream.writeStream.format("parquet").option("path", f"{out}/rows")
     writer = writer.option("checkpointLocation", f"{out}/checkpoint")

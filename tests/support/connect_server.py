@@ -19,7 +19,7 @@ _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 @contextmanager
 def connect_server(home: Path) -> Iterator[str]:
-    """The address for clients; the server's Python workers can import rocketbroker. What it says is printed.
+    """Run a server and yield its address; its Python workers can import rocketbroker. Its output is printed.
 
     ``home`` is an empty folder.
     """

@@ -1,4 +1,4 @@
-"""Writes the ConsumeQueues of a commit log, as a broker has them once all is dispatched."""
+"""Writer of the ConsumeQueues of a fully dispatched CommitLog."""
 
 import struct
 from collections import defaultdict
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def write_queues(root: Path, rows: Iterable[Mapping[str, Any]], entries_in_file: int = 100) -> None:
-    """Enter ``rows``, as a slow reader gives them, at their queue offsets; files are full of zeros behind the last."""
+    """Write the entries of ``rows`` at their queue offsets; zeros fill the rest of the files."""
     queues: dict[tuple[str, int], dict[int, bytes]] = defaultdict(dict)
     for row in rows:
         entry = struct.pack(">qiq", row["physical_offset"], row["size"], 0)

@@ -1,8 +1,8 @@
-"""What is to be delivered later by a broker that is killed: what CrashLater.java was told, held against the log.
+"""Delayed deliveries of a killed broker: the answers to CrashLater.java, compared with the log.
 
-A message waits in the topic of its kind, and is copied to LATER_TOPIC once it is due or committed. Each copy is held
-against the message that waits: none is early, none is of a transaction that was rolled back, and one comes twice only
-where the progress that the dead broker had on disk did not say that it was delivered.
+A message waits in the topic of its kind, and is copied to LATER_TOPIC once it is due or committed. Each copy is
+compared with the waiting message: none is early, none is of a transaction that was rolled back, and one comes twice
+only where the progress that the dead broker had on disk did not say that it was delivered.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class Sent(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """What was delivered, and by which process of the broker, counted from 0."""
+    """A delivered copy, and the broker process that delivered it, counted from 0."""
 
     life: int
     record: Found
@@ -50,7 +50,7 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class LaterLoad:
-    """What was told, and what is in the log."""
+    """Answers to the clients, and contents of the log."""
 
     acknowledged: set[Sent] = field(default_factory=set)
     missed: dict[Sent, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class LaterLoad:
     # -- what the clients say
 
     def take_line(self, word: str, fields: list[str]) -> None:
-        """Take what CrashLater.java printed."""
+        """Process a line of CrashLater.java."""
         if word == "PUT":
             self.acknowledged.add(_sent(fields))
         elif word == "MISS":
@@ -81,7 +81,7 @@ class LaterLoad:
                 self.breaks.append(f"{place} was {known} and is {fields[2:]}")
 
     def progress(self) -> tuple[int, int]:
-        """How many delayed messages and how many halves of transactions were acknowledged."""
+        """Return the numbers of acknowledged delayed messages and half messages."""
         transactions = sum(each.kind in IN_TRANSACTION for each in self.acknowledged)
         return len(self.acknowledged) - transactions, transactions
 
@@ -128,7 +128,7 @@ class LaterLoad:
         self.settled |= delivered
 
     def is_complete(self, half_offset: int) -> bool:
-        """Whether all that is to come has come, up to the consumer, and each transaction is ended."""
+        """Return true if all messages have reached the consumer and each transaction is ended."""
         places = {copy.record.place for copies in self.copies.values() for copy in copies}
         return self._to_come() <= self.copies.keys() and places <= self.taken.keys() and half_offset == self.half_end
 
@@ -152,11 +152,11 @@ class LaterLoad:
         assert self.amid.keys() >= DELAYED.keys() | {"unknown"}, f"not all kinds waited when it was killed: {self.amid}"
 
     def lost(self) -> set[Sent]:
-        """Sends that were acknowledged and are not in the log."""
+        """Return the acknowledged sends that are missing in the log."""
         return self.acknowledged - self.waiting.keys()
 
     def early(self) -> list[Copy]:
-        """Copies that were stored before their message was due."""
+        """Return the copies that were stored before their message was due."""
         return [
             copy
             for sent, copies in self.copies.items()
@@ -165,7 +165,7 @@ class LaterLoad:
         ]
 
     def summary(self) -> str:
-        """The counts of the run, in one line."""
+        """Return the counts of the run, in one line."""
         twice = sum(len(copies) - 1 for copies in self.copies.values())
         return (
             f"{len(self.acknowledged)} delayed or in transactions acknowledged, {len(self.lost())} lost, "

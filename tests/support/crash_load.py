@@ -1,4 +1,4 @@
-"""Java producers and consumers that outlive our broker: what they were told, held against the files of its store."""
+"""Java producers and consumers that outlive our broker: the answers they got, compared with its store."""
 
 import random
 import re
@@ -47,7 +47,7 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class Journal:
-    """What CrashLoad.java printed, read as it grows; ``later`` takes what CrashLater.java did."""
+    """Output of CrashLoad.java, read as it grows; ``later`` takes the lines of CrashLater.java."""
 
     path: Path
     later: LaterLoad | None
@@ -61,7 +61,7 @@ class Journal:
     breaks: list[str] = field(default_factory=list)
 
     def read_on(self) -> None:
-        """Take the whole lines that came since."""
+        """Process the complete new lines."""
         with self.path.open("rb") as file:
             file.seek(self.position)
             data = file.read()
@@ -88,7 +88,7 @@ class Journal:
             self.later.take_line(word, fields)
 
     def _arrive(self, place: Place, attempt: Attempt) -> None:
-        """Each place holds one message for ever, and is first seen after the one before it."""
+        """Check that a place never changes its message and is first seen after its predecessor."""
         self.got += 1
         known = self.first_arrivals.setdefault(place, attempt)
         if known != attempt:
@@ -153,7 +153,7 @@ class CrashLoad:
         return self.servers.home / "stop"
 
     def cycle(self) -> None:
-        """Wait till all are at work, kill the broker at some moment, check its store, start it again."""
+        """Wait until all are at work, kill the broker at a random moment, check its store and restart it."""
         self._wait_at_work()
         time.sleep(self._random.uniform(0, LONGEST_WAIT_S))  # no condition: the moment of the kill is the test
         self.broker.kill()
@@ -214,7 +214,7 @@ class CrashLoad:
             self.journal.read_on()
 
     def check(self) -> None:
-        """The files of the dead broker hold all that was acknowledged, in order, and no offset beyond the end."""
+        """Check the dead broker's files: all acknowledged messages in order, no offset beyond the end."""
         self.journal.read_on()
         self._read_stored()
         check_queues(self.follower)
@@ -247,7 +247,7 @@ class CrashLoad:
         assert found == [], f"cycle {self.cycles}"
 
     def finish(self) -> None:
-        """Let the producers end and the consumers take the rest, stop the broker in order, check all once more."""
+        """Let producers finish and consumers drain, stop the broker cleanly and check everything again."""
         self._stop_file.touch()
         self._until(lambda: self.journal.produced, "the producers ended")
         # What the broker holds is what all producers were told, and what it stored without being able to say so.
@@ -272,23 +272,23 @@ class CrashLoad:
         return self.later is None or self.later.is_complete(self._half_offset())
 
     def _half_offset(self) -> int:
-        """Up to which half message all transactions are ended, by what the broker has written."""
+        """Return the half message offset up to which all transactions are ended, from the broker's files."""
         return committed_offsets(self.broker.store).get((HALF_TOPIC, 0), 0)
 
     def _check_repeats(self) -> None:
-        """A number is stored more than once only where attempts were not acknowledged."""
+        """Check that only unacknowledged attempts are stored more than once."""
         unacknowledged = self.stored.keys() - self.journal.acknowledged.keys()
         unexplained = unacknowledged - self.journal.failed.keys()
         assert unexplained == set(), "stored, and neither acknowledged nor refused"
 
     def lost(self) -> dict[Attempt, Place]:
-        """Sends that were acknowledged and are not in the log at the place that their producer was told."""
+        """Return the acknowledged sends that are missing at their acknowledged place in the log."""
         return {
             attempt: place for attempt, place in self.journal.acknowledged.items() if self.stored.get(attempt) != place
         }
 
     def summary(self) -> str:
-        """The counts of the run, in one line."""
+        """Return the counts of the run, in one line."""
         repeats = self.journal.got - len(self.journal.first_arrivals)
         unacknowledged = len(self.stored.keys() - self.journal.acknowledged.keys())
         breaks = len(order_breaks(self.stored)) + len(self.journal.breaks)
@@ -301,7 +301,7 @@ class CrashLoad:
 
 
 def order_breaks(stored: dict[Attempt, Place]) -> list[str]:
-    """Places where a number of a producer stands before a smaller one, or in another queue than it was sent to."""
+    """Return the places where a producer's numbers are out of order or in the wrong queue."""
     breaks: list[str] = []
     last: dict[tuple[int, int], int] = {}
     for attempt, place in sorted(stored.items(), key=lambda item: item[1]):
@@ -320,7 +320,7 @@ _OFFSET = re.compile(r'"?(\d+)"?\s*:\s*(\d+)')
 
 
 def committed_offsets(store: Path) -> dict[tuple[str, int], int]:
-    """The offsets of the test's groups in ``consumerOffset.json``, by topic and queue; each topic has one of them."""
+    """Return the offsets in ``consumerOffset.json`` of the test's groups, one for each topic, by topic and queue."""
     path = store / "config" / "consumerOffset.json"
     if not path.is_file():
         return {}

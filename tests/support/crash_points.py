@@ -11,7 +11,7 @@ from tests.support.recording_file_system import Disk, Loss
 async def crash_everywhere(
     script: RecordedScript[PromisedT], folder: Path, promised: PromisedT, *, operations: int, step: int
 ) -> int:
-    """Run a script to its end and check crashes at each ``step``-th point of its journal; gives how many.
+    """Run a script to its end and check crashes at each ``step``-th point of its journal; return how many.
 
     Args:
         script: has not run yet.

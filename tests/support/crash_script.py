@@ -1,4 +1,4 @@
-"""A seeded run of operations on a store over a recording file system, and what has to hold after a crash of it.
+"""A seeded run of operations on a store over a recording file system, and its invariants after a crash.
 
 The journal has the marks of what was promised to whom: a crash at any point of it may take what was promised later, and
 under ASYNC_FLUSH what was not on disk.
@@ -74,7 +74,7 @@ class Deleted(NamedTuple):
 
 @dataclass
 class Promised:
-    """What the marks up to a point say."""
+    """Promises of the marks up to a point."""
 
     puts: dict[Queue, list[Put]] = field(default_factory=lambda: defaultdict(list))
     on_disk: dict[Queue, int] = field(default_factory=lambda: defaultdict(int))
@@ -84,11 +84,11 @@ class Promised:
     trying: Trying = field(default_factory=lambda: Trying(DELETED, []))
 
     def may_be(self, queue: Queue, queue_offset: int, body: bytes) -> bool:
-        """Whether a message with that body may stand there."""
+        """Return true if a message with that body may be at that place."""
         return body in self.bodies[queue, queue_offset] or (self.trying.queue == queue and body in self.trying.bodies)
 
     def take(self, mark: object) -> None:
-        """Go on by one mark."""
+        """Apply one mark."""
         match mark:
             case Put(queue, queue_offset, body, _):
                 self.puts[queue].append(mark)
@@ -106,7 +106,7 @@ class Promised:
 
 
 def _no_fault(_operation: str, _path: Path) -> None:
-    """The disk is well."""
+    """Inject no fault."""
 
 
 class CrashScript(RecordedScript[Promised]):
@@ -143,7 +143,7 @@ class CrashScript(RecordedScript[Promised]):
         raise AssertionError(self.refused)
 
     async def go_on(self) -> None:
-        """The disk is well again: without a restart the store takes messages, and all that it took is on disk."""
+        """Check that the store accepts messages without a restart once the disk works, and all are on disk."""
         self.file_system.fault = _no_fault
         self._store.flusher.flush()
         self._offsets.flush()
@@ -217,7 +217,7 @@ class CrashScript(RecordedScript[Promised]):
         self._marked(queue, result, bodies)
 
     async def _commit(self) -> None:
-        """A consumer has read to the end of a queue, and its offset is written."""
+        """Commit the end of a queue as consumer offset and write it."""
         queue = self._chance.choice(QUEUES)
         end = self._store.queues.max_offset_in_queue(*queue)
         self._offsets.commit(GROUP, *queue, end)
@@ -242,9 +242,9 @@ class CrashScript(RecordedScript[Promised]):
         self._store._queue_flusher.flush()
 
     async def start_on(self, root: Path) -> tuple[list[Event], int]:
-        """Open what a crash left; gives what was there and was written until then, and how many entries the first are.
+        """Open what a crash left; return what was there and was written until then, and how many entries the first are.
 
-        The clients of this start are none: what it promised is what was promised before.
+        This start has no clients, so it adds no promises.
         """
         file_system = RecordingFileSystem(root)
         there = len(file_system.journal)
@@ -264,7 +264,7 @@ class CrashScript(RecordedScript[Promised]):
         return store, offsets
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:
-        """Open what a crash left and hold it against what was promised."""
+        """Open what a crash left and compare it with the promises."""
         store, offsets = await self._opened(root, LOCAL)
         try:
             for queue in [*QUEUES, DELETED]:

@@ -23,7 +23,7 @@ class Place:
             os.pwrite(file.fileno(), data, self.position + at)
 
     def read(self, size: int, at: int = 0) -> bytes:
-        """What is there."""
+        """Return the current bytes."""
         with self.path.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), size, self.position + at)
 
@@ -40,14 +40,14 @@ def overwrite(file: MappedFile, position: int, data: bytes) -> None:
 
 
 def entry_place(store: MessageStore, number: int, queue_id: int = 0) -> Place:
-    """Where the entry of a message of ``Topic`` is."""
+    """Return the place of the entry of a message of ``Topic``."""
     file = store.queues.queues_of("Topic")[queue_id].queue.find(number * 20)
     assert file is not None
     return Place(file.path, number * 20 - file.file_from_offset)
 
 
 def record_place(store: MessageStore, number: int, queue_id: int = 0) -> tuple[Place, int]:
-    """Where the record of a message of ``Topic`` is, and its size."""
+    """Return the place and size of the record of a message of ``Topic``."""
     entry = store.queues.queues_of("Topic")[queue_id].entry(number)
     assert entry is not None
     file = store.commit_log.queue.find(entry[0])
@@ -64,7 +64,7 @@ def pulls(
     max_msgs: int = 32,
     max_bytes: int = 1 << 20,
 ) -> list[tuple[int, bytes]]:
-    """Queue offsets and bodies of all messages that a consumer of a queue of ``Topic`` gets."""
+    """Return the queue offsets and bodies of all messages that a consumer of a queue of ``Topic`` gets."""
     found: list[tuple[int, bytes]] = []
     end = store.queues.max_offset_in_queue("Topic", queue_id) if end is None else end
     while offset < end:

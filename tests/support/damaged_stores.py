@@ -110,12 +110,12 @@ class Template:
             self.puts[topic, queue_id].append(Put(offset, len(record), bodies[each], (f"B{number}.{each}",)))
 
     def copy(self, name: str, into: Path) -> Path:
-        """A store to be damaged."""
+        """Return a store to be damaged."""
         shutil.copytree(self.folder / name, into)
         return into
 
     def files(self, name: str) -> list[str]:
-        """The files of a store by their paths in it."""
+        """Return the files of a store by their paths in it."""
         root = self.folder / name
         return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
@@ -162,7 +162,7 @@ class Damage(NamedTuple):
 
 
 def kind_of_file(name: str) -> str:
-    """Which sort of file a path is of; each is damaged as often."""
+    """Return the kind of a file; all kinds are damaged equally often."""
     parts = Path(name).parts
     if parts[0] == "config":
         return "config backup" if name.endswith(".bak") else "config"
@@ -170,7 +170,7 @@ def kind_of_file(name: str) -> str:
 
 
 def choose(template: Template, chance: random.Random) -> Damage:
-    """A file of any sort, a place in it and what is done there; most places are where something was written."""
+    """Return a file of any sort, a place in it and what is done there; most places are where something was written."""
     store = chance.choice(template.names)
     by_kind: dict[str, list[str]] = defaultdict(list)
     for file in template.files(store):
@@ -209,7 +209,7 @@ def apply(damage: Damage, root: Path) -> None:
 
 
 class Trial:
-    """Opens one damaged store twice and holds what comes out against what was put.
+    """Opens one damaged store twice and compares the messages read with those put.
 
     Args:
         template: what was put.
@@ -224,7 +224,7 @@ class Trial:
         self._told: list[str] = []
 
     async def run(self) -> str:
-        """How it went: ``refused``, ``whole`` or ``named`` (messages are missing and the log says so)."""
+        """Run the trial; return ``refused``, ``whole`` or ``named`` (messages are missing and the log says so)."""
         with self._listening():
             store = await self._open()
             if store is None:
@@ -263,7 +263,7 @@ class Trial:
             logger.propagate = before
 
     async def _open(self) -> MessageStore | None:
-        """The open store, ``None`` when it was refused by the name of its file."""
+        """Return the open store, ``None`` when it was refused by the name of its file."""
         clock = FakeClock(self._template.clock.time_ms() + 60_000)
         store = make_store(self._root, clock)
         try:
@@ -282,7 +282,7 @@ class Trial:
         return None
 
     async def _read_all(self, store: MessageStore) -> set[tuple[Queue, int]]:
-        """Every message that a consumer gets, each of them the right one."""
+        """Return every message that a consumer gets, each of them the right one."""
         found: set[tuple[Queue, int]] = set()
         for cold, queue in enumerate(self._template.puts):
             offset, end = store.queues.min_offset_in_queue(*queue), store.queues.max_offset_in_queue(*queue)
@@ -316,7 +316,7 @@ class Trial:
                     assert told, f"{self._damage}: {queue} lacks {number} {put}: {self._told}"
 
     def _has_no_checksum(self, put: Put) -> bool:
-        """Whether bytes beside the body of a record were changed that an unclean start found nowhere but in the log.
+        """Return true if the damage is outside a body, in bytes that an unclean start has only in the log.
 
         They may say another topic or queue.
         """
@@ -333,7 +333,7 @@ class Trial:
         return put.physical_offset >= min(checked) and any(at in changed for at in beside)
 
     def _is_named(self, queue: Queue, put: Put) -> bool:
-        """Whether the log names the damaged file, that of the message, or where the CommitLog begins or was cut."""
+        """Return true if the log names the damaged file, the message's file, or the begin or cut of the CommitLog."""
         topic, queue_id = queue
         log_file = f"commitlog/{put.physical_offset - put.physical_offset % LOG_FILE:020d}"
         damaged = str(Path(self._damage.file).parent if "consumequeue" in self._damage.file else self._damage.file)
@@ -373,7 +373,7 @@ class Trial:
         return bodies
 
     async def _write(self, store: MessageStore) -> set[tuple[Queue, int]]:
-        """One new message for each queue; gives where they are."""
+        """Write one new message to each queue; return their places."""
         new = set()
         for queue in self._template.puts:
             end = store.queues.max_offset_in_queue(*queue)
@@ -400,7 +400,7 @@ async def _fetched(
 
 
 def _split(data: bytes) -> Sequence[bytes]:
-    """The records back to back, by their lengths; the rest as one where a length makes no sense."""
+    """Return the records back to back, by their lengths; the rest as one where a length makes no sense."""
     found, at = [], 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")

@@ -66,7 +66,7 @@ class At(NamedTuple):
 
 @dataclass
 class Promised:
-    """What the marks up to a point say."""
+    """Promises of the marks up to a point."""
 
     sent: set[int] = field(default_factory=set)
     on_disk: set[int] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Promised:
     time_ms: int = field(default_factory=lambda: FakeClock().time_ms())
 
     def take(self, mark: object) -> None:
-        """Go on by one mark."""
+        """Apply one mark."""
         match mark:
             case Sent(number):
                 self.sent.add(number)
@@ -163,12 +163,12 @@ class Delays:
         self.timer.progress.flush()
 
     def delivered(self) -> list[tuple[int, int]]:
-        """Number and store time of all that consumers find."""
+        """Return the number and store time of all that consumers find."""
         found = read_queue(self.store, TOPIC, QUEUE_ID)
         return [(int(each.body.split(b" ", 1)[0]), each.store_timestamp) for each in found]
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop cleanly."""
         await self.timer.stop()
         await self.schedule.stop()
         await self.store.stop()
@@ -213,7 +213,7 @@ class DelayCrashScript(RecordedScript[Promised]):
         self._delays = await started(self._root, self._flush_disk_type, self._clock, self.file_system)
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop cleanly."""
         await self._note()
         await self._delays.stop()
         self.file_system.mark(OnDisk())

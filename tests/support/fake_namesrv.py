@@ -1,4 +1,4 @@
-"""A name server for broker tests: it takes registrations down and answers as it is told."""
+"""A name server for broker tests that records registrations and gives scripted answers."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from rocketbroker.transport.remoting_server import RemotingServer
 
 
 class FakeNamesrv:
-    """Listens on a free port of 127.0.0.1 and keeps what it was asked."""
+    """Server on a free port of 127.0.0.1 that records its requests."""
 
     def __init__(self) -> None:
         self.registrations: list[tuple[RegisterBrokerRequestHeader, bytes]] = []
@@ -42,7 +42,7 @@ class FakeNamesrv:
         return f"127.0.0.1:{self.server.port}"
 
     def topics(self, number: int = -1) -> dict[str, Any]:
-        """The topics of one registration."""
+        """Return the topics of one registration."""
         header, body = self.registrations[number]
         if header.compressed:
             read = RegisterBrokerBody.decode_compressed(body, CURRENT_VERSION)

@@ -1,4 +1,4 @@
-"""A store with messages over several files of each kind, and whether a store serves them."""
+"""A store with messages over several files of each kind, and checks that a store serves them."""
 
 from pathlib import Path
 
@@ -55,12 +55,12 @@ async def fill(root: Path, clock: FakeClock) -> Filled:
 
 
 def log_file(root: Path, offset: int) -> tuple[Path, int]:
-    """File and position of an offset of the log."""
+    """Return the file and position of an offset of the log."""
     return root / "commitlog" / f"{offset - offset % LOG_FILE:020d}", offset % LOG_FILE
 
 
 async def check(root: Path, filled: Filled, count: int = COUNT, *, indexed: bool = True) -> MessageStore:
-    """Open a store: it serves the first ``count`` messages, and goes on behind them. The store, which runs."""
+    """Open a store, check that it serves the first ``count`` messages and continues after them; return it."""
     store = make_store(root, filled.clock)
     await store.start()
     assert store.commit_log.max_offset == (filled.offsets[count - 1] + filled.sizes[count - 1] if count else 0)
@@ -105,20 +105,20 @@ def zeroed(path: Path, position: int, size: int) -> None:
 
 
 async def opened(root: Path, filled: Filled) -> MessageStore:
-    """A store that runs."""
+    """Return a running store."""
     store = make_store(root, filled.clock)
     await store.start()
     return store
 
 
 async def stopped(filled: Filled, tmp_path: Path) -> Path:
-    """A copy of the store after a clean stop."""
+    """Return a copy of the store after a clean stop."""
     await filled.store.stop()
     return crash_copy(filled.root, tmp_path / "stopped")
 
 
 def flushed(filled: Filled, tmp_path: Path) -> Path:
-    """A copy of the store as a kill would leave it; all but the last 3 s, 30 messages, is known to be on disk."""
+    """Return a copy of the store as after a kill; all but the last 3 s (30 messages) is known to be on disk."""
     filled.store.flusher.flush()
     filled.store._queue_flusher.flush()
     filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
@@ -127,7 +127,7 @@ def flushed(filled: Filled, tmp_path: Path) -> Path:
 
 
 def serves_all_but(store: MessageStore, filled: Filled, lost: set[int], count: int = COUNT) -> None:
-    """Each message is where it was; the queues have as many as before."""
+    """Check that each message is at its place and the queues have their number of messages."""
     for number in range(count):
         record = store.commit_log.record(filled.offsets[number])
         assert (record is None) == (number in lost), number
@@ -146,7 +146,7 @@ def serves_all_but(store: MessageStore, filled: Filled, lost: set[int], count: i
 
 
 def told(store: MessageStore, filled: Filled, number: int) -> bool:
-    """Whether the report names the file and the place of a message."""
+    """Return true if the report names the file and the place of a message."""
     path, position = log_file(Path(store.config.store_path_root_dir), filled.offsets[number])
     return any(
         found.path == path and found.position <= position < found.position + found.length

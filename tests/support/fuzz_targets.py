@@ -59,11 +59,11 @@ class Target(NamedTuple):
     calls_each: int = 8
 
     def most_bytes(self, data: bytes) -> int:
-        """What one input may take of memory."""
+        """Return the memory limit of one input in bytes."""
         return 256 * KIB + self.bytes_each * len(data)
 
     def most_calls(self, data: bytes) -> int:
-        """How many calls one input may take."""
+        """Return the limit of calls for one input."""
         return 4000 + self.calls_each * len(data)
 
 
@@ -107,7 +107,7 @@ def _routes() -> dict[int, Route]:
 
 
 def _typed_header(data: bytes) -> bool:
-    """The typed header of a frame's own code, of any code where it has none."""
+    """Return the typed header of a frame's own code, of any code where it has none."""
     try:
         serialize_type, header, _ = split_frame(memoryview(data)[4:])
         code = decode_frame(memoryview(data)[4:]).code
@@ -230,7 +230,7 @@ def _settings(data: bytes) -> bool:
 
 
 def _unlike(inputs: Iterable[bytes], longest: int = 4000, most: int = 60) -> tuple[bytes, ...]:
-    """Some that differ in length, the short ones first: a byte of them counts more."""
+    """Return some that differ in length, the short ones first: a byte of them counts more."""
     found = {len(data): data for data in inputs if 0 < len(data) <= longest}
     step = max(1, len(found) // most)
     return tuple(data for _, data in sorted(found.items()))[::step]
@@ -254,7 +254,7 @@ def _config_contents() -> tuple[bytes, ...]:
 
 @cache
 def targets() -> dict[str, Target]:
-    """All of them by name; shares are those of a thousand."""
+    """Return all of them by name; shares are those of a thousand."""
     recorded = samples()
     bodies = [frame.body() for frame in recorded]
     json_bodies = _unlike(body for body in bodies if body[:1] == b"{")

@@ -38,7 +38,7 @@ mutations = st.builds(
 
 
 def mutate(data: bytes, changes: Sequence[Mutation], other: bytes = b"") -> bytes:
-    """``data`` after some changes; ``other`` is what splices are taken from."""
+    """Return ``data`` after some changes; ``other`` is what splices are taken from."""
     found = bytearray(data)
     for change in changes:
         _apply(found, change, other or data)
@@ -83,7 +83,7 @@ def _apply_number(found: bytearray, kind: str, at: int, extreme: int, value: int
 
 
 def mutated(bases: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Recorded bytes after up to four changes, or any bytes."""
+    """Return a strategy for recorded bytes after up to four changes, or any bytes."""
     base = st.sampled_from(bases)
     return st.one_of(
         st.builds(mutate, base, st.lists(mutations, min_size=1, max_size=4), base), st.binary(max_size=200), base

@@ -1,4 +1,4 @@
-"""Which bodies the requests and answers of each recorded code have."""
+"""Body types of the requests and answers of each recorded code."""
 
 from typing import NamedTuple
 
@@ -81,12 +81,12 @@ class GoldenBody(NamedTuple):
 
 
 def request_bodies(code: int) -> list[GoldenBody]:
-    """The bodies of requests with this code."""
+    """Return the bodies of requests with this code."""
     return [GoldenBody(frame.body(), Exchange(frame, None)) for frame in requests_of(code) if frame.body()]
 
 
 def answer_bodies(code: int) -> list[GoldenBody]:
-    """The bodies of successful answers to this code."""
+    """Return the bodies of successful answers to this code."""
     return [
         GoldenBody(exchange.response.body(), exchange)
         for exchange in answers_to(code)

@@ -32,15 +32,15 @@ class GoldenFrame(NamedTuple):
     data: bytes
 
     def command(self) -> Command:
-        """The frame decoded without knowing its code."""
+        """Return the frame decoded without knowing its code."""
         return decode_frame(memoryview(self.data)[4:])
 
     def header(self) -> bytes:
-        """The bytes of its header."""
+        """Return the bytes of its header."""
         return self.data[8 : 8 + int.from_bytes(self.data[5:8], "big")]
 
     def body(self) -> bytes:
-        """The bytes after its header."""
+        """Return the bytes after its header."""
         return self.data[8 + len(self.header()) :]
 
 
@@ -53,7 +53,7 @@ class Exchange(NamedTuple):
 
 @cache
 def frames() -> tuple[GoldenFrame, ...]:
-    """All frames in the order they were sent."""
+    """Return all frames in the order they were sent."""
     data = gzip.decompress((GOLDEN / "session.bin.gz").read_bytes())
     lines = gzip.decompress((GOLDEN / "session.jsonl.gz").read_bytes()).splitlines()
     return tuple(_frame(json.loads(line), data) for line in lines)
@@ -80,7 +80,7 @@ def _frame(line: dict[str, Any], data: bytes) -> GoldenFrame:
 
 @cache
 def exchanges() -> tuple[Exchange, ...]:
-    """All requests, each with its answer."""
+    """Return all requests, each with its answer."""
     return tuple(_paired())
 
 
@@ -97,17 +97,17 @@ def _paired() -> Iterator[Exchange]:
 
 
 def requests_of(code: int) -> list[GoldenFrame]:
-    """The requests with this code."""
+    """Return the requests with this code."""
     return [exchange.request for exchange in exchanges() if exchange.request.code == code]
 
 
 def answers_to(code: int) -> list[Exchange]:
-    """The answered requests with this code."""
+    """Return the answered requests with this code."""
     return [exchange for exchange in exchanges() if exchange.request.code == code and exchange.response]
 
 
 def samples() -> list[GoldenFrame]:
-    """One frame of each kind: by sender, code, whether it answers, and encoding."""
+    """Return one frame of each kind: by sender, code, whether it answers, and encoding."""
     found: dict[tuple[str, int, int, bool], GoldenFrame] = {}
     for frame in frames():
         found.setdefault((frame.sender, frame.code, frame.flag, frame.binary), frame)

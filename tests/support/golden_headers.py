@@ -1,4 +1,4 @@
-"""Which typed headers the requests and answers of each recorded code have."""
+"""Typed headers of the requests and answers of each recorded code."""
 
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.headers import (

@@ -18,20 +18,20 @@ MAX_INDEX_NUM = 200
 
 @cache
 def manifest(name: str) -> dict[str, Any]:
-    """What the recorder knew of store ``name``: its messages, queues, index entries and checkpoint."""
+    """Return the manifest of store ``name``: its messages, queues, index entries and checkpoint."""
     found: dict[str, Any] = json.loads((GOLDEN / f"manifest-{name}.json").read_bytes())
     return found
 
 
 @cache
 def files(name: str) -> dict[str, bytes]:
-    """Content of every file of store ``name`` by its path in the store, such as ``commitlog/0…0``."""
+    """Return the content of every file of store ``name`` by its path in the store, such as ``commitlog/0…0``."""
     with zipfile.ZipFile(GOLDEN / f"store-{name}.zip") as archive:
         return {info.filename.removeprefix("store/"): archive.read(info) for info in archive.infolist()}
 
 
 def unpack(name: str, into: Path) -> Path:
-    """Unpack store ``name`` below ``into``; the path of the store directory."""
+    """Unpack store ``name`` below ``into``; return its directory."""
     with zipfile.ZipFile(GOLDEN / f"store-{name}.zip") as archive:
         archive.extractall(into)
     return into / "store"
@@ -39,7 +39,7 @@ def unpack(name: str, into: Path) -> Path:
 
 @cache
 def records(name: str) -> tuple[tuple[int, bytes], ...]:
-    """Every record of store ``name`` as commit-log offset and bytes, cut where the manifest says."""
+    """Return every record of store ``name`` as commit-log offset and bytes, cut where the manifest says."""
     logs = {int(path[-20:]): data for path, data in files(name).items() if path.startswith("commitlog/")}
     found = []
     for message in manifest(name)["messages"]:

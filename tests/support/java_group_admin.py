@@ -1,4 +1,4 @@
-"""Has Apache's admin client move and change consumer groups, one command after the other."""
+"""Apache's admin client as a driver that resets and changes consumer groups by commands."""
 
 import time
 from pathlib import Path
@@ -22,7 +22,7 @@ class GroupAdmin:
         self._process.wait_for("STARTED")
 
     def call(self, *words: object) -> dict[str, dict[int, int]]:
-        """Run a command; gives the offsets that it is told by client and queue."""
+        """Run a command; return the reported offsets by client and queue."""
         assert self._run(words) == []
         told: dict[str, dict[int, int]] = {}
         for number, client, queue_id, offset in rows(self._process.text(), "OFFSET"):
@@ -31,12 +31,12 @@ class GroupAdmin:
         return told
 
     def told(self, *words: object) -> list[str]:
-        """Run a command; gives the texts that it is told."""
+        """Run a command; return the reported texts."""
         assert self._run(words) == []
         return [text for number, text in rows(self._process.text(), "TOLD") if int(number) == self._number]
 
     def refused(self, *words: object) -> str:
-        """Run a command that fails; gives why."""
+        """Run a command that fails; return why."""
         (why,) = self._run(words)
         return why
 

@@ -1,4 +1,4 @@
-"""What the Java drivers print, read back: Messages.java and Produce.java say in which order."""
+"""Parsers for the output of the Java drivers; Messages.java and Produce.java define the columns."""
 
 import zlib
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Got(NamedTuple):
 
 
 def rows(output: str, word: str) -> list[list[str]]:
-    """The fields after `word` of each line that starts with it."""
+    """Return the fields after `word` of each line that starts with it."""
     return [line.split("\t")[1:] for line in output.splitlines() if line.startswith(f"{word}\t") or line == word]
 
 
@@ -55,13 +55,13 @@ def _got(row: list[str]) -> Got:
 
 
 def body_of(n: int) -> bytes:
-    """The body that Messages.java gives message n."""
+    """Return the body that Messages.java gives message n."""
     repeats = 1200 if n % 100 == 99 else n % 7
     return (f"body {n} é世 " + "".join(f"filler {i}" for i in range(repeats))).encode()
 
 
 def check_content(messages: list[Got], tags: str = "A,B,C") -> None:
-    """Body, tags, keys, flag and properties of each are as they were sent."""
+    """Check body, tags, keys, flag and properties of each message."""
     names = tags.split(",")
     for message in messages:
         n = message.n
@@ -71,7 +71,7 @@ def check_content(messages: list[Got], tags: str = "A,B,C") -> None:
 
 
 def check_places(messages: list[Got], acknowledged: list[Sent]) -> None:
-    """Each message lies where its producer was told, under the id it was told."""
+    """Check that each message has the place and the id acknowledged to its producer."""
     told = {each.n: (each.queue_id, each.queue_offset, each.msg_id) for each in acknowledged}
     found = {each.n: (each.queue_id, each.queue_offset, each.msg_id) for each in messages}
     differing = {n: (found.get(n), told.get(n)) for n in found.keys() | told.keys() if found.get(n) != told.get(n)}
@@ -79,13 +79,13 @@ def check_places(messages: list[Got], acknowledged: list[Sent]) -> None:
 
 
 def check_contiguous(messages: list[Got]) -> None:
-    """In each queue the offsets run from 0 on without a hole, in the order of this list."""
+    """Check that the offsets of each queue run from 0 without a gap, in list order."""
     for queue_id in {each.queue_id for each in messages}:
         offsets = [each.queue_offset for each in messages if each.queue_id == queue_id]
         assert offsets == list(range(len(offsets))), f"queue {queue_id}"
 
 
 def last_queues(output: str) -> list[int] | None:
-    """The queue ids of the newest QUEUES line."""
+    """Return the queue ids of the newest QUEUES line."""
     lines = rows(output, "QUEUES")
     return [int(each) for each in lines[-1][0].split(",") if each] if lines else None

@@ -23,7 +23,7 @@ CLUSTER_INFO_REQUEST = struct.pack(">II", len(_HEADER) + 4, len(_HEADER)) + _HEA
 
 
 def free_ports(*offsets: int) -> int:
-    """A port P with P and each P + offset free right now, outside the range that the system hands out by itself."""
+    """Return a port P with P and each P + offset free now, outside the system's ephemeral range."""
     for port in range(20000 + os.getpid() * 7 % 10000, 32000):
         with contextlib.ExitStack() as held:
             try:
@@ -36,7 +36,7 @@ def free_ports(*offsets: int) -> int:
 
 
 def cluster_info(namesrv: str) -> str:
-    """What a name server at "host:port" answers to GET_BROKER_CLUSTER_INFO, header and body as text."""
+    """Return the answer of a name server at "host:port" to GET_BROKER_CLUSTER_INFO as text."""
     host, _, port = namesrv.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=5) as link, link.makefile("rb") as stream:
         link.sendall(CLUSTER_INFO_REQUEST)
@@ -69,7 +69,7 @@ class JavaProcess:
         return self.text().splitlines()
 
     def wait_for(self, text: str, limit: float = BOOT_LIMIT) -> str:
-        """The first line that holds `text`; a process that ends or says nothing in time is an error with its output."""
+        """Wait for a line with `text` and return it; an ended process or a timeout raises an error with the output."""
         deadline = time.monotonic() + limit
         while True:
             ended = self.process.poll()
@@ -82,7 +82,7 @@ class JavaProcess:
             time.sleep(0.05)
 
     def wait_until(self, condition: Callable[[], bool], limit: float, what: str) -> None:
-        """Till something holds that this process is to bring about; its end, or no such thing in time, is an error."""
+        """Wait for a condition that this process brings about; its end or a timeout is an error."""
         deadline = time.monotonic() + limit
         while not condition():
             ended = self.process.poll()

@@ -33,7 +33,7 @@ class Scenario:
         self.process.wait_for("STARTED")
 
     def do(self, verb: str, **options: object) -> None:
-        """Have it take a step, and wait till that is done.
+        """Run one step and wait until it is done.
 
         Raises:
             JavaError: it failed.
@@ -52,22 +52,22 @@ class Scenario:
             raise JavaError(f"{words}: {failed[0][1]}\n{self.process.text()[-4000:]}")
 
     def got(self, name: str) -> list[Got]:
-        """What the consumer of that name was given, in its order."""
+        """Return the messages of the consumer with that name, in order."""
         return got(self.process.text(), f"GOT-{name}")
 
     def wait_got(self, name: str, condition: Callable[[list[Got]], bool], what: str) -> list[Got]:
-        """Wait till what a consumer was given is as it should be; returns it."""
+        """Wait until the messages of a consumer are as expected; return them."""
         self.process.wait_until(lambda: condition(self.got(name)), STEP_LIMIT, f"give {what} to {name}")
         return self.got(name)
 
     def dead(self) -> list[Got]:
-        """The dead letters that were read."""
+        """Return the dead letters that were read."""
         return got(self.process.text(), "DEAD")
 
     def sent(self) -> list[Sent]:
-        """The answers to what was sent."""
+        """Return the answers to what was sent."""
         return sent(self.process.text())
 
     def lines(self, word: str) -> list[list[str]]:
-        """The fields of the lines that begin with a word."""
+        """Return the fields of the lines that begin with a word."""
         return rows(self.process.text(), word)

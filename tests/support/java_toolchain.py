@@ -39,7 +39,7 @@ class JavaError(Exception):
 
 @cache
 def find_tools() -> dict[str, str]:
-    """The paths of java, javac and mvn, as far as they are there; JAVA_HOME goes before PATH."""
+    """Return the paths of java, javac and mvn, as far as they are there; JAVA_HOME goes before PATH."""
     found = {}
     home = os.environ.get("JAVA_HOME")
     for tool in TOOLS:
@@ -51,7 +51,7 @@ def find_tools() -> dict[str, str]:
 
 
 def missing_tools() -> str | None:
-    """Why tests that need Java cannot run here, or None."""
+    """Return the reason why tests that need Java cannot run, or None."""
     missing = [tool for tool in TOOLS if tool not in find_tools()]
     return f"needs-jdk: {', '.join(missing)} not found (a JDK of 17 or later and Maven)" if missing else None
 
@@ -80,7 +80,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """`folder`, filled by `make` in a temporary folder beside it when it is not there yet."""
+    """Return `folder`; if missing, `make` fills it first in a temporary folder beside it."""
     if folder.exists():
         return folder
     with _locked(folder.with_name(f"{folder.name}.lock")):
@@ -107,7 +107,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def jars(version: str) -> Path:
-    """The folder of jars of one official version, fetched by Maven at first use."""
+    """Return the folder of jars of one official version, fetched by Maven at first use."""
     if version not in VERSIONS:
         raise ValueError(f"no official version {version!r} here, there are {', '.join(VERSIONS)}")
     pom = SOURCES / f"pom-{version}.xml"
@@ -120,7 +120,7 @@ def jars(version: str) -> Path:
 
 
 def classes(driver: str, version: str, folder: Path = SOURCES) -> Path:
-    """The folder of classes of one driver, `<folder>/<driver>.java` and what it uses beside it."""
+    """Return the folder of classes of one driver, `<folder>/<driver>.java` and what it uses beside it."""
     sources = sorted(folder.glob("*.java"))
     if folder / f"{driver}.java" not in sources:
         raise ValueError(f"no driver {driver!r}, there are {', '.join(path.stem for path in sources)}")

@@ -1,4 +1,4 @@
-"""Rows of a plain loop over a store, for jobs to be held against, and frames of made rows."""
+"""Rows of a plain loop over a store, to compare jobs with, and frames of made rows."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,28 +49,28 @@ SCHEMA_IN_MS = pa.schema(
 
 
 def rows_of(store: Path, broker: str = "a") -> list[dict[str, Any]]:
-    """All messages of a sound store, with the name of its broker; times in ms since 1970."""
+    """Return all messages of a sound store, with the name of its broker; times in ms since 1970."""
     return [{**row, "broker": broker} for row in slow_rows(store / "commitlog")]
 
 
 def row(number: int = 0, **fields: Any) -> dict[str, Any]:
-    """A made message; ``number`` makes its offsets."""
+    """Return a made message; ``number`` makes its offsets."""
     return {**_BASE, "queue_offset": number, "physical_offset": number * 100, "msg_id": f"M{number}", **fields}
 
 
 def frame(spark: SparkSession, rows: Iterable[dict[str, Any]]) -> DataFrame:
-    """Rows as a data frame of messages, times in ms since 1970."""
+    """Return the rows as a data frame of messages, times in ms since 1970."""
     return spark.createDataFrame(pa.Table.from_pylist(list(rows), SCHEMA_IN_MS))
 
 
 def found(result: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a job's data frame."""
+    """Return the rows of a job's data frame."""
     rows: list[dict[str, Any]] = result.toArrow().to_pylist()
     return rows
 
 
 def made_store(root: Path) -> Path:
-    """A store of three topics over two files and 40 minutes."""
+    """Return a store of three topics over two files and 40 minutes."""
     writer = CommitLogWriter(root)
     for number in range(400):
         writer.append(

@@ -68,7 +68,7 @@ def pattern_of(line: str) -> str:
 
 
 class Session:
-    """One reader with one page; ``close`` ends the servers that he started."""
+    """One reader of one page; ``close`` stops the servers that the page started."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -93,11 +93,11 @@ class MixedStore:
         self._weights = np.array([weight for weight, _ in TOPICS.values()]) / sum(w for w, _ in TOPICS.values())
         self._clock = FakeClock(BEGIN_MS)
         self._host = V4_HOST
-        #: How many messages were put into each queue.
+        #: Number of messages put into each queue.
         self.counts: Counter[tuple[str, int]] = Counter()
 
     def make(self) -> "MixedStore":
-        """Fill the store and leave it as a broker that stopped in order."""
+        """Fill the store and leave it as after a clean stop."""
         with asyncio.Runner() as runner:
             runner.run(self._make())
         self._write_tables()
@@ -118,7 +118,7 @@ class MixedStore:
             await store.stop()
 
     def _make_bodies(self) -> list[Body]:
-        """Bodies of very different sizes; half the large ones are compressed."""
+        """Return bodies of very different sizes; half of the large ones are compressed."""
         lengths = np.minimum(self._chance.lognormal(4.6, 1.0, _BODIES), 60_000).astype(int)
         words = [b"%x" % value for value in self._chance.integers(0, 1 << 20, 500)]
         found = []
@@ -176,7 +176,7 @@ class MixedStore:
             table.path.write_bytes(table.encode())
 
     def _put(self, store: MessageStore, step: "_Step", most: int) -> int:
-        """Put the message of a step, or a batch; gives how many messages that were."""
+        """Put the message of a step, or a batch; return how many messages that were."""
         self._clock.advance(max(step.time_ms - self._clock.time_ms(), 0) / 1000)
         message, count = self._message(step), min(step.spice % 20 + 2, most)
         if step.chance > 1 - _BATCH_PART and count > 1:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# What a run of tests needs of a checkout; the rest is left out of the copy.
+# Parts of the checkout that the tests need; the copy leaves out the rest.
 COPIED = ("src", "tests", "pyproject.toml", "conf")
 SOURCES = "src/rocketbroker"
 LIMIT_S = 900
@@ -284,7 +284,7 @@ def mutate(mutation: Mutation, sources: Path) -> None:
 
 
 def failure_with(mutation: Mutation) -> str:
-    """The line that says why the test of a mutation fails with it; empty when the test passes.
+    """Return the line that says why the test of a mutation fails with it; empty when the test passes.
 
     Raises:
         MutationError: pytest ran no test, or not to its end.
@@ -315,7 +315,7 @@ def failure_with(mutation: Mutation) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Run mutations and print of each whether its test saw it; the exit status says whether all were seen."""
+    """Run mutations and print each result; exit with status 0 if tests detect all of them."""
     missed = 0
     for mutation in MUTATIONS:
         if words and not any(word in mutation.name for word in words):

@@ -40,13 +40,13 @@ class NamesrvFixture:
         self.routes = namesrv_routes(self.config, self.manager, self.kv_configs, store, executors, self.clock)
 
     def ask(self, code: int, header: object = None, body: bytes = b"", version: int = 513) -> Command:
-        """The answer to a request; what a handler raises is the answer's code and remark, as on a connection."""
+        """Return the answer to a request; what a handler raises is the answer's code and remark, as on a connection."""
         command = request(code, header, body)
         command.version = version
         return self._answer(code, encode_frame(command))
 
     def replay(self, recorded: RecordedFrame) -> Command:
-        """The answer to a recorded request."""
+        """Return the answer to a recorded request."""
         return self._answer(recorded.command.code, recorded.data)
 
     def register_recorded_broker(self) -> RecordedFrame:

@@ -38,7 +38,7 @@ class RecordedFrame:
 
 @cache
 def recorded_frames() -> list[RecordedFrame]:
-    """All frames to and from the name server, in the order of the recording."""
+    """Return all frames to and from the name server, in the order of the recording."""
     everything = gzip.decompress((FRAMES / "session.bin.gz").read_bytes())
     lines = gzip.decompress((FRAMES / "session.jsonl.gz").read_bytes()).splitlines()
     return [_frame(row, everything) for row in map(json.loads, lines) if row["map"] == LINK]
@@ -52,12 +52,12 @@ def _frame(row: dict[str, Any], everything: bytes) -> RecordedFrame:
 
 @cache
 def recorded_requests(code: int) -> list[RecordedFrame]:
-    """The requests of one code."""
+    """Return the requests of one code."""
     return [frame for frame in recorded_frames() if frame.from_client and frame.command.code == code]
 
 
 def recorded_answer(request: RecordedFrame) -> RecordedFrame:
-    """The answer to a recorded request."""
+    """Return the answer to a recorded request."""
     opaque = request.command.opaque
     for frame in recorded_frames():
         same = frame.connection == request.connection and frame.number > request.number and not frame.from_client

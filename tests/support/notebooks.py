@@ -1,4 +1,4 @@
-"""Runs the code of a notebook, cell by cell in one namespace, and says what each cell printed.
+"""Runner of notebooks: each cell in one namespace, with the output of each cell.
 
     PYTHONPATH=src:. .venv/bin/python -m tests.support.notebooks docs/how-to/analytics-tour.ipynb FOLDER
 
@@ -15,17 +15,17 @@ from typing import Any
 
 
 def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
-    """The cells that are run, in their order."""
+    """Return the cells that are run, in their order."""
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
 def shown(cell: dict[str, Any]) -> str:
-    """What the notebook says that a cell printed."""
+    """Return the output of a cell as saved in the notebook."""
     return "".join("".join(output["text"]) for output in cell["outputs"])
 
 
 def printed_by_cells(notebook: dict[str, Any], folder: Path) -> list[str]:
-    """Run all cells with ``folder`` as the working directory; gives what each printed."""
+    """Run all cells with ``folder`` as the working directory; return what each printed."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed = []
     with contextlib.chdir(folder):

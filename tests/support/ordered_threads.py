@@ -32,7 +32,7 @@ class _Arrivals:
 
 
 class OrderedThreadsScript(CrashScript):
-    """As ``CrashScript``, and queues are flushed while messages are being entered."""
+    """A ``CrashScript`` that also flushes queues while messages are being dispatched."""
 
     def __init__(self, root: Path, flush_disk_type: str, seed: int, **settings: object) -> None:
         self._arrivals = _Arrivals()
@@ -116,7 +116,7 @@ class OrderedThreadsScript(CrashScript):
             self._store._queue_flusher.flush()
 
     def _present(self) -> list[Queue]:
-        """The queues that there are, in the order in which they are flushed; those of batches left out."""
+        """Return the queues that there are, in the order in which they are flushed; those of batches left out."""
         queues = [(each.topic, each.queue_id) for each in self._store.queues]
         return [queue for queue in queues if queue in QUEUES and queue != BATCHES]
 

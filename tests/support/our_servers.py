@@ -24,7 +24,7 @@ class OurServer(JavaServer):
     """A process of ours; ``port`` and ``store`` as for Apache's."""
 
     def rss_bytes(self) -> int:
-        """Its resident memory now."""
+        """Return its resident memory in bytes."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -43,7 +43,7 @@ class OurServers:
         return LOOPBACK if self.host == LOOPBACK else ALL_ADDRESSES
 
     def command(self, module: str, *arguments: str) -> list[str]:
-        """The command line of one of our programs, such as ``app.broker_startup``."""
+        """Return the command line of one of our programs, such as ``app.broker_startup``."""
         return [sys.executable, "-P", "-m", f"rocketbroker.{module}", *arguments]
 
     def environment(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class OurServers:
         return server
 
     def close(self) -> None:
-        """End what still runs and print what it said, which pytest shows where the test failed."""
+        """Stop all running servers and print their output, which pytest shows for failed tests."""
         for server in self.started:
             server.kill()
             if server.process.stdin:
@@ -128,13 +128,13 @@ class OurServers:
             print(f"----- {server.name} {server.address} -----\n{server.text()[-8000:]}")
 
     def errors(self) -> list[str]:
-        """Lines of the logs that no healthy server writes."""
+        """Return the lines of the logs that no healthy server writes."""
         words = ("ERROR", "CRITICAL", "Traceback")
         return [line for server in self.started for line in server.lines() if any(word in line for word in words)]
 
 
 def wait_serving(broker: OurServer, namesrv: str) -> None:
-    """Till a broker that was launched serves and is registered at the name servers."""
+    """Wait until a launched broker serves and is registered at the name servers."""
     broker.wait_for(BOOTED, BOOT_LIMIT)
     wait_registered(broker.address, namesrv, BOOT_LIMIT)
 
@@ -147,7 +147,7 @@ class Cluster(NamedTuple):
 
     @property
     def address(self) -> str:
-        """What clients are given as namesrvAddr."""
+        """Address that clients get as namesrvAddr."""
         return self.namesrv.address
 
     def make_topic(self, topic: str, queues: int = 4) -> None:

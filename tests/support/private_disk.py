@@ -68,7 +68,7 @@ class PrivateDisk:
 
     @property
     def runner(self) -> list[str]:
-        """What goes before the command of a program that is to see the disk; the program keeps its process id."""
+        """Prefix for the command of a program that sees the disk; the program keeps its process id."""
         return ["nsenter", f"--target={self._holder.pid}", "--user", "--mount", "--preserve-credentials"]
 
     @property

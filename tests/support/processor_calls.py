@@ -16,7 +16,7 @@ from tests.support.golden_frames import GoldenFrame, answers_to
 
 
 class Answered(NamedTuple):
-    """What an answer says; ``body`` is its JSON, or its bytes where it has none."""
+    """Contents of an answer; ``body`` is its JSON, or its bytes if it has none."""
 
     code: int
     remark: str | None
@@ -25,7 +25,7 @@ class Answered(NamedTuple):
 
 
 def answered(command: Command) -> Answered:
-    """The answer in a form that compares: the order of fields and keys does not count."""
+    """Return the answer in a form that compares: the order of fields and keys does not count."""
     body = bytes(command.body)
     return Answered(
         int(command.code),
@@ -36,7 +36,7 @@ def answered(command: Command) -> Answered:
 
 
 def call(process: Process, header: object = None, body: bytes = b"", connection: Connection | None = None) -> Answered:
-    """The answer of a processor that does not wait."""
+    """Return the answer of a processor that does not wait."""
     answer = process(connection or FakeConnection(), request(0, header, body))
     assert isinstance(answer, RemotingCommand)
     return answered(answer)
@@ -45,7 +45,7 @@ def call(process: Process, header: object = None, body: bytes = b"", connection:
 async def call_async(
     process: Process, header: object = None, body: bytes = b"", connection: Connection | None = None
 ) -> Answered:
-    """The answer of a processor that is a coroutine function."""
+    """Return the answer of a processor that is a coroutine function."""
     answer = process(connection or FakeConnection(), request(0, header, body))
     assert inspect.isawaitable(answer)
     waited = await answer
@@ -54,21 +54,21 @@ async def call_async(
 
 
 def refusal(process: Process, header: object = None, body: bytes = b"") -> tuple[int, str]:
-    """Code and remark of the error that a processor raises."""
+    """Return code and remark of the error that a processor raises."""
     with pytest.raises(BrokerResponseError) as error:
         process(FakeConnection(), request(0, header, body))
     return error.value.code, error.value.remark
 
 
 async def refusal_async(process: Process, header: object = None, body: bytes = b"") -> tuple[int, str]:
-    """Code and remark of the error that a coroutine function raises."""
+    """Return code and remark of the error that a coroutine function raises."""
     with pytest.raises(BrokerResponseError) as error:
         await call_async(process, header, body)
     return error.value.code, error.value.remark
 
 
 def decoded(frame: GoldenFrame, header_type: type[CommandCustomHeader] | None = None) -> Command:
-    """A recorded request as a processor is given it."""
+    """Return a recorded request as a processor gets it."""
     command = Route(frame.code, lambda _connection, _command: b"", header_type).decode(
         int(frame.binary), memoryview(frame.header())
     )
@@ -77,7 +77,7 @@ def decoded(frame: GoldenFrame, header_type: type[CommandCustomHeader] | None = 
 
 
 def recorded(code: int, header_type: type[CommandCustomHeader] | None = None) -> Iterator[tuple[Command, Answered]]:
-    """All recorded requests of a code that were answered, and what the answers say."""
+    """Yield all recorded requests of a code that were answered, and what the answers say."""
     for exchange in answers_to(code):
         assert exchange.response is not None
         yield decoded(exchange.request, header_type), answered(exchange.response.command())

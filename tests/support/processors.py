@@ -24,7 +24,7 @@ def heart_beat_processor(parts: SimpleNamespace) -> HeartBeatProcessor:
 
 
 def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullRequestHoldService) -> PullMessageProcessor:
-    """Answers pulls, and those that ``holds`` keeps once there is something for them."""
+    """Return a processor for pulls, which also answers those in ``holds`` once messages arrive."""
     return PullMessageProcessor(
         parts.config,
         store.fetcher,

@@ -1,4 +1,4 @@
-"""How many messages queues have been given, asked of a running broker: also those of topics that no client sees."""
+"""Ends of queues, read from a running broker, also for topics that no client sees."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 def queue_ends(namesrv: str, topic: str, through: str) -> dict[int, int]:
-    """Messages by queue id, none where the topic is not there yet; ``through`` is any topic that the broker serves."""
+    """Return the messages by queue id, empty for an unknown topic; ``through`` is any topic of the broker."""
 
     async def ask() -> dict[int, int]:
         async with AdminClient(namesrv) as admin:
@@ -28,18 +28,18 @@ def queue_ends(namesrv: str, topic: str, through: str) -> dict[int, int]:
 
 
 def delayed(namesrv: str, through: str) -> dict[int, int]:
-    """Messages by delay level, delivered or not, of the levels that were given any."""
+    """Return the messages by delay level, delivered or not, of the levels that were given any."""
     ends = queue_ends(namesrv, SCHEDULE_TOPIC, through)
     return {queue_id + 1: end for queue_id, end in sorted(ends.items()) if end}
 
 
 def wait_delayed(broker: JavaProcess, namesrv: str, through: str, wanted: dict[int, int]) -> None:
-    """Till the levels that ``wanted`` names have been given so many messages."""
+    """Wait until the levels in ``wanted`` have their number of messages."""
     broker.wait_until(lambda: wanted.items() <= delayed(namesrv, through).items(), LIMIT, f"delay {wanted}")
 
 
 def wait_stored(broker: JavaProcess, namesrv: str, topic: str, through: str, count: int) -> None:
-    """Till a topic has so many messages."""
+    """Wait until a topic has ``count`` messages."""
     broker.wait_until(
         lambda: sum(queue_ends(namesrv, topic, through).values()) == count, LIMIT, f"store {count} in {topic}"
     )

@@ -31,7 +31,7 @@ class RawAnswer(NamedTuple):
 
 
 def raw_frame(header: dict[str, Any] | bytes, body: bytes = b"", *, mark: int | None = None) -> bytes:
-    """A frame around a header; ``mark`` replaces encoding and header length."""
+    """Return a frame around a header; ``mark`` replaces encoding and header length."""
     text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
     return struct.pack(">iI", 4 + len(text) + len(body), len(text) if mark is None else mark) + text + body
 
@@ -69,7 +69,7 @@ class RawClient:
         self._socket.sendall(data)
 
     def read(self) -> RawAnswer | None:
-        """The next frame, or None when the peer closed."""
+        """Return the next frame, or None when the peer closed."""
         try:
             head = self._stream.read(8)
         except ConnectionResetError:
@@ -82,7 +82,7 @@ class RawClient:
         return RawAnswer(json.loads(rest[:size]), rest[size:])
 
     def answer(self, opaque: int) -> RawAnswer:
-        """The answer to a request, past whatever the server itself asks meanwhile."""
+        """Return the answer to a request, past whatever the server itself asks meanwhile."""
         while (frame := self.read()) is not None:
             if frame.header["flag"] & 1 and frame.header["opaque"] == opaque:
                 return frame

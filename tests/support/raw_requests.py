@@ -1,4 +1,4 @@
-"""Requests as a peer of any kind may make them, for tests of what no peer should send, and what is left of them."""
+"""Raw requests, valid or not, and the traces they leave."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ OWN_FILES = {
 
 
 def everything(store: Path) -> set[str]:
-    """The names of all files and folders near the store, those aside that come and go by themselves."""
+    """Return the names of all files and folders near the store, those aside that come and go by themselves."""
     return {
         str(path.relative_to(store.parent))
         for path in store.parent.rglob("*")

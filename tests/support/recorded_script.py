@@ -19,10 +19,10 @@ from tests.support.recording_file_system import Event, Loss, RecordingFileSystem
 
 
 class Promises(Protocol):
-    """What the marks up to a point say."""
+    """Promises of the marks up to a point."""
 
     def take(self, mark: object) -> None:
-        """Go on by one mark."""
+        """Apply one mark."""
 
 
 PromisedT = TypeVar("PromisedT", bound=Promises)
@@ -73,7 +73,7 @@ class RecordedScript(ABC, Generic[PromisedT]):
 
     @abstractmethod
     async def check(self, root: Path, promised: PromisedT, loss: Loss, number: int) -> None:
-        """Start on what a crash left and hold it against what was promised; ``number`` is the crash's own."""
+        """Start on what a crash left and compare it with the promises; ``number`` identifies the crash."""
 
     @property
     @abstractmethod
@@ -82,7 +82,7 @@ class RecordedScript(ABC, Generic[PromisedT]):
 
     @abstractmethod
     def _weighted(self) -> list[tuple[Operation, int]]:
-        """The operations, and how often each is chosen."""
+        """Return the operations, and how often each is chosen."""
 
     @abstractmethod
     async def _start(self) -> None:
@@ -108,12 +108,12 @@ class RecordedScript(ABC, Generic[PromisedT]):
 
 
 async def nothing_to_wait_for() -> Collection[Path]:
-    """A table is written where it is submitted."""
+    """Return a table writer that writes each table where it is submitted."""
     return ()
 
 
 def consumer_offsets(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> ConsumerOffsetManager:
-    """A table of offsets that is written where it is submitted; not loaded."""
+    """Return a table of offsets, not loaded, that is written where it is submitted."""
     return ConsumerOffsetManager(
         config.config_dir / "consumerOffset.json",
         clock,

@@ -209,7 +209,7 @@ def _moved(path: Path, old: Path, new: Path) -> Path:
 
 
 class Loss(Enum):
-    """What a crash takes of that which was not synced."""
+    """Loss of unsynced writes in a crash."""
 
     NOTHING = "kept"  # the process is killed, the page cache stays
     ALL = "dropped"
@@ -242,7 +242,7 @@ class Disk:
         self._folders: dict[int, _Folder] = {ROOT: _Folder()}
 
     def apply(self, event: Event) -> None:
-        """Go on by one event."""
+        """Apply one event."""
         if event.kind in {"write", "size", "sync-begin", "sync-end", "sync-failed"}:
             self._apply_to_file(self._files[event.node], event)
         elif event.kind != "mark":
@@ -286,7 +286,7 @@ class Disk:
             file.pages[number] = versions[-1]
         if done:
             file.size = max(file.size, *(_end(event) for event in done))
-        # What was left out and is written anew since is of no interest any more, or it would be put over the new.
+        # Writes left out earlier and rewritten since are dropped; they would overwrite the new data.
         anew = {_place(part) for event in done for part in _by_page(event)}
         file.pending = [event for event in begun if id(event) in file.left_out and _place(event) not in anew] + rest
 
@@ -307,7 +307,7 @@ class Disk:
 
 
 def _names(folder: _Folder, count: int) -> dict[str, int]:
-    """The names of a folder after the first of its unsynced changes."""
+    """Return the names of a folder after the first of its unsynced changes."""
     names = dict(folder.names)
     for event in folder.pending[:count]:
         if event.kind in {"link", "link-folder"}:
@@ -324,7 +324,7 @@ def _end(event: Event) -> int:
 
 
 def _by_page(event: Event) -> list[Event]:
-    """A write as one for each page."""
+    """Return a write as one for each page."""
     if event.kind == "size":
         return [event]
     ends = [*range(event.position // PAGE * PAGE + PAGE, _end(event), PAGE), _end(event)]
@@ -336,7 +336,7 @@ def _by_page(event: Event) -> list[Event]:
 
 
 def _place(event: Event) -> int:
-    """The page of a write, -1 for the size."""
+    """Return the page of a write, -1 for the size."""
     return -1 if event.kind == "size" else event.position // PAGE
 
 
@@ -346,7 +346,7 @@ def _resize(file: _File, size: int) -> None:
 
 
 def _versions(pages: dict[int, bytes], events: list[Event]) -> dict[int, list[bytes]]:
-    """By page what it held before the events and after each that touched it."""
+    """Return for each page its contents before the events and after each event that touched it."""
     found: dict[int, list[bytes]] = {}
     for event in events:
         if event.kind == "size":

@@ -48,7 +48,7 @@ class PromisedLog:
     synced: int = 0
 
     def take(self, mark: object) -> None:
-        """Go on by one mark."""
+        """Apply one mark."""
         match mark:
             case Following(log):
                 self.logs = (*self.logs[-1:], log)

@@ -12,12 +12,12 @@ MINUTE_MS = 60_000
 
 
 def table(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.Table:
-    """Rows by position."""
+    """Return the rows by position."""
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def store_facts(**given: Any) -> StoreFacts:
-    """Facts of two topics; each may be given."""
+    """Return the facts of two topics, each of which may be replaced."""
     values: dict[str, Any] = {
         "stores": (("a", "/stores/a"),),
         "asked": "",
@@ -48,7 +48,7 @@ def store_facts(**given: Any) -> StoreFacts:
 
 
 def no_facts() -> StoreFacts:
-    """Those of an empty store."""
+    """Return the facts of an empty store."""
     names = ("traffic", "sizes", "keys", "queues", "delays", "retries", "dead_letters", "lag", "corrupt")
     empty = {name: getattr(facts, name.upper()).empty_table() for name in names}
     return store_facts(first_ms=None, last_ms=None, **empty)

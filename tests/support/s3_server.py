@@ -14,17 +14,17 @@ REGION = "eu-central-1"
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where the server listens."""
+    """A server and its address."""
 
     endpoint: str
 
     def address(self, path: str, *, with_credentials: bool = False) -> str:
-        """The address of ``path``, a bucket and a key."""
+        """Return the address of ``path``, a bucket and a key."""
         user = f"{ACCESS_KEY}:{SECRET_KEY}@" if with_credentials else ""
         return f"s3://{user}{path}?endpoint_override={self.endpoint}&scheme=http&region={REGION}"
 
     def client(self) -> fs.S3FileSystem:
-        """A file system that may write."""
+        """Return a file system that may write."""
         return fs.S3FileSystem(
             access_key=ACCESS_KEY,
             secret_key=SECRET_KEY,
@@ -46,7 +46,7 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """A server that is empty."""
+    """Run an empty server."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

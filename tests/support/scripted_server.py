@@ -1,4 +1,4 @@
-"""A name server or broker that answers as a test says and keeps what it was asked."""
+"""A name server or broker with scripted answers that records its requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class ScriptedServer:
         return handle
 
     def of(self, code: int) -> list[Asked]:
-        """The requests of one code, in order."""
+        """Return the requests of one code, in order."""
         return [asked for asked in self.asked if asked.code == code]
 
     @property
@@ -75,12 +75,12 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
 
 
 def header_of(header: CommandCustomHeader) -> dict[str, str]:
-    """A header as the wire has it."""
+    """Return a header as the wire has it."""
     return to_ext_fields(header) or {}
 
 
 def route_of(brokers: dict[str, str], *, queues: int = 4, perm: int = 6, order: str | None = None) -> TopicRouteData:
-    """A route to masters given by name and address."""
+    """Return a route to masters given by name and address."""
     return TopicRouteData(
         order,
         [QueueData(name, queues, queues, perm) for name in brokers],
@@ -89,7 +89,7 @@ def route_of(brokers: dict[str, str], *, queues: int = 4, perm: int = 6, order: 
 
 
 def name_server(routes: dict[str, TopicRouteData], scripts: dict[int, Script] | None = None) -> ScriptedServer:
-    """A name server that knows the topics in ``routes``, which the test may change while it runs."""
+    """Return a name server that knows the topics in ``routes``, which the test may change while it runs."""
 
     def route(fields: dict[str, str], _body: bytes) -> Command:
         data = routes.get(fields["topic"])

@@ -15,7 +15,7 @@ class SharedSession:
         self._leave = ExitStack()
 
     def get(self) -> "SparkSession":
-        """The session, which knows our format."""
+        """Return the session, which knows our format."""
         from rocketbroker.analytics import register, spark_session
         from tests.support.job_frames import SMALL_SESSION
 
@@ -25,6 +25,6 @@ class SharedSession:
         return self._session
 
     def close(self) -> None:
-        """End it, if there is one; the next who wants one starts another."""
+        """End the session, if any; the next ``get`` starts another."""
         self._session = None
         self._leave.close()

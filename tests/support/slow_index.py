@@ -1,4 +1,4 @@
-"""Index files as Java writes them, one key at a time by struct alone: what batches of keys are held to."""
+"""Index files as Java writes them, one key at a time by struct alone: the reference for batches of keys."""
 
 import struct
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ def hits(steps: Iterable[int | None], limit: int | None = None) -> list[int]:
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode of a text."""
+    """Return the String.hashCode of a text."""
     value = 0
     units = text.encode("utf-16-be")
     for at in range(0, len(units), 2):

@@ -1,4 +1,4 @@
-"""Reads a commit log with a plain loop over struct, sharing no code with the package: what fast readers are held to."""
+"""Reads a commit log with a plain loop over struct, sharing no code with the package: reference of fast readers."""
 
 import socket
 import struct
@@ -10,7 +10,7 @@ V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 
 
 def slow_rows(commit_log: Path, broker: str | None = None) -> list[dict[str, Any]]:
-    """Every record of a sound commit log as a row of the table ``messages``; times in ms since 1970.
+    """Return every record of a sound commit log as a row of the table ``messages``; times in ms since 1970.
 
     The broker is called like the folder that the log is in unless it has a name.
     """
@@ -72,7 +72,7 @@ def _row(record: bytes, magic: int) -> dict[str, Any]:
 
 
 def java_properties(text: str) -> dict[str, str]:
-    """The pairs of a properties string whose name and value are not empty; the last of a name wins."""
+    """Return the pairs of a properties string whose name and value are not empty; the last of a name wins."""
     pairs = {}
     for part in text.split("\x02"):
         name, mark, value = part.partition("\x01")

@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def slow_consume_queue(root: Path, broker: str) -> list[Row]:
-    """The table ``consume_queue`` of a sound store."""
+    """Return the table ``consume_queue`` of a sound store."""
     rows = []
     for kind, unit in (("consumequeue", struct.Struct(">qiq")), ("batchconsumequeue", struct.Struct(">qiqqqhii"))):
         for path in sorted((root / kind).glob("*/*/*")):
@@ -36,7 +36,7 @@ def slow_consume_queue(root: Path, broker: str) -> list[Row]:
 
 
 def slow_index(root: Path, broker: str, slots: int) -> list[Row]:
-    """The table ``index`` of a sound store; times in ms."""
+    """Return the table ``index`` of a sound store; times in ms."""
     rows = []
     for path in sorted((root / "index").iterdir()):
         data = path.read_bytes()
@@ -58,13 +58,13 @@ def slow_index(root: Path, broker: str, slots: int) -> list[Row]:
 
 
 def slow_level_offsets(root: Path) -> dict[int, int]:
-    """How far each delay level is delivered."""
+    """Return the delivered offset of each delay level."""
     text = (root / "config" / "delayOffset.json").read_text().partition('"offsetTable"')[2]
     return {int(level): int(offset) for level, offset in re.findall(r'"?(\d+)"?\s*:\s*(\d+)', text)}
 
 
 def slow_waiting_levels(root: Path, broker: str) -> list[Row]:
-    """The messages of delay levels that wait: level, when they are due, and those of their columns that say most."""
+    """Return the waiting messages of delay levels: level, due time and the most telling columns."""
     offsets = slow_level_offsets(root)
     records = {row["physical_offset"]: row for row in slow_rows(root / "commitlog")}
     rows = []
@@ -95,7 +95,7 @@ _OF_RECORD = (
 
 
 def slow_dead_letters(root: Path, broker: str) -> list[Row]:
-    """The table ``dead_letters`` of a sound store; times in ms."""
+    """Return the table ``dead_letters`` of a sound store; times in ms."""
     rows = []
     for record in slow_rows(root / "commitlog"):
         if record["topic"].startswith("%DLQ%"):

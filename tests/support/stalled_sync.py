@@ -13,12 +13,12 @@ from pathlib import Path
 
 
 def runner(mark: Path) -> list[str]:
-    """What goes before the command line of a program of ours."""
+    """Return the prefix for the command line of a program."""
     return [sys.executable, "-P", __file__, str(mark)]
 
 
 def stall(mark: Path) -> None:
-    """From now on no ``os.fdatasync`` of this process ends while the file is there."""
+    """Make each ``os.fdatasync`` of this process wait while the file exists."""
     sync = os.fdatasync
 
     def fdatasync(fd: int) -> None:

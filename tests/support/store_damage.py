@@ -1,6 +1,6 @@
 """Damages commit logs at seeded places, and says by plain struct which of their records are left.
 
-Nothing of the package is used: this is what readers of damaged stores are held to. The places of records come from the
+It uses nothing of the package: it is the reference for readers of damaged stores. The places of records come from the
 sound log, so that no search for the next record is needed.
 """
 
@@ -36,7 +36,7 @@ class Damage:
 
 
 def places(commit_log: Path) -> Iterator[RecordPlace]:
-    """All records of a sound commit log in order."""
+    """Yield all records of a sound commit log in order."""
     for path in sorted(path for path in commit_log.iterdir() if len(path.name) == 20):
         data, position = path.read_bytes(), 0
         while position + 8 <= len(data):
@@ -48,7 +48,7 @@ def places(commit_log: Path) -> Iterator[RecordPlace]:
 
 
 def slow_rows_of(commit_log: Path, wanted: Iterable[RecordPlace], broker: str) -> Iterator[dict[str, Any]]:
-    """A row of the table ``messages`` for each of the places at which a sound record still lies."""
+    """Yield a row of the table ``messages`` for each of the places at which a sound record still lies."""
     name, data = "", b""
     for place in wanted:
         if place.file != name:
@@ -59,7 +59,7 @@ def slow_rows_of(commit_log: Path, wanted: Iterable[RecordPlace], broker: str) -
 
 
 def is_sound(record: bytes, physical_offset: int, size: int) -> bool:
-    """Whether bytes are a record of that size and place whose lengths add up; what else is in them may be anything."""
+    """Return true if bytes are a record of that size and place with consistent lengths; other fields are free."""
     if len(record) != size or size < _LEAST:
         return False
     total, magic = struct.unpack_from(">iI", record)
@@ -100,7 +100,7 @@ def damage(commit_log: Path, all_places: list[RecordPlace], seed: int, times: in
 
 
 def _end_of_file(all_places: list[RecordPlace], name: str) -> int:
-    """Where the last record of a file ends: the BLANK behind it stays."""
+    """Return the end of the last record of a file; the BLANK after it stays."""
     return max(place.position + place.size for place in all_places if place.file == name)
 
 
@@ -117,7 +117,7 @@ def _spoil(place: RecordPlace, number: int, chance: random.Random) -> tuple[str,
 
 
 def tear(commit_log: Path, all_places: list[RecordPlace], keep: int = 60) -> RecordPlace:
-    """Leave but the first bytes of the last record, as a crash does; gives its place."""
+    """Leave only the first bytes of the last record, as a crash does; return its place."""
     last = all_places[-1]
     with (commit_log / last.file).open("r+b") as file:
         file.seek(last.position + keep)

@@ -36,7 +36,7 @@ ALWAYS = 2**62
 
 
 class Waiter:
-    """Somebody who waits for messages."""
+    """A consumer that waits for messages."""
 
     waiting = True
 
@@ -48,7 +48,7 @@ class Waiter:
 
 
 def store_config(root: Path, **settings) -> MessageStoreConfig:
-    """Settings with the small files that the recorded stores have; nothing is flushed unless asked."""
+    """Return the settings with the small files that the recorded stores have; nothing is flushed unless asked."""
     small = {
         "mapped_file_size_commit_log": LOG_FILE,
         "mapped_file_size_consume_queue": QUEUE_FILE,
@@ -69,19 +69,19 @@ def make_store(
     batch_topics: Iterable[str] = (),
     **settings,
 ) -> MessageStore:
-    """A store that is not started; ``batch_topics`` have ``queue.type=BatchCQ``."""
+    """Return a store that is not started; ``batch_topics`` have ``queue.type=BatchCQ``."""
     config = store_config(root, **settings)
     topics = batch_topic_table(batch_topics)
     return MessageStore(config, store_host, listener or NoListener(), clock or FakeClock(), topics=topics)
 
 
 def batch_topic_table(names: Iterable[str]) -> dict[str, TopicConfig]:
-    """Topics of batches by name."""
+    """Return the topics of batches by name."""
     return {name: TopicConfig(name, attributes={QUEUE_TYPE: BATCH_CQ}) for name in names}
 
 
 def inner_batch(*bodies: bytes, topic: str = "Batches", queue_id: int = 0, key: str = "U") -> MessageExtBrokerInner:
-    """A batch as a send makes one record of it, to put by ``put_inner_batch``."""
+    """Return a batch as a send makes one record of it, to put by ``put_inner_batch``."""
     return message(
         encode_batch([(0, body, b"") for body in bodies]),
         topic,
@@ -92,12 +92,12 @@ def inner_batch(*bodies: bytes, topic: str = "Batches", queue_id: int = 0, key: 
 
 
 def batch(*bodies: bytes) -> BatchParts:
-    """A batch to put, without flags and properties."""
+    """Return a batch to put, without flags and properties."""
     return BatchParts([0] * len(bodies), bodies, [b""] * len(bodies))
 
 
 def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fields) -> MessageExtBrokerInner:
-    """A message to put; properties may be a dict, hosts are IPv4 unless given."""
+    """Return a message to put; properties may be a dict, hosts are IPv4 unless given."""
     properties = fields.pop("properties", b"")
     raw = encode_properties(properties) if isinstance(properties, dict) else properties
     born_host = fields.pop("born_host", V4_HOST)
@@ -106,12 +106,12 @@ def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fi
 
 
 async def flushed(store: MessageStore, result: PutMessageResult) -> str:
-    """Wait until a message is on disk; gives why it is not, empty when it is."""
+    """Wait until a message is on disk; return why it is not, empty when it is."""
     return (await outcome_of(partial(store.flusher.acknowledge, result))).reason
 
 
 def put_forged(store: MessageStore, record: bytes) -> int:
-    """Store a copy of a record in the body of a message, with the offset that it will have; gives that offset."""
+    """Store a copy of a record in the body of a message, with the offset that it will have; return that offset."""
     # A body comes 88 bytes after the begin of its record; the offset is at 28.
     at = store.commit_log.max_offset + 88
     forged = record[:28] + at.to_bytes(8, "big") + record[36:]
@@ -121,7 +121,7 @@ def put_forged(store: MessageStore, record: bytes) -> int:
 
 
 def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int = 0) -> list[MessageExt]:
-    """All messages of a queue from an offset on, by as many pulls as it takes."""
+    """Return all messages of a queue from an offset on, by as many pulls as it takes."""
     found: list[MessageExt] = []
     end = store.queues.max_offset_in_queue(topic, queue_id)
     while offset < end:
@@ -161,18 +161,18 @@ def pulled(result: GetMessageResult) -> bytes:
 
 
 def count_as_far_back(store: MessageStore) -> None:
-    """Have all messages lie further from the end of the log than what is taken to be in memory."""
+    """Make all messages count as too far from the log end to be in memory."""
     store._reader._memory_bytes = 0
 
 
 def crash_copy(root: Path, into: Path) -> Path:
-    """What a killed broker would leave: the files as they are now."""
+    """Copy the current files, as a killed broker would leave them."""
     shutil.copytree(root, into)
     return into
 
 
 def open_below(root: Path) -> list[str]:
-    """The paths below a folder that this process has open, sorted, one for each descriptor.
+    """Return the paths below a folder that this process has open, sorted, one for each descriptor.
 
     Those of removed files end in "(deleted)". Other tests may have files open that the collector closes at any time.
     """
@@ -199,7 +199,7 @@ def open_log(directory: Path, file_size: int = 4096, store_host: bytes = V4_HOST
 
 
 def refuse(code: int) -> Callable[..., None]:
-    """What fails as a disk does, with this error number."""
+    """Return a function that fails like a disk, with this error number."""
 
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code))

@@ -26,7 +26,7 @@ _LATE = "Python worker failed to connect back"
 def start_query(
     spark: SparkSession, store: Path | str, out: Path, checkpoint: Path, *, available_now: bool = False, **options: Any
 ) -> StreamingQuery:
-    """Begin, or go on with, the query of ``checkpoint``."""
+    """Start or resume the query of ``checkpoint``."""
     stream = spark.readStream.format("rocketmq_store").schema(SCHEMA).options(**options).load(str(store))
     writer = stream.writeStream.format("parquet").option("path", str(out)).option("checkpointLocation", str(checkpoint))
     trigger = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
@@ -49,19 +49,19 @@ def run_to_end(start: Callable[[], StreamingQuery], limit: int) -> StreamingQuer
 
 
 def written_batches(out: Path) -> int:
-    """How many micro-batches the query has written. Of ten of them Spark makes one entry, ``9.compact``."""
+    """Return the number of written micro-batches. Spark merges ten of them into one entry, ``9.compact``."""
     entries = (out / "_spark_metadata").glob("[0-9]*")
     return max((int(entry.name.removesuffix(".compact")) + 1 for entry in entries), default=0)
 
 
 def written_rows(spark: SparkSession, out: Path) -> list[tuple[Any, ...]]:
-    """What the query has written, sorted."""
+    """Return the rows that the query has written, sorted."""
     rows = spark.read.schema(SCHEMA).parquet(str(out)).collect() if written_batches(out) else []
     return sorted(tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in rows)
 
 
 def main() -> None:
-    """Run till the process is killed."""
+    """Run until the process is killed."""
     store, out, checkpoint = sys.argv[1:]
     with spark_session("streaming", SMALL_SESSION) as spark:
         register(spark)

@@ -1,4 +1,4 @@
-"""A seeded run of administrative changes to topics and groups, and what has to hold after a crash of it.
+"""A seeded run of administrative changes to topics and groups, and its invariants after a crash.
 
 Several changes are under way at a time, as several administrators make them, and go through the processors: a change
 that was answered with success is promised.
@@ -67,7 +67,7 @@ class Promised:
     states: dict[Entry, dict[int, State]] = field(default_factory=lambda: defaultdict(lambda: {0: None}))
 
     def take(self, mark: object) -> None:
-        """Go on by one mark."""
+        """Apply one mark."""
         match mark:
             case Tried(entry, number, state):
                 self.states[entry][number] = state
@@ -178,11 +178,11 @@ class TableCrashScript(RecordedScript[Promised]):
         return found
 
     def is_settled(self) -> bool:
-        """Tell whether the disk has all that is in memory."""
+        """Return true if the disk has all that is in memory."""
         return not self._persist._changed and not self._persist._told
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:
-        """Load what a crash left and hold it against what was promised."""
+        """Load what a crash left and compare it with the promises."""
         topics, groups, _ = self._tables(root, None)
         topics.load()
         groups.load()

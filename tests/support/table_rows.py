@@ -14,7 +14,7 @@ from rocketbroker.analytics.tables.table_list import find_table
 
 
 def in_ms(name: str, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of a table with times as they are stored, in ms."""
+    """Return the schema of a table with times as they are stored, in ms."""
     fields = [each for each in find_table(name).schema if columns is None or each.name in columns]
     return pa.schema([(each.name, pa.int64() if pa.types.is_timestamp(each.type) else each.type) for each in fields])
 
@@ -25,7 +25,7 @@ def table_rows(
     selection: Selection = EVERYTHING,
     options: TableOptions = TableOptions(),  # noqa: B008 - frozen
 ) -> list[dict[str, Any]]:
-    """All rows, part by part, with times in ms, and maps as dicts."""
+    """Return all rows, part by part, with times in ms, and maps as dicts."""
     table, schema = find_table(name), in_ms(name)
     check_selection(table, selection)
     parts = table.plan(chosen_stores(store_roots(stores), selection), selection, options)
@@ -37,5 +37,5 @@ def table_rows(
 
 
 def named(root: Path) -> str:
-    """A store by the name of broker-a."""
+    """Return a store by the name of broker-a."""
     return f"broker-a={root}"

@@ -56,22 +56,22 @@ class Timer:
         self.path.write_bytes(table.encode())
 
     async def load(self) -> "Timer":
-        """As a start of the broker does it."""
+        """Load the timer as a start of the broker does."""
         self.service.progress.load()
         await self.service.load()
         return self
 
     async def run(self) -> None:
-        """Take in and deliver all that can be now."""
+        """Take in and deliver all messages that are due."""
         while await self.service.advance() == 0.0:
             pass
 
     async def stop(self) -> None:
-        """As a broker that stops in order."""
+        """Stop as a broker does on a clean stop."""
         await self.service.stop()
 
     def put(self, body: bytes = b"body", topic: str = "T", **properties: object) -> MessageExtBrokerInner:
-        """Send a message with these properties; gives it as it is stored."""
+        """Send a message with these properties; return it as it is stored."""
         raw = encode_properties({"TAGS": "A", **{name: str(value) for name, value in properties.items()}})
         message = MessageExtBrokerInner(topic, 1, body, raw)
         message.born_timestamp, message.reconsume_times = 1, 2
@@ -81,7 +81,7 @@ class Timer:
         return message
 
     def delivered(self, topic: str = "T", queue_id: int = 1) -> list[MessageExt]:
-        """What consumers find."""
+        """Return the messages that consumers find."""
         return read_queue(self.store, topic, queue_id)
 
     def bodies(self, topic: str = "T") -> list[bytes]:

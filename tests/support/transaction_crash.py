@@ -35,13 +35,13 @@ class Sent(NamedTuple):
 
 @dataclass
 class Promised:
-    """What the marks up to a point say."""
+    """Promises of the marks up to a point."""
 
     sent: set[int] = field(default_factory=set)
     on_disk: set[int] = field(default_factory=set)
 
     def take(self, mark: object) -> None:
-        """Go on by one mark."""
+        """Apply one mark."""
         match mark:
             case Sent(number):
                 self.sent.add(number)
@@ -50,12 +50,12 @@ class Promised:
 
 
 def outcome_of(number: int) -> int:
-    """What a transaction's producer knows of it: each third is rolled back."""
+    """Return the outcome of a transaction; every third is rolled back."""
     return COMMIT if number % 3 else ROLLBACK
 
 
 def number_of(message: MessageExt) -> int:
-    """Which transaction a message belongs to."""
+    """Return the transaction number of a message."""
     return int(message.uniq_key or "", 16)
 
 
@@ -126,7 +126,7 @@ class TransactionCrashScript(RecordedScript[Promised]):
         self._producer = self._transactions.producer("one")
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop cleanly."""
         await self._transactions.service.close()
         self._transactions.offsets.flush()
         await self._transactions.store.stop()
@@ -168,7 +168,7 @@ class TransactionCrashScript(RecordedScript[Promised]):
         self.file_system.mark(OnDisk())
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int) -> None:
-        """Start on what a crash left, be killed amid the answers and start again, and hold all against the truth."""
+        """Start after a crash, be killed amid the answers, start again and compare all with the true outcomes."""
         clock = FakeClock(self._clock.time_ms() + 60_000)
         first = await started(root, self._flush_disk_type, clock)
         await ask(first, first.producer("one"), 0.5, seed=number)

@@ -100,17 +100,17 @@ class Transactions:
         return found
 
     async def close(self) -> None:
-        """Stop in order."""
+        """Stop cleanly."""
         await self.checks.stop()
         await self.store.stop()
 
     async def killed(self, into: Path, committed: Mapping[str, int] | None = None, **store_settings: Any) -> Self:
-        """What a broker finds that is started after a kill of this one, at this moment."""
+        """Return what a broker started after a kill at this moment finds."""
         copy = crash_copy(self.root, into)
         return await type(self).open(copy, self.clock, committed, **store_settings)
 
     def committed(self) -> dict[str, int]:
-        """The consumer offsets as they would be written."""
+        """Return the consumer offsets as they would be written."""
         topics = {topic: self.offsets.query(GROUP, topic, 0) for topic in (HALF_TOPIC, OP_TOPIC)}
         return {topic: offset for topic, offset in topics.items() if offset >= 0}
 
@@ -135,13 +135,13 @@ class Transactions:
         return self.at(result.physical_offset)
 
     def at(self, physical_offset: int) -> MessageExt:
-        """The message at an offset of the log."""
+        """Return the message at an offset of the log."""
         record = self.store.commit_log.record(physical_offset)
         assert record is not None
         return decode_record(record)
 
     def end(self, half: MessageExt, outcome: int = COMMIT, *, oneway: bool = False, **fields: Any) -> Command:
-        """The answer to an END_TRANSACTION for a half message."""
+        """Return the answer to an END_TRANSACTION for a half message."""
         given: dict[str, Any] = {
             "producer_group": "PG",
             "tran_state_table_offset": half.queue_offset,
@@ -157,14 +157,14 @@ class Transactions:
         return answer
 
     def producer(self, name: str, group: str = "PG") -> FakeConnection:
-        """A producer that is there from now on; what it is sent is in its ``sent``."""
+        """Register a producer and return it; its ``sent`` records what it is sent."""
         connection = FakeConnection()
         channel = ClientChannelInfo(connection, name, "JAVA", 513, self.clock.monotonic())
         self.producers.register(group, channel)
         return connection
 
     def asked(self, connection: FakeConnection) -> list[MessageExt]:
-        """The half messages that a producer was asked for, as it can name them, oldest first; they are taken."""
+        """Return the half messages that a producer was asked for, as it can name them, oldest first; they are taken."""
         found = []
         for command in connection.sent:
             assert command.code == RequestCode.CHECK_TRANSACTION_STATE
@@ -183,15 +183,15 @@ class Transactions:
         await self.checks.check()
 
     def bodies(self, topic: str = "T", queue_id: int = 1) -> list[bytes]:
-        """What a consumer gets of a queue."""
+        """Return the bodies that a consumer gets from a queue."""
         return [each.body for each in read_queue(self.store, topic, queue_id)]
 
     def halves(self) -> list[MessageExt]:
-        """All half messages."""
+        """Return all half messages."""
         return read_queue(self.store, HALF_TOPIC, 0)
 
     def ops(self) -> list[bytes]:
-        """The bodies of all op messages."""
+        """Return the bodies of all op messages."""
         return [each.body for each in read_queue(self.store, OP_TOPIC, 0)]
 
     def write_ops(self) -> None:

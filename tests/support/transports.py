@@ -1,4 +1,4 @@
-"""What tests of connections need: a transport that records, routes that answer in each way, frames."""
+"""Helpers for tests of connections: a recording transport, routes for each kind of answer, frames."""
 
 import asyncio
 import itertools
@@ -64,7 +64,7 @@ class FakeTransport(asyncio.Transport):
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is read."""
+        """True while reading is paused."""
         return not self.reading
 
     def is_closing(self) -> bool:
@@ -142,14 +142,14 @@ class Handlers:
 
 
 def frame(code: int, body: bytes = b"", opaque: int = 1, header: object = None, **fields: Any) -> bytes:
-    """An encoded request."""
+    """Return an encoded request."""
     command = request(code, header, body, oneway=fields.pop("oneway", False))
     command.opaque = opaque
     return encode_frame(command, **fields)
 
 
 def split_frames(data: bytes) -> list[Command]:
-    """The commands of frames back to back."""
+    """Return the commands of frames back to back."""
     found = []
     at = 0
     while at < len(data):
@@ -161,13 +161,13 @@ def split_frames(data: bytes) -> list[Command]:
 
 
 def connect(routes: dict[int, Route], **settings: Any) -> tuple[RemotingConnection, FakeTransport, Endpoint]:
-    """A connection over a transport that records."""
+    """Return a connection over a transport that records."""
     endpoint = Endpoint("test", routes, **settings)
     return *attach(endpoint), endpoint
 
 
 def attach(endpoint: Endpoint) -> tuple[RemotingConnection, FakeTransport]:
-    """One more connection of an endpoint."""
+    """Return one more connection of an endpoint."""
     connection = RemotingConnection(endpoint)
     transport = FakeTransport()
     transport.protocol = connection

@@ -12,7 +12,7 @@ PAUSE_S = 0.005
 
 
 class WaitWatch:
-    """Asks for the end of a queue all the time, by a connection of its own.
+    """A client that repeatedly requests the end of a queue over its own connection.
 
     ``longest_s`` is the most CPU time that the broker used up while one answer was awaited: that of others on a busy
     machine does not count.

@@ -22,7 +22,7 @@ def wait_until(condition: Callable[[], object], what: str, limit_s: float = LIMI
     """Block until a condition holds.
 
     Args:
-        condition: is looked at 20 times a second.
+        condition: checked 20 times a second.
         what: the condition in words, for the failure.
         limit_s: how long to wait.
     """
