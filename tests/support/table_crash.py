@@ -179,7 +179,7 @@ class TableCrashScript(RecordedScript[Promised]):
 
     def is_settled(self) -> bool:
         """Return true if the disk has all that is in memory."""
-        return not self._persist._changed and not self._persist._told
+        return not self._persist._changed and not self._persist._logged
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:
         """Load what a crash left and compare it with the promises."""

@@ -71,7 +71,7 @@ def test_a_wrong_expression_is_refused_with_its_place(expression, remark):
 def test_an_unknown_type_is_refused():
     code, remark = refused(sql("a", "XPATH"))
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert "the expressionType 'XPATH' is unknown, TAG or SQL92 would be right" in remark
+    assert "the expressionType 'XPATH' is unknown; use TAG or SQL92" in remark
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 
-# MQVersion.V3_0_7_SNAPSHOT: older clients know nothing of resets and of questions for their offsets.
+# MQVersion.V3_0_7_SNAPSHOT: older clients do not support offset resets or queries of their offsets.
 ASKS_FROM_VERSION = 28
 
 _CPP = "CPP"
@@ -25,13 +25,13 @@ def notify_consumer_ids_changed(group: str, connection: Connection) -> None:
 
 
 def reset_consumer_client_offset(channel: ClientChannelInfo, header: ResetOffsetRequestHeader, body: bytes) -> bool:
-    """Send a client the offsets to go to, in queues that it consumes; false when it is too far behind."""
+    """Send a client the new offsets of queues that it consumes; return false if it is too far behind."""
     command = request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body, oneway=True)
     return channel.connection.send_oneway(command)
 
 
 def reset_offset_body(channel: ClientChannelInfo, offsets: Mapping[MessageQueue, int]) -> RemotingSerializable:
-    """The offsets in the form that a client reads."""
+    """Return the body of an offset reset in the form that the client's language reads."""
     if channel.language != _CPP:
         return ResetOffsetBody(dict(offsets))
     return ResetOffsetBodyForC(

@@ -15,14 +15,14 @@ _NONE: frozenset[str] = frozenset()
 
 
 class ClientGroups(ABC):
-    """Groups that have clients. All methods are for the event loop.
+    """Groups with connected clients. All methods are for the event loop.
 
     Args:
-        clock: says how long a client has been silent.
-        channel_expired_timeout_s: after how much silence a client is closed.
+        clock: measures the time since a client's last heartbeat.
+        channel_expired_timeout_s: seconds without a heartbeat after which a client is closed.
     """
 
-    # What its clients are, for log lines.
+    # Kind of the clients, for log lines.
     kind = "client"
 
     def __init__(self, clock: Clock, channel_expired_timeout_s: float) -> None:
@@ -32,22 +32,22 @@ class ClientGroups(ABC):
 
     @abstractmethod
     def _channels(self) -> Iterable[ClientChannelInfo]:
-        """All clients, once for each of their groups."""
+        """Return all clients, once for each of their groups."""
 
     @abstractmethod
     def _drop(self, group: str, connection: Connection) -> None:
-        """Take a client out of a group, if it is in it."""
+        """Remove a client from a group, if it is a member."""
 
     def groups_of(self, connection: Connection) -> AbstractSet[str]:
-        """The groups that a client is in."""
+        """Return the groups that a client is in."""
         return self._groups_of.get(connection, _NONE)
 
     def _joined(self, group: str, connection: Connection) -> None:
-        """Keep that a client is in a group."""
+        """Note that a client is in a group."""
         self._groups_of.setdefault(connection, set()).add(group)
 
     def unregister(self, group: str, connection: Connection) -> None:
-        """Drop a client from a group."""
+        """Remove a client from a group."""
         groups = self._groups_of.get(connection)
         if groups is not None:
             groups.discard(group)
@@ -56,12 +56,12 @@ class ClientGroups(ABC):
         self._drop(group, connection)
 
     def close_connection(self, connection: Connection) -> None:
-        """Drop a client from all its groups, since its connection is gone (doChannelCloseEvent)."""
+        """Remove a client from all its groups after its connection was closed (doChannelCloseEvent)."""
         for group in self._groups_of.pop(connection, ()):
             self._drop(group, connection)
 
     def scan_not_active(self) -> None:
-        """Close the clients that sent no heartbeat for too long, and drop them."""
+        """Close and remove the clients whose last heartbeat is too old."""
         limit = self._clock.monotonic() - self._timeout_s
         expired = {channel.connection: channel for channel in self._channels() if channel.last_update < limit}
         for connection, channel in expired.items():

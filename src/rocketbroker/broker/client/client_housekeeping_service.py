@@ -1,4 +1,4 @@
-"""Forgets the clients that are gone (org.apache.rocketmq.broker.client.ClientHousekeepingService)."""
+"""Removal of disconnected and silent clients (org.apache.rocketmq.broker.client.ClientHousekeepingService)."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
@@ -9,7 +9,7 @@ SCAN_PERIOD_S = 10.0
 
 
 class ClientHousekeepingService:
-    """Scans producers and consumers every 10 s, and drops those whose connection closes at once."""
+    """Removes clients at once when their connection closes, and silent ones by a scan every 10 s."""
 
     def __init__(
         self, producer_manager: ProducerManager, consumer_manager: ConsumerManager, period_s: float = SCAN_PERIOD_S
@@ -28,11 +28,11 @@ class ClientHousekeepingService:
         await self._tasks.stop()
 
     def scan(self) -> None:
-        """Close the clients that were silent for too long."""
+        """Close the clients whose last heartbeat is too old."""
         self._producer_manager.scan_not_active()
         self._consumer_manager.scan_not_active()
 
     def on_close(self, connection: Connection) -> None:
-        """Forget who was on a connection that is closed."""
+        """Remove the clients of a closed connection."""
         self._producer_manager.close_connection(connection)
         self._consumer_manager.close_connection(connection)

@@ -1,7 +1,7 @@
 """Conflicts between the subscriptions of a group's clients (see ConsumerRunningInfo.analyzeSubscription).
 
-A group has one subscription in the broker: that of the last heartbeat. When clients differ, each heartbeat replaces the
-other's, and messages that one wants are passed over for all, or handed to one that does not want them.
+The broker keeps one subscription per group: that of the last heartbeat. When clients differ, each heartbeat replaces
+the other's. Messages that one client wants are then skipped for all, or delivered to one that does not want them.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,14 +15,14 @@ from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.shown_name import shown
 
-# Each topic with the kind of expression and what it asks for, in a form that compares.
+# Each topic with the type of its expression and the normalized expression.
 _Subscribed = frozenset[tuple[str, tuple[str, str]]]
 
 _NOTHING = ("", "nothing")
 
 
 class SubscriptionSize(NamedTuple):
-    """Topics that a client subscribes to in a group, and the characters that name them."""
+    """Number of topics that a client subscribes to in a group, and of the characters that describe them."""
 
     topics: int
     characters: int
@@ -32,20 +32,20 @@ _NO_SIZE = SubscriptionSize(0, 0)
 
 
 def size_of(subscriptions: Collection[SubscriptionData]) -> SubscriptionSize:
-    """Measure what the broker keeps of subscriptions."""
+    """Return the size of what the broker keeps of subscriptions."""
     characters = sum(len(each.topic) + len(each.sub_string) + sum(map(len, each.tags_set)) for each in subscriptions)
     return SubscriptionSize(len(subscriptions), characters)
 
 
 class _Alike(NamedTuple):
-    """Clients that subscribe to the same, with their ids."""
+    """Clients with equal subscriptions, and their ids."""
 
     subscribed: _Subscribed
     ids: dict[Connection, str]
 
 
 class ClientSubscriptions:
-    """Subscriptions of a group by the clients that have them. All methods are for the event loop.
+    """Subscriptions of a group by client. All methods are for the event loop.
 
     A client without subscriptions is not compared: the first heartbeat of a consumer may come before it subscribes.
     """
@@ -58,12 +58,12 @@ class ClientSubscriptions:
 
     @property
     def is_conflicting(self) -> bool:
-        """Tell whether clients differ in their subscriptions."""
+        """True if the clients' subscriptions differ."""
         return len(self._alike) > 1
 
     @property
     def conflict(self) -> str:
-        """Two clients that differ, and in what; empty when all agree."""
+        """Two clients that differ, and in which topic; empty if all agree."""
         if not self.is_conflicting:
             return ""
         (one, one_id), (other, other_id) = sorted(
@@ -78,11 +78,11 @@ class ClientSubscriptions:
         )
 
     def size(self, connection: Connection) -> SubscriptionSize:
-        """Size of what a client subscribed to last."""
+        """Return the size of a client's last subscriptions."""
         return self._sizes.get(connection, _NO_SIZE)
 
     def update(self, channel: ClientChannelInfo, subscriptions: Collection[SubscriptionData]) -> bool:
-        """Take over a client's heartbeat; returns whether clients began to differ, or agree again."""
+        """Apply a client's heartbeat; return true if clients began to differ, or agree again."""
         before = self.is_conflicting
         self._sizes[channel.connection] = size_of(subscriptions)
         subscribed = _subscribed(subscriptions)
@@ -97,7 +97,7 @@ class ClientSubscriptions:
         return self.is_conflicting != before
 
     def remove(self, connection: Connection) -> bool:
-        """Forget a client that has left; returns whether clients agree again."""
+        """Remove a client that has left; return true if clients agree again."""
         before = self.is_conflicting
         self._sizes.pop(connection, None)
         self._forget(connection)

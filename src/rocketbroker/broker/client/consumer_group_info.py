@@ -1,4 +1,4 @@
-"""One consumer group that has clients (org.apache.rocketmq.broker.client.ConsumerGroupInfo)."""
+"""One consumer group with connected clients (org.apache.rocketmq.broker.client.ConsumerGroupInfo)."""
 
 import logging
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerGroupInfo:
-    """A group's clients by connection, and what it subscribes to by topic.
+    """A group's clients by connection, and its subscriptions by topic.
 
     ``consume_type``, ``message_model`` and ``consume_from_where`` are as the last heartbeat gave them.
     """
@@ -26,49 +26,49 @@ class ConsumerGroupInfo:
         self.message_model: MessageModel | None = None
         self.consume_from_where: ConsumeFromWhere | None = None
         self.notify_enabled = True
-        # Loop time before which no change is reported.
+        # Loop time before which clients are not notified of changes.
         self.notify_again_at = 0.0
-        # Of the subscriptions in the last heartbeat of 5.x, whichever client it came from; 0 from older clients.
+        # Fingerprint of the subscriptions in the last 5.x heartbeat of any client; 0 after one of an older client.
         self.heartbeat_fingerprint = 0
         self.channels: dict[Connection, ClientChannelInfo] = {}
         self._by_id: dict[str, dict[Connection, ClientChannelInfo]] = {}
         self._encoded_ids: bytes | None = None
         self.subscription_table: dict[str, Subscription] = {}
-        # What each client says that it consumes; all are to say the same.
+        # Subscriptions as each client sends them; they should be equal.
         self.client_subscriptions = ClientSubscriptions()
 
     @property
     def is_broadcasting(self) -> bool:
-        """Each client consumes everything, so that none depends on the others."""
+        """True if each client consumes all queues, so that none depends on the others."""
         return self.message_model is MessageModel.BROADCASTING
 
     def find_subscription_data(self, topic: str) -> Subscription | None:
-        """The group's subscription of a topic; on the path of each pull."""
+        """Return the group's subscription to a topic; runs once per pull."""
         return self.subscription_table.get(topic)
 
     def find_channel(self, client_id: str) -> ClientChannelInfo | None:
-        """The client of that id; of its connections the newest, as it may have lost those before."""
+        """Return the client with that id, on its newest connection: it may have lost older ones."""
         channels = self._by_id.get(client_id)
         return None if channels is None else channels[next(reversed(channels))]
 
     def client_ids(self) -> list[str]:
-        """Ids of all clients, in the order in which they came; one that came twice counts once."""
+        """Return the ids of all clients in the order in which they joined, without duplicates."""
         return list(self._by_id)
 
     def encoded_client_ids(self) -> bytes:
-        """The answer to GET_CONSUMER_LIST_BY_GROUP, which each client asks for after each change."""
+        """Return the body for GET_CONSUMER_LIST_BY_GROUP, which each client requests after each change."""
         if self._encoded_ids is None:
             self._encoded_ids = GetConsumerListByGroupResponseBody(self.client_ids()).encode()
         return self._encoded_ids
 
     def update_channel(self, channel: ClientChannelInfo) -> bool:
-        """Register or renew a client; returns whether it is new."""
+        """Register or renew a client; return true if it is new."""
         known = self.channels.get(channel.connection)
         if known is not None and known.client_id == channel.client_id:
             known.last_update = channel.last_update
             return False
         if known is not None:
-            log.error("%s of group %s calls itself %s now", known, self.group_name, shown(channel.client_id))
+            log.error("client %s of group %s changed its id to %s", known, self.group_name, shown(channel.client_id))
             self.remove_channel(channel.connection)
         self.channels[channel.connection] = channel
         self._by_id.setdefault(channel.client_id, {})[channel.connection] = channel
@@ -76,7 +76,7 @@ class ConsumerGroupInfo:
         return known is None
 
     def remove_channel(self, connection: Connection) -> bool:
-        """Drop the client of a connection; returns whether there was one."""
+        """Remove the client of a connection; return true if there was one."""
         channel = self.channels.pop(connection, None)
         if channel is None:
             return False
@@ -88,9 +88,9 @@ class ConsumerGroupInfo:
         return True
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take over a heartbeat's subscriptions; returns whether topics came or went.
+        """Apply a heartbeat's subscriptions; return true if topics were added or removed.
 
-        Of two versions for a topic the newer stays, whichever client it came from.
+        Of two versions for a topic the newer one is kept, whichever client sent it.
         """
         changed = False
         topics = set()

@@ -1,8 +1,8 @@
 """Notifications of changed consumer groups (o.a.r.broker.client.DefaultConsumerIdsChangeListener).
 
-Each change concerns all clients of the group, so that a group of n clients whose members leave one by one would take
-n * n notifications. Changes that come close together are told as one, and the more clients a group has the longer the
-pause before the next.
+Each change concerns all clients of the group: a group of n clients that leave one by one would take n * n
+notifications. So changes that come close together are coalesced, and the pause between notifications grows with the
+group.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.lifecycle import TaskOwner
 
-# A notification takes about 15 µs of the loop: no group takes more than 2 % of it.
+# A notification takes about 15 µs of the loop, so that no group takes more than 2 % of it.
 PAUSE_PER_CLIENT_S = 0.001
-# How often clients that take nothing are looked at again.
+# Seconds between checks of clients that are behind.
 BEHIND_PERIOD_S = 1.0
 RETRY_S = 1.0
-# Notifications without a turn for others.
+# Notifications before the loop serves others.
 _AT_A_TIME = 200
 
 
 class ConsumerIdsChangeListener:
-    """Notifies the clients of changed groups soon, and those that are behind once they have caught up.
+    """Notifies the clients of changed groups soon, and clients that are behind once they have caught up.
 
-    A client that is behind owes its notifications by group: what it does not take is not kept as bytes.
+    For a client that is behind, the groups to notify are kept, not the bytes to send.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class ConsumerIdsChangeListener:
         await self._tasks.stop()
 
     def group_changed(self, info: ConsumerGroupInfo) -> None:
-        """Notify the clients that the group has then."""
+        """Schedule notifications of the clients that the group has by then."""
         self._changed[info.group_name] = info
         self._wake.set()
 

@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerManager(ClientGroups):
-    """Consumer groups that have clients, by name. All methods are for the event loop.
+    """Consumer groups with connected clients, by name. All methods are for the event loop.
 
     Args:
-        clock: says how long a client has been silent.
-        channel_expired_timeout_s: after how much silence a client is closed.
-        on_ids_changed: called with a group whose clients or topics have changed, unless it is broadcasting or does
-            not want to know (``notifyConsumerIdsChangedEnable``).
-        on_unregister: told the group when its last client is gone.
+        clock: measures the time since a client's last heartbeat.
+        channel_expired_timeout_s: seconds without a heartbeat after which a client is closed.
+        on_ids_changed: called with a group whose clients or topics have changed, unless it is broadcasting or has
+            notifications disabled (``notifyConsumerIdsChangedEnable``).
+        on_unregister: called with a group whose last client has left.
     """
 
     kind = "consumer"
@@ -38,11 +38,11 @@ class ConsumerManager(ClientGroups):
         self._on_ids_changed = on_ids_changed
         self._on_unregister = on_unregister
         self.groups: dict[str, ConsumerGroupInfo] = {}
-        # How often the clients of a group began to disagree about what they consume.
+        # Number of times that the clients of a group began to differ in their subscriptions.
         self.conflict_count = 0
 
     def group_info(self, group: str) -> ConsumerGroupInfo | None:
-        """The group, ``None`` when no client of it is there."""
+        """Return the group, ``None`` if it has no clients."""
         return self.groups.get(group)
 
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
@@ -51,12 +51,12 @@ class ConsumerManager(ClientGroups):
         return None if info is None else info.subscription_table.get(topic)
 
     def find_channel(self, group: str, client_id: str) -> ClientChannelInfo | None:
-        """A client of the group."""
+        """Return the client of the group with that id."""
         info = self.groups.get(group)
         return None if info is None else info.find_channel(client_id)
 
     def groups_subscribed_to(self, topic: str) -> list[str]:
-        """Groups with clients that consume the topic (queryTopicConsumeByWho)."""
+        """Return the groups with clients that consume the topic (queryTopicConsumeByWho)."""
         return [name for name, info in self.groups.items() if topic in info.subscription_table]
 
     def register(
@@ -67,16 +67,16 @@ class ConsumerManager(ClientGroups):
         notify_enabled: bool = True,
         update_subscription: bool = True,
     ) -> bool:
-        """Take over one group of a heartbeat.
+        """Register a client in one group of its heartbeat.
 
         Args:
             channel: the client.
-            data: the group as the heartbeat tells of it.
-            notify_enabled: whether the group wants to know when its clients change.
-            update_subscription: false for a heartbeat that leaves them out (``withoutSub``).
+            data: the group in the heartbeat.
+            notify_enabled: true if clients are notified when members join or leave.
+            update_subscription: false for a heartbeat without subscriptions (``withoutSub``).
 
         Returns:
-            Whether the client is new in the group or topics came or went.
+            True if the client is new in the group, or topics were added or removed.
         """
         info = self.groups.get(data.group_name)
         if info is None:
@@ -91,7 +91,7 @@ class ConsumerManager(ClientGroups):
             changed |= info.update_subscription(data.subscription_data_set)
             self._check_conflict(info, info.client_subscriptions.update(channel, data.subscription_data_set))
         if changed:
-            log.debug("group %s has changed by %r", data.group_name, channel)
+            log.debug("consumer %r changed group %s", channel, data.group_name)
             self._notify(info)
         return changed
 
@@ -106,7 +106,7 @@ class ConsumerManager(ClientGroups):
         if info.channels:
             self._notify(info)
         else:
-            log.info("group %s has no clients any more", group)
+            log.info("consumer group %s has no clients any more", group)
             del self.groups[group]
             if self._on_unregister is not None:
                 self._on_unregister(group)
@@ -119,14 +119,14 @@ class ConsumerManager(ClientGroups):
         return {"subscriptionConflicts": str(self.conflict_count), "subscriptionConflictGroups": str(now)}
 
     def _check_conflict(self, info: ConsumerGroupInfo, changed: bool) -> None:
-        """Log a conflict when it begins and when it ends."""
+        """Log when a conflict begins and when it ends."""
         if not changed:
             return
         if conflict := info.client_subscriptions.conflict:
             self.conflict_count += 1
-            log.warning("group %s gets only a part of its messages: %s", info.group_name, conflict)
+            log.warning("consumer group %s gets only a part of its messages: %s", info.group_name, conflict)
         else:
-            log.info("all clients of group %s subscribe to the same again", info.group_name)
+            log.info("consumer group %s: the subscriptions of all clients agree again", info.group_name)
 
     def _notify(self, info: ConsumerGroupInfo) -> None:
         if info.notify_enabled and not info.is_broadcasting:

@@ -12,11 +12,11 @@ log = logging.getLogger(__name__)
 
 
 class ProducerManager(ClientGroups):
-    """Producer groups that have clients, by name. All methods are for the event loop.
+    """Producer groups with connected clients, by name. All methods are for the event loop.
 
     Args:
-        clock: says how long a client has been silent.
-        channel_expired_timeout_s: after how much silence a client is closed.
+        clock: measures the time since a client's last heartbeat.
+        channel_expired_timeout_s: seconds without a heartbeat after which a client is closed.
     """
 
     kind = "producer"
@@ -24,7 +24,7 @@ class ProducerManager(ClientGroups):
     def __init__(self, clock: Clock, channel_expired_timeout_s: float) -> None:
         super().__init__(clock, channel_expired_timeout_s)
         self.groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
-        # Where to find a client by its id, for replies to it.
+        # Connections by client id, for replies.
         self.clients: dict[str, Connection] = {}
         self._turn = 0
 
@@ -43,11 +43,11 @@ class ProducerManager(ClientGroups):
         log.info("producer %r has joined group %s", channel, group)
 
     def find_channel(self, client_id: str) -> Connection | None:
-        """The connection of the client with that id."""
+        """Return the connection of the client with that id."""
         return self.clients.get(client_id)
 
     def available_channel(self, group: str) -> Connection | None:
-        """A connection of the group, each time another one; none that is behind, as what it is sent stays in memory."""
+        """Return a connection of the group, in turn; skip those behind, as data sent to them stays in memory."""
         connections = [each for each in self.groups.get(group, ()) if each.is_open and not each.is_behind]
         if not connections:
             return None

@@ -23,15 +23,15 @@ class _LockEntry:
         self.locked_at = locked_at
 
 
-# By queue. Taking the first of a plain dict passes over all that were removed before it.
+# By queue. Finding the first entry of a plain dict skips all entries removed before it.
 _Locks = OrderedDict[object, _LockEntry]
 
 
 class RebalanceLockManager:
     """Locks by group and queue; a lock that its client does not renew expires after 60 s.
 
-    Groups, and the queues of each, are in the order in which they were locked or renewed last. So the expired ones come
-    first, and forgetting them takes no search.
+    Groups, and the queues of each, are in the order in which they were last locked or renewed. So expired locks come
+    first, and removing them takes no search.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,7 +39,7 @@ class RebalanceLockManager:
         self._table: OrderedDict[str, _Locks] = OrderedDict()
 
     def try_lock_batch(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
-        """Lock or renew; returns the queues that the client holds now, in the order asked for."""
+        """Lock or renew queues; return those that the client holds now, in the order of the request."""
         now = self._clock.monotonic()
         self._forget_expired_groups(now)
         entries = self._table.get(group)
@@ -55,7 +55,7 @@ class RebalanceLockManager:
         return locked
 
     def unlock_batch(self, group: str, queues: Iterable[object], client_id: str) -> None:
-        """Release the queues that the client holds; those of others stay as they are."""
+        """Release the queues that the client holds; locks of other clients remain."""
         entries = self._table.get(group)
         if entries is None:
             return
@@ -67,7 +67,7 @@ class RebalanceLockManager:
             del self._table[group]
 
     def is_lock_all_expired(self, group: str) -> bool:
-        """Return whether no client holds a lock of the group."""
+        """Return true if no client holds a lock of the group."""
         entries = self._table.get(group)
         return not entries or self._is_expired(entries[next(reversed(entries))], self._clock.monotonic())
 
@@ -77,19 +77,19 @@ class RebalanceLockManager:
             if not self._is_expired(entries[next(reversed(entries))], now):
                 return
             self._table.popitem(last=False)
-            log.info("all %d locks of group %s have expired", len(entries), group)
+            log.info("rebalance: all %d locks of group %s have expired", len(entries), group)
 
     def _forget_expired(self, group: str, entries: _Locks, now: float) -> None:
         count = len(entries)
         while entries and self._is_expired(next(iter(entries.values())), now):
             entries.popitem(last=False)
         if count > len(entries):
-            log.warning("%d locks of group %s have expired", count - len(entries), group)
+            log.warning("rebalance: %d locks of group %s have expired", count - len(entries), group)
 
     def _try_lock(self, group: str, entries: _Locks, queue: object, client_id: str, now: float) -> bool:
         entry = entries.get(queue)
         if entry is None:
-            log.debug("%s locks %s in %s", client_id, queue, group)
+            log.debug("rebalance: %s locks %s in group %s", client_id, queue, group)
             entries[queue] = _LockEntry(client_id, now)
             return True
         if entry.client_id != client_id:

@@ -1,8 +1,8 @@
 """Bytes of messages that consumers may send back.
 
 CONSUMER_SEND_MSG_BACK names a message that the broker then stores again, so that a few bytes may cost megabytes of the
-log. A consumer sends back what it was given, once: these bytes are free. A rate is for the others, as those that were
-given before the consumer or the broker restarted.
+log. A consumer sends back what it received, once: these bytes are free. A rate limits all others, such as messages
+received before the consumer or the broker restarted.
 """
 
 from rocketbroker.codec.remoting.handler import Connection
@@ -12,11 +12,11 @@ from rocketbroker.common.config import BrokerConfig
 
 
 class SendBackAllowance:
-    """Bytes of messages that each connection was given and has not sent back. All methods are for the event loop.
+    """Bytes of messages that each connection received and has not sent back. All methods are for the event loop.
 
     Args:
         config: ``consumerSendMsgBackBytesPerSecond``.
-        clock: counts what the rate allows.
+        clock: measures what the rate allows.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -25,12 +25,12 @@ class SendBackAllowance:
         self._given: dict[Connection, int] = {}
 
     def give(self, connection: Connection, size: int) -> None:
-        """Count messages that a pull is answered with."""
+        """Count messages in the answer to a pull."""
         if connection.is_open:
             self._given[connection] = self._given.get(connection, 0) + size
 
     def take(self, connection: Connection, size: int) -> bool:
-        """Send a message back, unless the connection was not given as much and the rate is used up."""
+        """Charge a message that is sent back; return false if the connection received less and the rate is used up."""
         given = self._given.get(connection, 0)
         if given >= size:
             self._given[connection] = given - size
@@ -38,5 +38,5 @@ class SendBackAllowance:
         return self._others.take(size, self._config.consumer_send_msg_back_bytes_per_second)
 
     def on_close(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
+        """Forget a closed connection."""
         self._given.pop(connection, None)

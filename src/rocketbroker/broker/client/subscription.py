@@ -1,6 +1,6 @@
 """Subscription of a group to a topic, in the form that filters pulls (FilterAPI, SubscriptionData).
 
-Clients send ``codeSet`` in several wrong ways, so that tag codes are always computed from the expression.
+Clients send wrong values in ``codeSet``, so that tag codes are always computed from the expression.
 """
 
 from functools import lru_cache
@@ -13,13 +13,13 @@ from rocketbroker.common.errors import BrokerResponseError
 
 SUB_ALL = "*"
 TAG = "TAG"
-# Longer expressions are split each time, so that the cache stays small whatever clients send.
+# Longer expressions are not cached, so that the cache stays small whatever clients send.
 LONGEST_CACHED = 256
 _MOST_CACHED = 1024
 
 
 class SubscriptionLimit:
-    """Bounds of one subscription, whether a pull or a heartbeat brings it.
+    """Limits of one subscription in a pull or a heartbeat.
 
     Args:
         config: ``maxSubscriptionLength`` and ``maxSubscriptionTags``.
@@ -60,7 +60,7 @@ def _refusal(name: str, found: str, limit: int) -> BrokerResponseError:
 
 
 def tag_codes_of(sub_string: str) -> frozenset[int] | None:
-    """The tag codes that ``A || B`` names; ``None`` for ``*``, for nothing, and for no tag at all: everything."""
+    """Return the tag codes of an expression like ``A || B``; ``None`` for all messages (``*``, or no tag at all)."""
     return _cached(sub_string) if len(sub_string) <= LONGEST_CACHED else _tag_codes_of(sub_string)
 
 
@@ -75,7 +75,7 @@ _cached = lru_cache(maxsize=_MOST_CACHED)(_tag_codes_of)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Return whether an expression selects by tags, which is the default (ExpressionType.isTagType)."""
+    """Return true if an expression selects by tags, which is the default (ExpressionType.isTagType)."""
     return not expression_type or expression_type == TAG
 
 
@@ -83,10 +83,10 @@ class Subscription:
     """One topic of a group's subscription.
 
     Attributes:
-        data: as the client sent it.
+        data: the subscription as the client sent it.
         sub_version: the client's version of it; greater is newer.
-        tag_codes: what to keep, ``None`` for everything. Meaningless when ``is_tag`` is false.
-        is_tag: whether the expression is one of tags, and not of SQL92.
+        tag_codes: the tag codes to deliver, ``None`` for all. Meaningless if ``is_tag`` is false.
+        is_tag: true if the expression selects by tags, not by SQL92.
     """
 
     __slots__ = ("data", "is_tag", "sub_version", "tag_codes")

@@ -1,7 +1,7 @@
 """Filters of groups, and ``config/consumerFilter.json`` (org.apache.rocketmq.broker.filter.ConsumerFilterManager).
 
-Heartbeats register them. A filter whose group has no client any more is dead; it is kept for
-``filterDataCleanTimeSpan``, since a client that comes back has the same one mostly.
+Heartbeats register them. A filter whose group has no clients any more is dead; it is kept for
+``filterDataCleanTimeSpan``, since a client that comes back mostly has the same one.
 """
 
 import logging
@@ -30,23 +30,23 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 log = logging.getLogger(__name__)
 
 SQL92 = "SQL92"
-# RocketMQ takes the groups that it loads to have lost their clients so long ago.
+# RocketMQ assumes that groups in the file lost their clients this long before it is loaded.
 _DEAD_BEFORE_LOAD_MS = 30_000
 
 
 def filter_of(expression_type: str, expression: str) -> SqlFilter:
-    """The filter that an expression makes (FilterFactory.get, compile).
+    """Return the compiled filter of an expression (FilterFactory.get, compile).
 
     Raises:
         MQFilterError: The type is unknown, or the expression is invalid.
     """
     if expression_type != SQL92:
-        raise MQFilterError(1, f"the expressionType {expression_type[:64]!r} is unknown, TAG or SQL92 would be right")
+        raise MQFilterError(1, f"the expressionType {expression_type[:64]!r} is unknown; use TAG or SQL92")
     return compiled(expression)
 
 
 class RegisteredFilter(msgspec.Struct):
-    """The filter of a group for a topic, compiled."""
+    """The compiled filter of a group for a topic."""
 
     data: ConsumerFilterData
     message_filter: SqlFilter
@@ -58,12 +58,12 @@ class RegisteredFilter(msgspec.Struct):
 
 
 class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
-    """Compiled filters by group and topic. All methods are for the event loop, ``get`` also for threads that read.
+    """Compiled filters by group and topic. All methods are for the event loop; threads that read may call ``get``.
 
     Args:
         path: ``config/consumerFilter.json``.
         config: ``enablePropertyFilter``, without which nothing is registered, and ``filterDataCleanTimeSpan``.
-        clock: dates births and deaths.
+        clock: dates the creation and death of filters.
         on_persist: see ``ConfigManager``.
     """
 
@@ -79,18 +79,18 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         self._clock = clock
         self._by_group: dict[str, dict[str, RegisteredFilter]] = {}
         self._count = 0
-        # How many have died since room was made last; some may live again.
+        # Number of filters that died since the last cleanup; some may have been revived.
         self._died = 0
 
     def get(self, topic: str, group: str) -> RegisteredFilter | None:
-        """The filter of the group for the topic, dead ones included."""
+        """Return the filter of the group for the topic, dead ones included."""
         filters = self._by_group.get(group)
         return None if filters is None else filters.get(topic)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take over the filters among the subscriptions of a heartbeat; those of other topics are dead.
+        """Register the filters among the subscriptions of a heartbeat; those of the group's other topics become dead.
 
-        An expression that is wrong is not registered, and ends the one before it: the pull is told what is wrong.
+        An invalid expression is not registered, and removes the one before it: the answer to a pull says what is wrong.
         """
         if not self._config.enable_property_filter:
             return
@@ -107,7 +107,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
             self.persist()
 
     def _register(self, group: str, subscription: SubscriptionData) -> bool:
-        """Returns whether anything is different now."""
+        """Register one filter; return true if anything has changed."""
         filters = self._by_group.get(group, {})
         known = filters.get(subscription.topic)
         if known is not None and subscription.sub_version <= known.client_version:
@@ -118,17 +118,21 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
             return True
         if known is None and self._count >= self._config.max_consumer_filter_nums:
             limit = self._config.max_consumer_filter_nums
-            log.warning("group %s gets no filter: %d there are reach maxConsumerFilterNums; raise it", group, limit)
+            log.warning(
+                "consumer group %s: filter not registered: %d filters reach the limit; raise maxConsumerFilterNums",
+                group,
+                limit,
+            )
             return False
         try:
             made = self._made(group, subscription)
         except MQFilterError as error:
-            log.warning("the filter of group %s for topic %s is refused: %s", group, subscription.topic, error)
+            log.warning("consumer group %s: its filter for topic %s is rejected: %s", group, subscription.topic, error)
             self._count -= known is not None
             return filters.pop(subscription.topic, None) is not None
         self._count += known is None
         self._by_group.setdefault(group, filters)[subscription.topic] = made
-        log.info("group %s filters topic %s by %.200r", group, subscription.topic, subscription.sub_string)
+        log.info("consumer group %s filters topic %s by %.200r", group, subscription.topic, subscription.sub_string)
         return True
 
     def _made(self, group: str, subscription: SubscriptionData) -> RegisteredFilter:
@@ -144,7 +148,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         return RegisteredFilter(data, filter_of(data.expression_type, data.expression))
 
     def unregister(self, group: str) -> None:
-        """Mark the filters of a group that has no clients any more as dead."""
+        """Mark the filters of a group without clients as dead."""
         ended = [self._end(known) for known in self._by_group.get(group, {}).values()]
         if any(ended):
             self.persist()
@@ -162,7 +166,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         return was_dead
 
     def _make_room(self) -> bool:
-        """Forget all dead ones when there are too many; returns whether there were any."""
+        """Forget all dead filters if there are too many filters; return true if any may have been dead."""
         if self._count < self._config.max_consumer_filter_nums or not self._died:
             return False
         self._died = 0
@@ -170,14 +174,14 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         return True
 
     def _clean(self) -> None:
-        """Forget those that are dead for too long."""
+        """Forget filters that have been dead for too long."""
         self._forget(self._clock.time_ms() - self._config.filter_data_clean_time_span)
 
     def _forget(self, oldest: int) -> None:
         for group, filters in list(self._by_group.items()):
             for topic, known in list(filters.items()):
                 if known.data.dead and known.data.dead_time <= oldest:
-                    log.info("group %s has not filtered topic %s for long, which is forgotten", group, topic)
+                    log.info("consumer group %s: its unused filter for topic %s is removed", group, topic)
                     del filters[topic]
                     self._count -= 1
             if not filters:
@@ -186,23 +190,23 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
     # -- the file
 
     def load(self, file_system: FileSystem = LOCAL) -> bool:
-        """Read the file. It ends no start, and nothing of it is set aside: clients register their filters again.
+        """Read the file. An unreadable one stops no start, and is not set aside: clients register their filters again.
 
         Returns:
-            Whether there was one that could be read.
+            True if there was a readable one.
         """
         try:
             self.decode(self.path.read_bytes())
         except FileNotFoundError:
             return False
         except (CodecError, OSError) as error:
-            log.warning("%s is passed over, and clients register their filters again: %s", self.path, error)
+            log.warning("%s is unreadable and ignored; clients register their filters again: %s", self.path, error)
             return False
         self.found = True
         return True
 
     def encode(self) -> bytes:
-        """``consumerFilter.json`` as RocketMQ writes it."""
+        """Return ``consumerFilter.json`` as RocketMQ writes it."""
         self._clean()
         file = ConsumerFilterWrapper()
         for group, filters in self._by_group.items():
@@ -220,7 +224,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         return sum(len(each.group_filter_data) for each in file.filter_data_by_topic.values())
 
     def take(self, file: ConsumerFilterWrapper) -> None:
-        """Replace the table by that of a ``consumerFilter.json``; no group has clients at a start."""
+        """Replace the table by that of a ``consumerFilter.json``, all dead: no group has clients at a start."""
         self._by_group = {}
         for of_topic in file.filter_data_by_topic.values():
             for data in of_topic.group_filter_data.values():
@@ -231,7 +235,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         try:
             message_filter = filter_of(data.expression_type, data.expression)
         except MQFilterError as error:
-            log.warning("a filter in %s is passed over, group %s: %s", self.path, data.consumer_group, error)
+            log.warning("%s: the filter of group %s is invalid and ignored: %s", self.path, data.consumer_group, error)
             return
         data.bloom_filter_data = _bloom_filter_data(data.consumer_group, data.topic)
         if data.dead_time == 0:

@@ -1,4 +1,4 @@
-"""Filters messages of a retry topic (org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter)."""
+"""Filter for messages of a retry topic (org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter)."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 
 
 class RetryMessageFilter:
-    """Asks the filter of the topic that each message was sent to first; wants all messages of topics without one.
+    """Applies the filter of each message's original topic; without one the message is delivered.
 
     Args:
-        consumer_filters: the filters of the group.
-        group: whose retry topic it is.
+        consumer_filters: the filters by group and topic.
+        group: the group of the retry topic.
     """
 
     def __init__(self, consumer_filters: ConsumerFilterManager, group: str) -> None:

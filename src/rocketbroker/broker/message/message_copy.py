@@ -1,4 +1,4 @@
-"""Makes the copy of a stored message that is stored again: retried, delivered late, or given up."""
+"""Copies of stored messages that are stored again: retries, delayed deliveries, dead letters."""
 
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, STOREHOSTADDRESS_V6_FLAG, host_flags
@@ -10,9 +10,9 @@ _HOST_FLAGS = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 def copy_message(
     found: MessageExt, topic: str, queue_id: int, store_host: bytes, *, properties: bytes, reconsume_times: int
 ) -> MessageExtBrokerInner:
-    """A message with the body, flags and birth of ``found`` for another queue.
+    """Return a message with the body, flags and birth data of ``found`` for another queue.
 
-    ``store_host`` is this broker's; it may be of another kind (IPv4, IPv6) than when ``found`` was stored.
+    ``store_host`` is this broker's address; its kind (IPv4, IPv6) may differ from when ``found`` was stored.
     """
     return MessageExtBrokerInner(
         topic=topic,

@@ -1,6 +1,6 @@
 """Real topic and queue of a message that waits in a system topic: its properties REAL_TOPIC and REAL_QID.
 
-Half messages of transactions, messages with a delay level and timer messages bear them.
+Half messages of transactions, messages with a delay level and timer messages have them.
 """
 
 from typing import Final
@@ -21,17 +21,17 @@ Place = tuple[str, int]
 
 
 def with_real_place(properties: bytes, topic: str, queue_id: int) -> bytes:
-    """The properties of a message that is to go there."""
+    """Return properties that name a real topic and queue."""
     return replace_property(replace_property(properties, REAL_TOPIC, topic.encode()), REAL_QUEUE_ID, b"%d" % queue_id)
 
 
 def without_real_place(properties: bytes) -> bytes:
-    """The properties as they were before."""
+    """Return the properties without the real topic and queue."""
     return remove_property(remove_property(properties, REAL_TOPIC), REAL_QUEUE_ID)
 
 
 def real_place(properties: bytes) -> Place | None:
-    """Return the real topic and queue; ``None`` when the properties name none, or one for half messages alone."""
+    """Return the real topic and queue; ``None`` if the properties name none, or the half topic."""
     topic = (get_property(properties, REAL_TOPIC) or b"").decode("utf-8", "replace")
     queue_id = get_property(properties, REAL_QUEUE_ID) or b""
     if not (queue_id.isdigit() and len(queue_id) <= _MAX_DIGITS and int(queue_id) < _MOST_QUEUES):

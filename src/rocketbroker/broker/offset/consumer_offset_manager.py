@@ -1,7 +1,7 @@
 """Consumer offsets of groups, and ``config/consumerOffset.json`` (o.a.r.broker.offset.ConsumerOffsetManager).
 
-Tables are keyed ``topic@group``; neither name can hold an ``@``. Commits mark the table as changed; ``flush``, called
-each ``flushConsumerOffsetInterval``, has a changed table written.
+Tables are keyed by ``topic@group``; neither name can contain an ``@``. Commits mark the table as changed; ``flush``,
+called every ``flushConsumerOffsetInterval``, schedules a write of a changed table.
 """
 
 import logging
@@ -46,23 +46,23 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._config = config or BrokerConfig()
         # Offsets in both tables.
         self._count = 0
-        self._is_full_told = False
+        self._full_logged = False
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.table: OffsetTable = {}
-        # Where pulls of groups that keep their offsets elsewhere stand (broadcasting); only told, never consumed from.
+        # Last pull offsets of groups that keep their offsets elsewhere (broadcasting); for reports only.
         self.pull_table: OffsetTable = {}
-        # What was reset and is still to be taken over by a consumer; asked by each pull.
+        # Resets that no consumer has taken over yet; each pull checks them.
         self.resets = ResetOffsetTable()
         self._changed = False
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Keep an offset; one that goes back is taken too, since consumers may be reset.
+        """Commit an offset; it may go back, since consumers may be reset.
 
         Returns:
-            Whether it was kept: not while a reset of the queue is still to be taken over.
+            False if it was ignored, because a consumer has still to take over a reset of the queue.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR, it is the first of its queue and there are too many offsets.
+            BrokerResponseError: SYSTEM_ERROR; it is the first of its queue, and there are too many offsets.
         """
         key = f"{topic}@{group}"
         if self.resets and self.resets.holds(key, queue_id):
@@ -73,29 +73,29 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                 f"maxConsumerOffsetNums: {self._count:,} consumer offsets reach the limit of {limit:,}; delete unused "
                 "groups or raise maxConsumerOffsetNums"
             )
-            if not self._is_full_told:
-                # Clients commit one-way, and are told nothing.
-                self._is_full_told = True
-                log.error("group %s cannot commit its first offset in topic %s: %s", group, topic, remark)
+            if not self._full_logged:
+                # Clients commit one-way, and get no answer.
+                self._full_logged = True
+                log.error("consumer group %s cannot commit its first offset in topic %s: %s", group, topic, remark)
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         self._keep(key, queue_id, offset)
         return True
 
     def replace(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Keep an offset in place of what there is, a reset included (cloneOffset)."""
+        """Set an offset, and discard a reset of the queue (cloneOffset)."""
         key = f"{topic}@{group}"
         self.resets.forget(key, queue_id)
         self._keep(key, queue_id, offset)
 
     def assign_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Move the group to an offset, whatever its consumers commit until they have moved (assignResetOffset)."""
+        """Reset the group to an offset; commits are ignored until a consumer has taken it over (assignResetOffset)."""
         key = f"{topic}@{group}"
         self._keep(key, queue_id, offset)
         self.resets.assign(key, queue_id, offset)
 
     def redirect(self, group: str, topic: str, queue_id: int, connection: Connection) -> int | None:
         """Return the offset a pull must continue at after a reset of the queue; ``None`` to serve it."""
-        # Either answer may end the reset, which the file then has to know.
+        # Either result may end the reset, which then has to reach the file.
         self._changed = True
         return self.resets.redirect(f"{topic}@{group}", queue_id, connection)
 
@@ -121,7 +121,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return -1 if queues is None else queues.get(queue_id, -1)
 
     def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Keep the offset that the group pulled from last; not a new one where there are too many offsets."""
+        """Record the offset that the group pulled from last; not for a new queue if there are too many offsets."""
         queues = self.pull_table.get(f"{topic}@{group}")
         if queues is None or queue_id not in queues:
             if not self._has_room:
@@ -132,12 +132,12 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._changed = True
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset that the group pulled from last, else the committed one, else -1."""
+        """Return the offset that the group pulled from last, else the committed one, else -1."""
         offset = self.pull_table.get(f"{topic}@{group}", {}).get(queue_id)
         return self.query(group, topic, queue_id) if offset is None else offset
 
     def offsets_of(self, group: str, topic: str) -> dict[int, int]:
-        """Queue id -> committed offset, as a copy."""
+        """Return a copy of the committed offsets by queue id."""
         return dict(self.table.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> set[str]:
@@ -146,7 +146,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return {key.removesuffix(suffix) for key in self.table if key.endswith(suffix)}
 
     def groups_of(self, topic: str) -> set[str]:
-        """Groups that have offsets in the topic (whichGroupByTopic)."""
+        """Return the groups that have offsets in the topic (whichGroupByTopic)."""
         prefix = topic + TOPIC_GROUP_SEPARATOR
         return {key.removeprefix(prefix) for key in self.table if key.startswith(prefix)}
 
@@ -161,10 +161,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._remove(lambda key: key.startswith(prefix))
 
     def set_back(self, end_of: Callable[[str, int], int]) -> list[str]:
-        """Set offsets behind the end of their queue back to it; gives one text for each that was.
+        """Set offsets beyond the end of their queue back to it; return one text for each.
 
         Args:
-            end_of: gives the queue offset after the last message of a topic's queue.
+            end_of: returns the queue offset after the last message of a topic's queue.
         """
         told = []
         for table in (self.table, self.pull_table):
@@ -176,10 +176,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                         queues[queue_id] = end
                         self._changed = True
                         told.append(
-                            f"the offset of group {group} in topic {topic}, queue {queue_id}, goes back from {offset} "
-                            f"to {end}, where the queue ends now"
+                            f"the offset of group {group} in topic {topic}, queue {queue_id}, is set back from "
+                            f"{offset} to {end}, where the queue ends now"
                         )
-        # The committed offsets are told of above, and are the same.
+        # Not reported: the committed offsets are the same, and are reported above.
         resets = self.resets.offsets()
         for key, queues in resets.items():
             topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
@@ -188,28 +188,28 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return told
 
     def flush(self) -> Settled | None:
-        """Schedule a write of the table if it has changed since the last one; gives its future."""
+        """Schedule a write of the table if it has changed since the last one; return its future."""
         if not self._changed:
             return None
         self._changed = False
         return self.persist()
 
     def group_topic_map(self) -> dict[str, list[str]]:
-        """Group -> its topics, as the file holds it for readers; it is made from the offset table."""
+        """Return the topics by group, as in the file; computed from the offset table."""
         return _topics_by_group(self.table)
 
     def encode(self) -> bytes:
-        """``consumerOffset.json`` as RocketMQ writes it."""
+        """Return ``consumerOffset.json`` as RocketMQ writes it."""
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
-        """See ``ConfigManager``; copying takes a sixth of the time that the text of the table does."""
+        """See ``ConfigManager``; a copy takes a sixth of the time that the text takes."""
         version, table, pull_table = struct_text(self.data_version, 1), _copy(self.table), _copy(self.pull_table)
-        # RocketMQ writes no such field. It passes over it, and would set the whole file aside for a key without quotes.
+        # RocketMQ has no such field and ignores it, but would set the whole file aside for a key without quotes.
         resets = {"resetOffsetTable": _quoted(self.resets.offsets())} if self.resets else {}
 
         def encode() -> bytes:
-            # The general encoder takes 4 µs for an offset, this a tenth.
+            # The general encoder takes 4 µs per offset, this a tenth.
             topics = (
                 f"\t\t{text_of(group)}:[\n{_lines(map(text_of, names))}\n\t\t]"
                 for group, names in _topics_by_group(table).items()
@@ -251,7 +251,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def _recount(self) -> None:
         self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
-        self._is_full_told &= not self._has_room
+        self._full_logged &= not self._has_room
 
 
 def _copy(table: OffsetTable) -> OffsetTable:

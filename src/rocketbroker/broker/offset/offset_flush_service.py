@@ -11,9 +11,9 @@ from rocketbroker.common.lifecycle import TaskOwner
 
 
 class OffsetFlushService:
-    """Flushes each ``flushConsumerOffsetInterval`` and ``flushDelayOffsetInterval``, and at the end.
+    """Flushes every ``flushConsumerOffsetInterval`` and ``flushDelayOffsetInterval``, and at the stop.
 
-    Stop it after what changes the offsets, and before ``ConfigPersistService``, which writes them.
+    Stop it after the parts that change offsets, and before ``ConfigPersistService``, which writes them.
     """
 
     def __init__(
@@ -47,5 +47,5 @@ class OffsetFlushService:
 
 async def _repeat(interval_ms: Callable[[], int], action: Callable[[], object]) -> None:
     while True:
-        await asyncio.sleep(interval_ms() / 1000)  # asked each time: both settings can be changed at run time
+        await asyncio.sleep(interval_ms() / 1000)  # called each time: both settings can change at run time
         action()

@@ -1,6 +1,6 @@
 """Consumer offsets after a crash that took the last consumed messages.
 
-RocketMQ leaves them as they are, so that a group skips the new messages that get the offsets of the lost ones.
+RocketMQ leaves the offsets as they are, so that a group skips new messages that get the offsets of lost ones.
 """
 
 import logging
@@ -22,7 +22,7 @@ class OffsetRecovery:
         offsets: the offsets, loaded.
         queues: the queues, recovered.
         lock: knows how the last broker stopped, and keeps the store marked until the table is on disk.
-        drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
+        drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
     """
 
     def __init__(
@@ -43,23 +43,23 @@ class OffsetRecovery:
         The table is on disk before a new message can come: after another crash nothing would show what to set back.
 
         Raises:
-            StoreError: The disk refused the table; the next start sets back the same offsets.
+            StoreError: The table could not be written; the next start sets back the same offsets.
         """
         if self._lock.was_clean:
             return
-        told = self._offsets.set_back(self._queues.max_offset_in_queue)
-        for back in told:
-            log.warning("after the unclean stop %s", back)
-        if not told:
+        set_back = self._offsets.set_back(self._queues.max_offset_in_queue)
+        for back in set_back:
+            log.warning("after an unclean stop, %s", back)
+        if not set_back:
             return
         self._lock.stays_marked = True
         self._offsets.flush()
         if (path := self._offsets.path) in await self._drain():
             raise StoreError(
-                f"{path} cannot be written, in which {len(told)} offsets had to go back to where their queue ends now: "
-                "consumers would pass over new messages; make room on its disk, or have it written to again"
+                f"{path} cannot be written, where {len(set_back)} offsets had to be set back to their queue's end: "
+                "consumers would skip new messages; free space on its disk, or make it writable again"
             )
         self._lock.stays_marked = False
 
     async def stop(self) -> None:
-        """Nothing to end."""
+        """Do nothing: this part only acts at the start."""

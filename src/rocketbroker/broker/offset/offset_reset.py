@@ -1,4 +1,4 @@
-"""Moves consumer groups to other offsets so that it takes effect (AdminBrokerProcessor.resetOffsetInner)."""
+"""Offset resets that running consumers cannot undo (AdminBrokerProcessor.resetOffsetInner)."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -13,7 +13,7 @@ from rocketbroker.common.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-# Offsets that a log line names.
+# Number of offsets in a log line.
 _SHOWN = 8
 
 
@@ -23,8 +23,8 @@ class OffsetReset:
     Args:
         config: ``useServerSideResetOffset``.
         offsets: the offsets.
-        hold_service: has held pulls, whose consumers are told at once.
-        drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
+        hold_service: holds pulls, which a reset answers at once.
+        drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
     """
 
     def __init__(
@@ -40,23 +40,25 @@ class OffsetReset:
         self._drain = drain
 
     def reaches(self, info: ConsumerGroupInfo | None) -> bool:
-        """Return whether the broker resets a group; ``None`` stands for one without clients.
+        """Return true if the broker resets a group; ``None`` stands for one without clients.
 
-        Not one whose clients keep their offsets themselves (broadcasting), and none with
+        False for a group whose clients keep their offsets themselves (broadcasting), and with
         ``useServerSideResetOffset=false``.
         """
         return self._config.use_server_side_reset_offset and not (info is not None and info.is_broadcasting)
 
     def assign(self, group: str, topic: str, targets: Mapping[int, int]) -> None:
-        """Move a group to these offsets, by queue number."""
+        """Reset a group to these offsets, by queue number."""
         for queue_id, offset in targets.items():
             before = self._offsets.query(group, topic, queue_id)
-            log.debug("group %s in topic %s, queue %d, is reset from %d to %d", group, topic, queue_id, before, offset)
+            log.debug(
+                "consumer group %s: topic %s queue %d is reset from %d to %d", group, topic, queue_id, before, offset
+            )
             self._offsets.assign_reset(group, topic, queue_id, offset)
             self._hold_service.wake_group(group, topic, queue_id)
         some = dict(islice(targets.items(), _SHOWN))
         log.info(
-            "group %s in topic %s is reset in %d queues, among them (queue: offset) %s",
+            "consumer group %s: topic %s is reset in %d queues, among them (queue: offset) %s",
             group,
             topic,
             len(targets),
@@ -64,19 +66,19 @@ class OffsetReset:
         )
 
     def keep(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Keep these offsets, by queue number, for consumers that start later; what one that runs commits counts."""
+        """Set these offsets, by queue number, for consumers that start later; commits of running ones replace them."""
         for queue_id, offset in offsets.items():
             self._offsets.replace(group, topic, queue_id, offset)
 
     async def store(self) -> None:
-        """Wait until what was assigned is on disk.
+        """Wait until assigned offsets are on disk.
 
         Raises:
-            StoreError: the disk refused; what was assigned holds until the process stops.
+            StoreError: The table could not be written; the assigned offsets are valid until the process stops.
         """
         self._offsets.flush()
         if (path := self._offsets.path) in await self._drain():
             raise StoreError(
-                f"the offsets hold until this process stops, but {path} cannot be written; make room on its disk, or "
-                "have it written to again"
+                f"the offsets are valid until this process stops, but {path} cannot be written; free space on its "
+                "disk, or make it writable again"
             )

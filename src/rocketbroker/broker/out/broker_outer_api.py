@@ -1,4 +1,4 @@
-"""The broker's talk with its name servers (org.apache.rocketmq.broker.out.BrokerOuterAPI)."""
+"""Registration of the broker at all its name servers (org.apache.rocketmq.broker.out.BrokerOuterAPI)."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ class BrokerOuterApi:
     """Registers at every name server: at start, every 30 s, and after each change of a topic.
 
     Args:
-        config: where the name servers are, and how often to register.
-        client: sends the requests; it is stopped by its owner, after this part.
-        topic_configs: reports changed topics, and takes the ordered ones.
+        config: addresses of the name servers, and the registration period.
+        client: sends the requests; its owner stops it after this part.
+        topic_configs: reports changed topics, and records ordered ones.
         registration: makes the requests.
     """
 
@@ -44,23 +44,23 @@ class BrokerOuterApi:
 
     @property
     def name_servers(self) -> list[str]:
-        """The addresses of the name servers."""
+        """Addresses of the name servers."""
         return list(self._links)
 
     @property
     def registered_at(self) -> list[str]:
-        """The addresses of the name servers that know the broker."""
+        """Addresses of the name servers where the broker is registered."""
         return [address for address, link in self._links.items() if link.is_registered]
 
     async def start(self) -> None:
-        """Register everywhere; returns when every name server has answered or failed (which is logged), or is slow."""
+        """Register everywhere; return once every name server has answered or failed (logged), or after 3 s."""
         config = self._config
         if config.namesrv_addr:
             await self.update_name_servers(config.namesrv_addr.split(";"))
         elif config.fetch_namesrv_addr_by_address_server:
             self._tasks.forever(self._poll_address_server, "address server")
         else:
-            log.warning("no name server is known (namesrvAddr): clients cannot find this broker")
+            log.warning("namesrvAddr is empty: clients cannot find this broker; set it to the name servers' addresses")
         await asyncio.wait([self._tasks.start(self.settled(), "first registration")], timeout=START_TIMEOUT_S)
         self._tasks.forever(self._register_periodically, "register")
 
@@ -71,22 +71,22 @@ class BrokerOuterApi:
         await asyncio.gather(*(link.stop(unregister=True) for link in links.values()))
 
     def register_all(self) -> list[asyncio.Future[None]]:
-        """Register all topics at every name server soon; the futures are done when that has succeeded or failed."""
+        """Register all topics at every name server soon; each future is done once that has succeeded or failed."""
         return [link.register_whole() for link in self._links.values()]
 
     def register_change(self, change: TopicChange) -> list[asyncio.Future[None]]:
-        """Register changed topics at every name server soon; the futures as those of ``register_all``."""
+        """Register changed topics at every name server soon; each future is done once that has succeeded or failed."""
         return [link.register_change(change) for link in self._links.values()]
 
     async def settled(self) -> None:
-        """Wait until all that was asked for is done or has failed."""
+        """Wait until all scheduled registrations have succeeded or failed."""
         await asyncio.gather(*(link.settled() for link in self._links.values()))
 
     async def update_name_servers(self, addresses: list[str]) -> None:
-        """Use these name servers from now on; new ones are registered at, others are left (without unregistering)."""
+        """Use these name servers from now on: register at new ones, and leave others without unregistering."""
         wanted = dict.fromkeys(address.strip() for address in addresses if address.strip())
         for address in self._links.keys() - wanted:
-            log.info("name server %s is used no longer", address)
+            log.info("name server %s is no longer used", address)
             await self._links.pop(address).stop(unregister=False)
         for address in (address for address in wanted if address not in self._links):
             link = NamesrvLink(address, self._client, self._config, self._registration, self._set_order_topics)

@@ -1,8 +1,8 @@
 """Requests of a broker to name servers (BrokerController.registerBrokerAll, BrokerOuterAPI).
 
 A registration in parts, or of changed topics, leaves the broker's other topics alone. A name server with
-``deleteTopicWithBrokerRegistration=true`` takes it for the whole and would drop them, except from a broker with static
-topics: so such a registration names one, of a topic that does not exist.
+``deleteTopicWithBrokerRegistration=true`` takes it for complete and would drop them, except for a broker with static
+topics. So such a registration names one static topic, which does not exist.
 """
 
 import zlib
@@ -31,19 +31,19 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 
-# Topics of a registration in parts: about 1 MB, where a frame may have 16 MiB and the loop encodes it in 20 ms.
+# Topics in one part of a registration: about 1 MB, of 16 MiB that a frame may have; encoding takes the loop 20 ms.
 MOST_IN_PART: Final = 5_000
-# Bytes of a body above which a part is halved: attributes may be long.
+# Bytes of a body above which a part is split in halves: attributes may be long.
 MOST_BYTES: Final = 8 << 20
 _NOT_ALL: Final = "rocketbroker-not-all-topics"
 
 
 class BrokerRegistration:
-    """Makes the requests of a broker to name servers from its settings and topics of the moment.
+    """Builds the requests of a broker to name servers from its current settings and topics.
 
     Args:
-        config: who the broker is and where clients find it.
-        store_config: where slaves find it.
+        config: names and address of the broker.
+        store_config: address for slaves.
         topic_configs: its topics.
     """
 
@@ -53,16 +53,16 @@ class BrokerRegistration:
         self._config = config
         self._store_config = store_config
         self._topic_configs = topic_configs
-        # The whole table takes long to encode and goes to several name servers each time.
+        # Cached: the whole table takes long to encode, and goes to several name servers each time.
         self._whole: tuple[object, list[bytes]] = (None, [])
 
     @property
     def broker_addr(self) -> str:
-        """The address that clients are told."""
+        """Address of the broker for clients."""
         return f"{self._config.broker_ip1}:{self._config.listen_port}"
 
     def whole(self) -> Iterator[Command]:
-        """REGISTER_BROKER with all topics, in as many parts as it takes; each is made when it is asked for."""
+        """Yield REGISTER_BROKER with all topics, in as many parts as needed."""
         config, version = self._config, self._topic_configs.data_version
         most = config.split_registration_size if config.enable_split_registration else MOST_IN_PART
         key = (version.copy(), config.broker_permission, config.compressed_register, most)
@@ -76,7 +76,7 @@ class BrokerRegistration:
         parts = _parts(list(self._topic_configs.topics.values()), most)
         bodies: list[bytes] = []
         for number, topics in enumerate(parts, 1):
-            # A name server takes over changed topics with another version only; the last part has the true one.
+            # A name server accepts changed topics only with another version; the last part has the true one.
             part_version = DataVersion(version.timestamp, version.counter + number - len(parts), version.state_version)
             for body in self._bodies(topics, part_version, is_all=len(parts) == 1):
                 bodies.append(body)
@@ -84,12 +84,12 @@ class BrokerRegistration:
         self._whole = key, bodies
 
     def increment(self, change: TopicChange) -> list[Command]:
-        """REGISTER_BROKER with the topics that were created or changed."""
+        """Return REGISTER_BROKER with the topics that were created or changed."""
         parts = _parts(change.topics, MOST_IN_PART)
         return [self._register(body) for topics in parts for body in self._bodies(topics, change.version)]
 
     def single(self, topic: TopicConfig) -> Command:
-        """REGISTER_TOPIC_IN_NAMESRV with one topic (enableSingleTopicRegister)."""
+        """Return REGISTER_TOPIC_IN_NAMESRV with one topic (enableSingleTopicRegister)."""
         topic = self._permitted(topic)
         queues = QueueData(
             self._config.broker_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
@@ -98,7 +98,7 @@ class BrokerRegistration:
         return request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, TopicRouteData(queue_datas=[queues]).encode())
 
     def query_data_version(self) -> Command:
-        """QUERY_DATA_VERSION: does the name server know the topics as they are?"""
+        """Return QUERY_DATA_VERSION, which asks if the name server has the current topics."""
         config = self._config
         header = QueryDataVersionRequestHeader(
             config.broker_name, self.broker_addr, config.broker_cluster_name, config.broker_id
@@ -106,7 +106,7 @@ class BrokerRegistration:
         return request(RequestCode.QUERY_DATA_VERSION, header, self._topic_configs.data_version.encode())
 
     def unregister(self) -> Command:
-        """UNREGISTER_BROKER."""
+        """Return UNREGISTER_BROKER."""
         config = self._config
         header = UnRegisterBrokerRequestHeader(
             config.broker_name, self.broker_addr, config.broker_cluster_name, config.broker_id
@@ -146,7 +146,7 @@ class BrokerRegistration:
         return body.encode_compressed() if self._config.compressed_register else body.encode()
 
     def _permitted(self, topic: TopicConfig) -> TopicConfig:
-        """The topic with no more permissions than the broker has."""
+        """Return the topic with its permissions limited to those of the broker."""
         permission = self._config.broker_permission
         if permission == PERM_READ_WRITE:
             return topic

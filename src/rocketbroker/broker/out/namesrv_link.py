@@ -24,24 +24,24 @@ log = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_S = 3.0
 SINGLE_TIMEOUT_S = 3.0
-# A registration that failed is repeated after so long: a name server frees the place of a dead broker in 3 s.
+# Pause before a failed registration is retried: a name server needs 3 s to free the address of a dead broker.
 RETRY_S = 5.0
-# More changed topics than this are registered with one REGISTER_BROKER, also with enableSingleTopicRegister.
+# More changed topics than this are registered with one REGISTER_BROKER, even with enableSingleTopicRegister.
 MOST_SINGLE = 64
 
 
 class NamesrvLink:
-    """One name server: what it is still to be told, and the task that tells it, one request after the other.
+    """Pending registrations at one name server, and the task that sends them, one request at a time.
 
     A name server forgets a broker whose connection closes, so over a new connection all topics are registered first.
-    What fails is made up for by the next registration, which is one of all topics.
+    After a failure the next registration is one of all topics.
 
     Args:
         address: ``host:port`` of the name server.
         client: sends the requests.
-        config: timeouts and whether to register when nothing has changed.
-        registration: makes the requests.
-        on_order_topics: told the ordered topics that the name server has configured.
+        config: timeouts, and ``forceRegister``.
+        registration: builds the requests.
+        on_order_topics: called with the ordered topics that the name server has configured.
     """
 
     def __init__(
@@ -63,41 +63,41 @@ class NamesrvLink:
         self._whole_due = False
         self._changed: dict[str, TopicConfig] = {}
         self._changed_version = DataVersion()
-        # Over which all topics were registered.
+        # The connection over which all topics were registered.
         self._connection: Connection | None = None
-        # None: not tried yet; "": registered; else why not.
+        # None: not tried yet; "": registered; else the reason why not.
         self._failure: str | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._retry: asyncio.TimerHandle | None = None
 
     @property
     def is_registered(self) -> bool:
-        """The last registration succeeded."""
+        """True if the last registration succeeded."""
         return self._failure == ""
 
     def start(self) -> None:
-        """Start telling."""
+        """Start sending registrations."""
         self._tasks.forever(self._run, "run")
 
     def register_whole(self) -> asyncio.Future[None]:
-        """Register all topics soon; the future is done when that has succeeded or failed."""
+        """Register all topics soon; the future is done once that has succeeded or failed."""
         self._whole_due = True
         return self._ask()
 
     def register_change(self, change: TopicChange) -> asyncio.Future[None]:
-        """Register changed topics soon; the future is done when that has succeeded or failed."""
-        # A deletion is seen by the lack of the topic among all of them.
+        """Register changed topics soon; the future is done once that has succeeded or failed."""
+        # A name server learns of a deletion only from a registration of all topics.
         self._whole_due |= change.is_deletion
         self._changed.update((topic.topic_name, topic) for topic in change.topics)
         self._changed_version = change.version
         return self._ask()
 
     async def settled(self) -> None:
-        """Wait until all that was asked for is done or has failed."""
+        """Wait until all scheduled registrations have succeeded or failed."""
         await self._idle.wait()
 
     async def stop(self, *, unregister: bool) -> None:
-        """End the task and, with ``unregister``, tell the name server that the broker is gone."""
+        """End the task and, with ``unregister``, unregister the broker."""
         await self._tasks.stop()
         self._cancel_retry()
         self._idle.set()
@@ -112,7 +112,7 @@ class NamesrvLink:
     def _ask(self) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        if self._failure:  # nobody waits for a name server that is known not to answer; it is told when it does
+        if self._failure:  # no caller waits for a name server that is known to fail; the retry registers
             future.set_result(None)
         else:
             self._waiting.append(future)
@@ -130,7 +130,7 @@ class NamesrvLink:
             waiting, self._waiting = self._waiting, []
             done = False
             try:
-                await self._tell()
+                await self._send_due()
                 done = self.is_registered
             except (RemotingError, CodecError) as error:
                 self._note(str(error))
@@ -148,8 +148,8 @@ class NamesrvLink:
             self._retry.cancel()
             self._retry = None
 
-    async def _tell(self) -> None:
-        """Send what is due."""
+    async def _send_due(self) -> None:
+        """Send the registrations that are due."""
         connection = await self._client.connect(self.address)
         changed, self._changed = self._changed, {}
         if not self._whole_due and connection is self._connection and self._registers_alone(changed):
@@ -172,7 +172,7 @@ class NamesrvLink:
         return self._registration.increment(TopicChange(list(changed.values()), self._changed_version, False))
 
     async def _register(self, commands: Iterable[Command]) -> Buffer:
-        """Send registrations until one is refused; gives the body of the last answer."""
+        """Send registrations until one is rejected; return the body of the last answer."""
         body: Buffer = b""
         for command in commands:
             answer = await self._invoke(command)
@@ -196,9 +196,9 @@ class NamesrvLink:
         return await self._client.invoke(self.address, command, timeout_s)
 
     def _note(self, failure: str) -> None:
-        """Log the state when it changes, not at each attempt."""
+        """Record the state, and log it when it changes, not at each attempt."""
         if failure and failure != self._failure:
-            log.error("not registered at name server %s: %s; it is tried again", self.address, failure)
+            log.error("not registered at name server %s: %s; retrying", self.address, failure)
         elif not failure and self._failure != "":
             log.info("registered at name server %s", self.address)
         self._failure = failure

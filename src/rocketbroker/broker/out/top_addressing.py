@@ -1,4 +1,4 @@
-"""Asks an address server over HTTP for the name servers (org.apache.rocketmq.common.namesrv.DefaultTopAddressing).
+"""Name servers from an address server over HTTP (org.apache.rocketmq.common.namesrv.DefaultTopAddressing).
 
 ``GET http://<rmqAddressServerDomain>:8080/rocketmq/<rmqAddressServerSubGroup>`` answers ``host:port;host:port``.
 """
@@ -15,7 +15,7 @@ MAX_ANSWER = 65_536
 
 
 class TopAddressing:
-    """The address server's list; failures are logged when they begin, not at each attempt."""
+    """Client of the address server; logs failures when they begin, not at each attempt."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -29,8 +29,8 @@ class TopAddressing:
         return f"http://{host}/rocketmq/{self._config.rmq_address_server_sub_group}"
 
     async def fetch(self) -> list[str] | None:
-        """The name servers' addresses; ``None`` when the address server cannot be asked or its answer is no list."""
-        import aiohttp  # only who uses an address server waits for this import
+        """Return the addresses of the name servers; ``None`` if the address server gives no valid answer."""
+        import aiohttp  # slow, and needed only with an address server
 
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         try:
@@ -39,7 +39,7 @@ class TopAddressing:
                 addresses = parse_addresses(await answer.content.read(MAX_ANSWER))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             if not self._failing:
-                log.error("address server %s: %s; it is tried again", self.url, str(error) or "no answer")  # noqa: TRY400
+                log.error("address server %s: %s; retrying", self.url, str(error) or "no answer")  # noqa: TRY400
             self._failing = True
             return None
         self._failing = False
@@ -47,14 +47,14 @@ class TopAddressing:
 
 
 def parse_addresses(answer: bytes) -> list[str]:
-    """The addresses in ``host:port;host:port``.
+    """Return the addresses in a text like ``host:port;host:port``.
 
     Raises:
-        ValueError: one of them is no address; the text names it.
+        ValueError: One of them is not an address; the text names it.
     """
     addresses = [part.strip() for part in answer.decode("ascii", "replace").split(";") if part.strip()]
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port[:6]) < 65536:
-            raise ValueError(f"it answers {address[:64]!r}, host:port;host:port would be right")
+            raise ValueError(f"it answers {address[:64]!r} instead of host:port;host:port")
     return addresses

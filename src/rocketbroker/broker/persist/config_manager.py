@@ -2,8 +2,8 @@
 
 The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` writes changed tables on a
 thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
-table is made there as well. Who changed a table waits for the future of that write before it acknowledges the change; a
-write that the disk refuses is undone in memory.
+table is encoded there as well. Code that changes a table waits for the future of that write before it acknowledges the
+change; changes whose write fails are undone in memory.
 """
 
 import asyncio
@@ -31,34 +31,34 @@ RETRY_S = 5.0
 
 F = TypeVar("F")
 
-# The reason why a change is not on disk, "" once it is there and whoever depends on it was told.
+# Result of a write: the reason why it failed, "" once the change is on disk and its listeners are done.
 Settled: TypeAlias = asyncio.Future[str]
 # ``ConfigPersistService.submit``.
 OnPersist: TypeAlias = Callable[["AnyConfigManager"], Settled | None]
 
 
 class ConfigManager(ABC, Generic[F]):
-    """One table and its file, whose contents make an ``F``.
+    """One table and its file, whose contents decode to an ``F``.
 
     Args:
-        path: the file; its folder is created when first written.
-        on_persist: has the table written (``ConfigPersistService.submit``); ``None`` keeps it in memory only.
+        path: the file; its folder is created by the first write.
+        on_persist: schedules a write of the table (``ConfigPersistService.submit``); ``None`` keeps it in memory only.
     """
 
     def __init__(self, path: Path, on_persist: OnPersist | None = None) -> None:
         self.path = path
         self._on_persist = on_persist
-        # Whether ``load`` found a file or its backup.
+        # True if ``load`` found a file or its backup.
         self.found = False
 
     @abstractmethod
     def encode(self) -> bytes:
-        """The table as the file holds it."""
+        """Return the content of the file for the table."""
 
     def encoder(self) -> Callable[[], bytes]:
-        """Take the table as it is; the result makes the file of it, and is called on a thread.
+        """Copy the table as it is; return a function that encodes the copy, for another thread.
 
-        A table that may be long makes its text there.
+        A table that may be long is encoded there.
         """
         data = self.encode()
         return lambda: data
@@ -68,7 +68,7 @@ class ConfigManager(ABC, Generic[F]):
         """Parse the content of a file.
 
         Raises:
-            CodecError: this is no such table.
+            CodecError: The content is not such a table.
         """
 
     @abstractmethod
@@ -77,18 +77,18 @@ class ConfigManager(ABC, Generic[F]):
 
     @abstractmethod
     def take(self, file: F) -> None:
-        """Replace or fill the table by what a file holds."""
+        """Replace or fill the table from a parsed file."""
 
     def decode(self, data: bytes) -> None:
-        """Replace or fill the table from a file's content; leaves it as it was when it raises.
+        """Replace or fill the table from a file's content; leave it unchanged on an error.
 
         Raises:
-            CodecError: this is no such table.
+            CodecError: The content is not such a table.
         """
         self.take(self.parse(data))
 
     def persist(self) -> Settled | None:
-        """Schedule a write of the table; gives its future, ``None`` for a table in memory only."""
+        """Schedule a write of the table; return its future, ``None`` for a table in memory only."""
         if self._on_persist is not None:
             return self._on_persist(self)
         self.begin_write()
@@ -96,14 +96,14 @@ class ConfigManager(ABC, Generic[F]):
         return None
 
     def begin_write(self) -> None:
-        """Note what a write covers; called in one step with ``encode``."""
+        """Note what a write covers; called in one step with ``encoder``."""
 
     def written(self) -> Sequence[asyncio.Future[None]]:
-        """The disk has what the write covers; gives what those who changed it are to wait for as well."""
+        """Note that the write is on disk; return futures that its callers must wait for as well."""
         return ()
 
     def refused(self) -> None:
-        """The disk refused the write: undo what it covers, where that can be undone."""
+        """Undo the changes that a failed write covers, where possible."""
 
     def load(self, file_system: FileSystem = LOCAL) -> bool:
         """Read the file, else its ``.bak``, as ``load_table`` does.
@@ -112,10 +112,10 @@ class ConfigManager(ABC, Generic[F]):
             file_system: the disk.
 
         Returns:
-            Whether there was anything to read.
+            True if there was a file.
 
         Raises:
-            ConfigError: there are files and none of them can be read, so that starting would lose the table.
+            ConfigError: There are files but none is readable, so that starting would lose the table.
         """
         file = load_table(self.path, self.parse, self.count, file_system)
         self.found = file is not None
@@ -128,7 +128,7 @@ AnyConfigManager: TypeAlias = ConfigManager[Any]
 
 
 class VersionedConfigManager(ConfigManager[F]):
-    """A table whose data version says whether another has the same; each change raises it, and each undone one.
+    """A table with a data version, by which copies are compared; each change raises it, and each undone change.
 
     Args:
         path: as in ``ConfigManager``.
@@ -144,13 +144,13 @@ class VersionedConfigManager(ConfigManager[F]):
 
     @abstractmethod
     def _tables(self) -> Iterable[TableChanges[Any]]:
-        """The changes of each table in the file."""
+        """Return the changes of each table in the file."""
 
     def changed(self, name: str = "") -> Settled | None:
-        """Raise the version and have the table written soon.
+        """Raise the version and schedule a write of the table; return its future.
 
         Args:
-            name: the entry that was changed, which is unsettled until the change is on disk or undone.
+            name: the changed entry, pending until the change is on disk or undone.
         """
         self.data_version.next_version(self._clock.time_ms())
         settled = self.persist()
@@ -160,7 +160,7 @@ class VersionedConfigManager(ConfigManager[F]):
         return settled
 
     def settled(self, name: str) -> Settled | None:
-        """The future of an entry's last change; ``None`` when none is under way."""
+        """Return the future of an entry's last change; ``None`` if no write is pending."""
         return self._unsettled.get(name)
 
     def _settle(self, name: str, settled: Settled) -> None:
@@ -179,29 +179,29 @@ class VersionedConfigManager(ConfigManager[F]):
         return ()
 
     def refused(self) -> None:
-        """Take back the changes that the write covers; the version goes up, as others may have seen them."""
+        """Undo the changes that a failed write covers; raise the version, as others may have seen them."""
         undone = [name for table in self._tables() for name in table.refused()]
         if undone:
-            log.warning("%s: %d changes are undone, that of %.200r first", self.path, len(undone), undone[0])
+            log.warning("%s: %d changes were undone, the first one of %.200r", self.path, len(undone), undone[0])
             self.data_version.next_version(self._clock.time_ms())
 
 
 def encode_file(table: RemotingSerializable) -> bytes:
-    """A table as fastjson pretty-prints it: TABs, fields by alphabet, integer keys without quotes."""
+    """Return a table as fastjson pretty-prints it: TABs, fields in alphabetical order, integer keys without quotes."""
     return fastjson.dumps(table, indent="\t")
 
 
 class _Submitted(NamedTuple):
-    """A table to be written, and the future of that write."""
+    """A table to write, and the future of that write."""
 
     manager: AnyConfigManager
     settled: Settled
 
 
 class ConfigPersistService:
-    """Writes changed tables, one after the other; changes that come while one is written make one further write.
+    """Writes changed tables, one at a time; changes during a write are coalesced into one more.
 
-    A table that the disk refuses is named in the log once and tried again until it is written.
+    A failed write is logged once and retried until it succeeds.
 
     Args:
         file_system: the disk.
@@ -209,8 +209,8 @@ class ConfigPersistService:
 
     def __init__(self, file_system: FileSystem = LOCAL) -> None:
         self._file_system = file_system
-        # What was told last of each table that could not be written, until it is.
-        self._told: dict[Path, str] = {}
+        # Last log text for each table that could not be written, until it is.
+        self._logged: dict[Path, str] = {}
         self._changed: dict[Path, _Submitted] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -219,10 +219,10 @@ class ConfigPersistService:
         self._executor: ThreadPoolExecutor | None = None
 
     def submit(self, manager: AnyConfigManager) -> Settled:
-        """Schedule a write of a table; cheap, and callable before ``start``.
+        """Schedule a write of a table; cheap, and allowed before ``start``.
 
         Returns:
-            The future of the write that will have the table as it is now. It is shared: wait for it, never cancel it.
+            The future of the write that will cover the current table. It is shared: wait for it, never cancel it.
         """
         self._idle.clear()
         self._wake.set()
@@ -241,17 +241,17 @@ class ConfigPersistService:
         self._tasks.forever(self._run, "run")
 
     async def drain(self) -> Collection[Path]:
-        """Wait until all that was submitted before is on disk, or its failure in the log; gives what is not on disk."""
+        """Wait until submitted tables are written or have failed; return the paths that are not on disk."""
         await self._idle.wait()
-        return {*self._changed, *self._told}
+        return {*self._changed, *self._logged}
 
     async def stop(self) -> None:
-        """Write what is still to be written and end the thread."""
+        """Write all pending tables and end the thread."""
         await self._tasks.stop()
         if self._executor is not None:
             await self._write_changed()
             for path, submitted in self._changed.items():
-                log.error("%s lacks its last changes: it could not be written before the stop", path)
+                log.error("%s lacks the last changes: it could not be written before the broker stopped", path)
                 _settle(submitted.settled, f"{path} could not be written before the broker stopped")
             self._executor.shutdown()
             self._executor = None
@@ -266,11 +266,11 @@ class ConfigPersistService:
             if self._wake.is_set():
                 continue
             self._idle.set()
-            if self._changed:  # these failed: the disk may have room again after a while
+            if self._changed:  # these failed: the disk may be writable after a while
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Wait until failed tables are due again, or another change comes: its request waits for the answer."""
+        """Wait until failed tables are due again, or another change comes, whose request waits for the answer."""
         try:
             async with asyncio.timeout(RETRY_S):
                 await self._wake.wait()
@@ -286,23 +286,23 @@ class ConfigPersistService:
         manager.begin_write()
         try:
             encode = manager.encoder()
-        except Exception as error:  # noqa: BLE001 - told; whatever it is, the other tables are still to be written
+        except Exception as error:  # noqa: BLE001 - logged; the other tables must still be written
             text = f"cannot be encoded: {error}"
-            self._refused(path, submitted, text, f"{text}; it is tried again with its next change", error)
+            self._refused(path, submitted, text, f"{text}; the next change retries it", error)
             return
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, self._replace, path, encode)
-        except asyncio.CancelledError:  # at stop: the thread goes on with this write, and is given it once more
+        except asyncio.CancelledError:  # at stop: the thread continues this write, and gets it once more
             self._enqueue(manager).settled.add_done_callback(lambda again: _settle(submitted.settled, again.result()))
             raise
-        except Exception as error:  # noqa: BLE001 - told, an unforeseen one with its trace; the table is tried again
+        except Exception as error:  # noqa: BLE001 - logged, an unforeseen one with its trace; the write is retried
             self._enqueue(manager)
             cause, unforeseen = (error.strerror, None) if isinstance(error, OSError) else (repr(error), error)
             text = f"cannot be written: {cause}"
-            self._refused(path, submitted, text, f"{text}; it is tried each {RETRY_S:g} s", unforeseen)
+            self._refused(path, submitted, text, f"{text}; retrying every {RETRY_S:g} s", unforeseen)
         else:
-            if self._told.pop(path, ""):
+            if self._logged.pop(path, ""):
                 log.warning("%s is written again", path)
             self._settle_after(submitted.settled, manager.written())
 
@@ -318,8 +318,8 @@ class ConfigPersistService:
     def _refused(
         self, path: Path, submitted: _Submitted, reason: str, text: str, error: Exception | None = None
     ) -> None:
-        if self._told.get(path) != text:
-            self._told[path] = text
+        if self._logged.get(path) != text:
+            self._logged[path] = text
             log.error("%s %s", path, text, exc_info=error)
         submitted.manager.refused()
         _settle(submitted.settled, f"{path} {reason}")

@@ -1,6 +1,6 @@
 """Progress of a service that stores copies of messages, held back until the copies are on disk.
 
-With a file ahead of the copies, a power loss would take messages that were on disk long before they were due.
+If the file were ahead of the copies, a power loss would lose messages that were on disk long before they were due.
 """
 
 from collections import deque
@@ -22,33 +22,33 @@ class LogEnds(Protocol):
 
 
 class DurableProgress(Generic[P]):
-    """Keeps progress back until the copies that were stored for it are on disk.
+    """Holds progress back until the copies stored for it are on disk.
 
     Args:
-        log: the log that takes the copies.
-        value: progress at the beginning.
+        log: the ends of the log that has the copies.
+        value: initial progress.
     """
 
     def __init__(self, log: LogEnds, value: P) -> None:
         self._log = log
         self.value = value
-        # End of the log when progress was made, and the progress.
+        # Pairs of the log's end when progress was made, and the progress.
         self._waiting: deque[tuple[int, P]] = deque()
 
     @property
     def is_behind(self) -> bool:
-        """Some progress may not be written yet."""
+        """True if some progress may not be written yet."""
         return bool(self._waiting)
 
     def made(self, progress: P) -> None:
-        """Note progress, never changed afterwards; its copies are in the log."""
+        """Note progress whose copies are in the log; it must not be changed afterwards."""
         end = self._log.max_offset
         if self._waiting and self._waiting[-1][0] == end:
             self._waiting.pop()
         self._waiting.append((end, progress))
 
     def advance(self) -> bool:
-        """Set ``value`` to the progress whose copies are on disk; return whether it has changed."""
+        """Set ``value`` to the progress whose copies are on disk; return true if it has changed."""
         flushed = self._log.flushed_offset
         advanced = False
         while self._waiting and self._waiting[0][0] <= flushed:
@@ -57,6 +57,6 @@ class DurableProgress(Generic[P]):
         return advanced
 
     def replace(self, value: P) -> None:
-        """Continue from another value, as from a file's."""
+        """Continue from another value, such as a file's."""
         self.value = value
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Report of tables that are missing although the store was in use; RocketMQ starts them empty without a word.
+"""Report of tables that are missing although the store was in use; RocketMQ silently starts them empty.
 
 The first start writes each table once, so a file that is missing later was lost or removed.
 """
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class MissingTableReport:
-    """Looks once, after the store has been opened.
+    """Checks the tables once, after the store was opened.
 
     Args:
         tables: the tables, loaded.
@@ -25,19 +25,18 @@ class MissingTableReport:
         self._commit_log = commit_log
 
     async def start(self) -> None:
-        """Log the tables without a file if there are messages, and write them."""
+        """Log tables without a file if the store has messages, and write them."""
         in_use = self._commit_log.max_offset > self._commit_log.min_offset
         for table in self._tables:
             if table.found:
                 continue
             if in_use:
                 log.warning(
-                    "%s is missing and has no backup although the store holds messages: what was in it is lost, the "
-                    "broker goes on with what it has at a first start; to bring it back, stop the broker and put a copy"
-                    " of the file there",
+                    "%s is missing and has no backup, although the store holds messages: its content is lost, and the "
+                    "broker starts with the defaults; to restore it, stop the broker and put back a copy of the file",
                     table.path,
                 )
             table.persist()
 
     async def stop(self) -> None:
-        """Nothing to end."""
+        """Do nothing: this part only acts at the start."""

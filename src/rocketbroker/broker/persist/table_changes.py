@@ -1,4 +1,4 @@
-"""Entries of a table that differ from the disk, so that a refused write can be undone."""
+"""Entries of a table that differ from the disk, so that a failed write can be undone."""
 
 from typing import Generic, TypeVar
 
@@ -16,11 +16,11 @@ class _Change(Generic[V]):
 
 
 class TableChanges(Generic[V]):
-    """Changes the entries of one table, and knows what the disk has of them.
+    """Changes the entries of one table, and remembers their values on disk.
 
-    A write covers the changes made before it began. When the disk refuses it, each entry that it covers goes back to
-    its value on disk, unless it was changed again: that change belongs to the next write. Values are replaced, never
-    altered in place.
+    A write covers the changes made before it began. When it fails, each entry that it covers goes back to its value on
+    disk, unless it was changed again: that change belongs to the next write. Values are replaced, never altered in
+    place.
 
     Args:
         table: the table, changed in place.
@@ -42,7 +42,7 @@ class TableChanges(Generic[V]):
         self._set(name, value)
 
     def on_disk(self, name: str) -> V | None:
-        """The value that the disk has."""
+        """Return the value of an entry on disk."""
         change = self._changes.get(name)
         return self._table.get(name) if change is None else change.on_disk
 
@@ -52,7 +52,7 @@ class TableChanges(Generic[V]):
         self._last_written = self._last
 
     def written(self) -> dict[str, V | None]:
-        """The disk has what the write covers; gives the entries, ``None`` for those that are removed."""
+        """Note that the write is on disk; return its entries, ``None`` for removed ones."""
         for name, value in self._writing.items():
             if self._changes[name].number <= self._last_written:
                 del self._changes[name]
@@ -62,7 +62,7 @@ class TableChanges(Generic[V]):
         return written
 
     def refused(self) -> list[str]:
-        """The disk refused the write: undo what it covers; gives the names of the entries that are undone."""
+        """Undo what a failed write covers; return the names of the undone entries."""
         undone = [name for name in self._writing if self._changes[name].number <= self._last_written]
         for name in undone:
             self._set(name, self._changes.pop(name).on_disk)

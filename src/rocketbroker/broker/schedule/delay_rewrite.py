@@ -22,10 +22,10 @@ def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
     """Redirect a message with ``DELAY`` to queue level - 1 of SCHEDULE_TOPIC_XXXX; leave others alone.
 
     Its properties REAL_TOPIC and REAL_QID keep the real place. A level above ``max_delay_level`` counts as that one; 0
-    and less is no delay; prepared and rolled-back messages of transactions are never delayed.
+    and less mean no delay. Prepared and rolled-back messages of transactions are never delayed.
 
     Raises:
-        BrokerResponseError: MESSAGE_ILLEGAL, the level is no whole number.
+        BrokerResponseError: MESSAGE_ILLEGAL; the level is not a whole number.
     """
     value = get_property(message.properties, DELAY)
     if value is None or transaction_value(message.sys_flag) not in {TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE}:
@@ -47,6 +47,6 @@ def _level_of(value: bytes) -> int:
     if not digits.isdigit() or len(digits) > _MAX_DIGITS:
         raise BrokerResponseError(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"the property DELAY is {value[:64]!r}, a delay level (1, 2, ...) would be right",
+            f"the property DELAY is {value[:64]!r}; set it to a delay level (1, 2, ...)",
         )
     return int(value)

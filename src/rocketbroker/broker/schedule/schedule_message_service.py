@@ -30,24 +30,24 @@ from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
 
-# Longest pause, short enough for a clock that jumps, and shortest. The first bounds the cost of waiting, the second
-# that of waking up for each message by itself.
+# Longest pause, short enough to notice a clock that jumps, and shortest, which bounds the cost of waking up for each
+# message.
 DELAY_FOR_A_WHILE_S = 0.1
 LEAST_PAUSE_S = 0.005
 # Deliveries of one level before the loop serves others.
 BATCH = 64
 
-# A smaller step is a clock that is corrected as it runs, and makes no more difference than that.
+# A smaller step back is a clock correction, and delays messages by no more than that.
 _SET_BACK_MS = 1000
 _NEVER_MS = 2**62
 
 
 class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
-    """Progress by delay level, and the task that makes it.
+    """Progress by delay level, and the task that delivers.
 
     Args:
         path: ``config/delayOffset.json``.
-        appender: takes the messages that are due.
+        appender: stores the messages that are due.
         queues: hold the delayed messages.
         entry_reader: reads them.
         flusher: says which copies are on disk.
@@ -58,7 +58,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         on_persist: see ``ConfigManager``.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing that a delivery depends on
+    def __init__(  # noqa: PLR0913 - a delivery depends on each of these
         self,
         path: Path,
         appender: MessageAppender,
@@ -86,30 +86,30 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self.offset_table: dict[int, int] = {}
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self._durable = DurableProgress[dict[int, int]](flusher, {})
-        # By level: when it was noticed that the clock was set back, and the queue offset before which all were stored
-        # by then. The first look counts as one: the clock may have been set back before, and levels had longer delays.
+        # By level: time when the clock was found set back, and the queue offset before which all were stored by then.
+        # The first look counts as one: before it the clock may have been set back, and levels had longer delays.
         self._set_back: dict[int, tuple[int, int]] = {}
         self._last_look_ms = _NEVER_MS
 
     @property
     def max_delay_level(self) -> int:
-        """The highest level there is."""
+        """Highest delay level."""
         return max(self._delay_levels, default=0)
 
     async def start(self) -> None:
-        """Start delivering; the file and the store are loaded by then."""
+        """Start delivering; the file and the store must be loaded."""
         self.correct_delay_offset()
         self._tasks.whenever(self.deliver_due, DELAY_FOR_A_WHILE_S, "deliver")
 
     async def stop(self) -> None:
-        """Stop delivering and have the progress written, all of it if the disk takes the last copies."""
+        """Stop delivering and schedule a write of the progress, all of it if the last copies can be synced."""
         await self._tasks.stop()
         if self._durable.is_behind:
             await self._flusher.sync()
         self.flush()
 
     def flush(self) -> None:
-        """Have the progress written when there was any."""
+        """Schedule a write of the progress if it has changed."""
         self._changed |= self._durable.advance()
         if self._changed:
             self._changed = False
@@ -123,7 +123,9 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
             corrected = min(max(offset, begin), end)
             if corrected != offset:
-                log.error("delay level %s is corrected from %s to %s, an end of its queue", level, offset, corrected)
+                log.error(
+                    "delay level %s: offset %s is outside its queue, and corrected to %s", level, offset, corrected
+                )
                 self.offset_table[level] = self._durable.value[level] = corrected
                 self._changed = True
 
@@ -131,7 +133,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         """Deliver some due messages of each level; return the seconds until the next look.
 
         Raises:
-            StoreError: the disk cannot be read.
+            StoreError: The disk cannot be read.
         """
         pause_s = DELAY_FOR_A_WHILE_S
         queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
@@ -152,7 +154,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         return min(first, default=None)
 
     def runtime_info(self) -> dict[str, str]:
-        """``scheduleMessageOffset_<level>`` -> "delivered up to, end of the queue" (buildRunningStats)."""
+        """Return ``scheduleMessageOffset_<level>`` -> "delivered up to, end of the queue" (buildRunningStats)."""
         queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{queues[level - 1].max_offset if level - 1 in queues else 0}"
@@ -160,7 +162,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         }
 
     def encode(self) -> bytes:
-        """``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
+        """Return ``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
         return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.value.items())), self.data_version))
 
     def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
@@ -186,7 +188,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             return pause_s
         records = await self._entry_reader.records(queue, entries[:count])
         if len(records) < count:
-            log.error("%s delayed messages of level %s are damaged or gone", count - len(records), level)
+            log.error("delay level %s: %s messages are damaged or missing", level, count - len(records))
         delivered_to = offset
         try:
             for record in records:
@@ -196,11 +198,11 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             delivered_to = offset + count
         finally:
             self._advance(level, offset, delivered_to)
-        await asyncio.sleep(0)  # others have their turn
+        await asyncio.sleep(0)  # let others run
         return pause_s
 
     def _look_at_clock(self, queues: Mapping[int, ConsumeQueueInterface]) -> None:
-        """Note that the clock was set back: stored messages may have later times than new ones.
+        """Note if the clock was set back: stored messages may then have later times than new ones.
 
         How long they have waited is unknown. They wait at most their whole delay from now on, so that none is early,
         and none holds back later ones for longer. (Apache RocketMQ delivers them at once.)
@@ -214,7 +216,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         """Return how many are due, and the seconds until the next one is."""
         now = self._clock.time_ms()
         noticed, stored_before = self._set_back.get(level, (0, 0))
-        # What a level promised that the settings have no more is known from its messages alone.
+        # The delay of a level that is no longer in the settings is known only from its messages.
         latest = noticed + self._delay_levels.get(level, _NEVER_MS)
         for number, (queue_offset, _, _, deliver_timestamp) in enumerate(entries):
             due_at = deliver_timestamp
@@ -234,16 +236,16 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._appender.dispatch()
 
     def _deliver(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
-        """Put the message into its real topic with its properties; return false to try again."""
+        """Put the message into its real topic with its properties; return false to retry."""
         place = self._waiting.place(message.properties)
         if place is None:
-            log.error("message %s of delay level %s is discarded: it does not say where to", queue_offset, level)
+            log.error("delay level %s: message %s is discarded: it names no real topic and queue", level, queue_offset)
             return True
         message.topic, message.queue_id = place
         result = self._appender.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
             return True
-        what = "message %s of delay level %s for %s: %s %s"
-        log.error(what, queue_offset, level, message.topic, result.status, result.reason)
+        text = "delay level %s: message %s could not be stored in topic %s: %s %s"
+        log.error(text, level, queue_offset, message.topic, result.status, result.reason)
         return result.status in PERMANENT_FAILURES

@@ -1,7 +1,7 @@
 """Counters of puts and gets by topic, group and broker (BrokerStatsManager, StoreStatsService, BrokerStats).
 
-The hot path asks once for the ``StatsItem`` of its topic or group and keeps it; everything else is summed up from the
-items every 10 s or when somebody asks.
+The hot path fetches the ``StatsItem`` of its topic or group once and keeps it; everything else is summed up from the
+items every 10 s or on request.
 """
 
 import time
@@ -15,7 +15,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 
 SAMPLE_PERIOD_S = 10.0
 FORGET_PERIOD_S = 3600.0
-# Statistics of groups by topic. Further ones count for the broker only.
+# Most statistics by topic and group. Further groups count for the broker only.
 MOST_BY_GROUP = 10_000
 TPS_WINDOWS_S = (10, 60, 600)
 
@@ -58,10 +58,10 @@ class BrokerStatsManager:
         self._dead_letters: dict[str, StatsItem] = {}
         self._broker_put = StatsItem(now)
         self._broker_get = StatsItem(now)
-        # What was counted under names that are deleted since.
+        # Counts under names that were deleted since.
         self._retired_put = StatsItem(now)
         self._retired_get = StatsItem(now)
-        # Pulls of groups that do not exist, since their names are anybody's, and of those that are too many.
+        # Pulls of groups that do not exist, whose names clients choose freely, and of groups beyond the limit.
         self.passing_gets = StatsItem(now)
         self._others = StatsItem(now)
         self._totals = deque([self._sum(now)], maxlen=TPS_WINDOWS_S[-1] // int(SAMPLE_PERIOD_S) + 1)
@@ -78,31 +78,31 @@ class BrokerStatsManager:
         await self._tasks.stop()
 
     def topic_put(self, topic: str) -> StatsItem:
-        """Counters of messages put into the topic; keep the item and add to ``nums``, ``times`` and ``size``."""
+        """Return the counters of messages put into the topic, to keep and to add to."""
         return self._item(self._puts, topic)
 
     def group_get(self, topic: str, group: str) -> StatsItem:
-        """Counters of messages that the group got of the topic; ``misses`` counts pulls that got none."""
+        """Return the counters of messages that the group got from the topic; ``misses`` counts pulls that got none."""
         return self._item_of_group(self._gets, f"{topic}@{group}", self.passing_gets)
 
     def send_back(self, topic: str, group: str) -> StatsItem:
-        """Counters of messages that the group sent back."""
+        """Return the counters of messages that the group sent back."""
         return self._item_of_group(self._send_backs, f"{topic}@{group}", self._others)
 
     def dead_letter(self, topic: str, group: str) -> StatsItem:
-        """Counters of messages of the group that went to its dead-letter topic."""
+        """Return the counters of messages of the group that went to its dead-letter topic."""
         return self._item_of_group(self._dead_letters, f"{topic}@{group}", self._others)
 
     def remove_topic(self, topic: str) -> None:
-        """Reset the counters of a deleted topic; the items stay those of its name."""
+        """Reset the counters of a deleted topic; the items stay in use for its name."""
         self._retire(topic, topic + "@", "")
 
     def remove_group(self, group: str) -> None:
-        """Reset the counters of a deleted group; the items stay those of its name."""
+        """Reset the counters of a deleted group; the items stay in use for its name."""
         self._retire("", "", "@" + group)
 
     def view(self, stats_name: str, stats_key: str) -> StatsData | None:
-        """One statistic; ``None`` when nothing was ever counted under the name and key.
+        """Return one statistic; ``None`` if nothing was ever counted under the name and key.
 
         ``stats_key`` is a topic, ``topic@group``, or the cluster's name for BROKER_PUT_NUMS and BROKER_GET_NUMS.
         """
@@ -139,7 +139,7 @@ class BrokerStatsManager:
         self._broker_get.sample(now, self._tick)
 
     def forget_idle(self) -> None:
-        """Forget groups that got nothing, sent nothing back and lost nothing for a day; called each hour."""
+        """Forget groups without gets, send-backs and dead letters for a day; called every hour."""
         for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
             for key, item in list(table.items()):
                 if item.is_idle:
@@ -147,7 +147,7 @@ class BrokerStatsManager:
                     del table[key]
 
     def runtime_info(self) -> dict[str, str]:
-        """The counters in GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
+        """Return the counters in GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
         now = self._sum(self._clock.time_ms())
         yesterday, today = self._mornings
         return {
@@ -173,7 +173,7 @@ class BrokerStatsManager:
         return time.localtime(now_ms // 1000).tm_yday
 
     def _tps(self, now: _Totals, count: Callable[[_Totals], int]) -> str:
-        """Rates over the last 10, 60 and 600 s, or since the start where that is less."""
+        """Return the rates over the last 10, 60 and 600 s, or since the start if that is shorter."""
         rates = []
         for window_s in TPS_WINDOWS_S:
             since = now.time_ms - window_s * 1000
@@ -210,7 +210,7 @@ class BrokerStatsManager:
         item.clear(self._clock.time_ms())
 
     def _sum(self, now_ms: int) -> _Totals:
-        """Add up the items into the broker's own two."""
+        """Add up the items into the two of the broker, and return all totals."""
         for total, items in (
             (self._broker_put, [self._retired_put, *self._puts.values()]),
             (self._broker_get, [self._retired_get, self.passing_gets, *self._gets.values()]),

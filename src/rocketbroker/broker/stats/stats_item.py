@@ -1,16 +1,16 @@
-"""Counters that remember their last minute, hour and day (org.apache.rocketmq.common.stats.StatsItem)."""
+"""Counters with windows of the last minute, hour and day (org.apache.rocketmq.common.stats.StatsItem)."""
 
 from collections import deque
 from typing import NamedTuple
 
-# Samples in a window, and after how many ticks of 10 s each is taken; n samples enclose n - 1 such times.
+# Samples in a window, and ticks of 10 s between them; n samples enclose n - 1 such intervals.
 MINUTE = (7, 1)
 HOUR = (7, 60)
 DAY = (25, 360)
 
 
 class StatsSnapshot(NamedTuple):
-    """One window: the ``sum``, the sum a second (``tps``) and the sum a call (``avgpt``)."""
+    """One window: the ``sum``, the sum per second (``tps``) and the sum per call (``avgpt``)."""
 
     sum: int
     tps: float
@@ -39,7 +39,7 @@ class StatsItem:
         nums: messages.
         times: requests that put or got messages.
         size: bytes.
-        misses: requests that got none, or whose messages the store refused.
+        misses: requests that got none, or whose messages the store rejected.
     """
 
     __slots__ = ("_windows", "misses", "nums", "size", "times")
@@ -59,7 +59,7 @@ class StatsItem:
         self.size += size
 
     def clear(self, now_ms: int) -> None:
-        """Reset the counter."""
+        """Reset the counts and the windows."""
         self.nums = self.times = self.size = self.misses = 0
         for window in self._windows:
             window.clear()
@@ -73,16 +73,16 @@ class StatsItem:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether the window of a day is full and holds no messages."""
+        """True if the day window is full and has no messages."""
         day = self._windows[-1]
         return len(day) == DAY[0] and self.times == day[0].times
 
     def nums_data(self, now_ms: int) -> StatsData:
-        """Messages in the last minute, hour and day, up to now."""
+        """Return the number of messages in the last minute, hour and day."""
         return StatsData(*(self._snapshot(window[0], self.nums - window[0].nums, now_ms) for window in self._windows))
 
     def size_data(self, now_ms: int) -> StatsData:
-        """Bytes in the last minute, hour and day, up to now."""
+        """Return the number of bytes in the last minute, hour and day."""
         return StatsData(*(self._snapshot(window[0], self.size - window[0].size, now_ms) for window in self._windows))
 
     def _snapshot(self, first: _Sample, total: int, now_ms: int) -> StatsSnapshot:

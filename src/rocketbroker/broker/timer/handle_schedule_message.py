@@ -16,7 +16,7 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 
 class HandleScheduleMessage:
-    """Redirects a message before it is stored.
+    """Redirects messages with a delay level or a delivery time before they are stored.
 
     Args:
         config: the limits of timer messages.
@@ -36,7 +36,7 @@ class HandleScheduleMessage:
     def __call__(self, message: MessageExtBrokerInner) -> None:
         """Change topic, queue and properties of a message with a delay level or a delivery time.
 
-        Where both are given the level counts. Prepared and rolled-back messages of transactions are left alone.
+        With both, the level counts. Prepared and rolled-back messages of transactions are left alone.
 
         Raises:
             BrokerResponseError: as ``delay_rewrite`` and ``timer_rewrite`` do.

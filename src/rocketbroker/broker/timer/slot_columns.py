@@ -38,7 +38,7 @@ def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int,
 
 
 def parted_by_slot(data: bytes, unwritten: array[int], delivered: Delivered) -> dict[int, Offsets]:
-    """The queue offsets of each slot, ascending, without those of messages that are delivered.
+    """Return the queue offsets of each slot, ascending, without those of messages that are delivered.
 
     Args:
         data: the entries of a file.

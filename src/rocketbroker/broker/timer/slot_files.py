@@ -23,7 +23,7 @@ _FIELDS = 3
 
 
 def file_of(slot_ms: int) -> int:
-    """The first slot of the file that a slot belongs into."""
+    """Return the first slot of the file that a slot belongs into."""
     return slot_ms - slot_ms % SLOT_FILE_MS
 
 
@@ -47,7 +47,7 @@ class SlotFiles:
         return set(self._entries)
 
     def first_queue_offset(self, begin: int) -> int | None:
-        """The lowest queue offset in the files from first slot ``begin`` on."""
+        """Return the lowest queue offset in the files from first slot ``begin`` on."""
         return min((first for start, (_, first, _) in self._entries.items() if start >= begin), default=None)
 
     def counts(self) -> dict[int, int]:
@@ -55,7 +55,7 @@ class SlotFiles:
         return {start: count for start, (count, _, _) in sorted(self._entries.items())}
 
     def load(self, counts: dict[int, int]) -> list[str]:
-        """Take up what an earlier process left; gives what is wrong with it, a text each.
+        """Take up what an earlier process left; return what is wrong with it, a text each.
 
         Entries behind those that count were written by one that was killed, and are written again.
 
@@ -123,7 +123,7 @@ class SlotFiles:
         self._entries = {**self._entries, start: (count + len(fields) // _FIELDS, first, fields[len(fields) - 2])}
 
     def read(self, start: int) -> bytes:
-        """The entries of a file that count; none is fine.
+        """Return the entries of a file that count; none is fine.
 
         Raises:
             OSError: the disk refused.
@@ -133,7 +133,7 @@ class SlotFiles:
         return self._path(start).read_bytes()[: self._entries[start][0] * TIMER_SLOT_ENTRY.size]
 
     def retire(self, delivered: Delivered) -> set[int]:
-        """Have files count no more whose messages are all delivered; gives their first slots."""
+        """Have files count no more whose messages are all delivered; return their first slots."""
         done = {
             start
             for start, (_, _, last) in self._entries.items()

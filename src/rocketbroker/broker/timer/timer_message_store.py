@@ -1,8 +1,8 @@
 """Delivery of timer messages (org.apache.rocketmq.store.timer.TimerMessageStore).
 
-Queue 0 of rmq_sys_wheel_timer holds them, and is the truth: slots only say when each is due, and can be rebuilt from
-the queue. ``config/timerProgress.json`` says which are delivered with their copies on disk. After a crash it may be
-behind, and messages delivered since are delivered once more.
+Queue 0 of rmq_sys_wheel_timer holds them, and is the source of truth: slots only say when each is due, and can be
+rebuilt from the queue. ``config/timerProgress.json`` says which are delivered with their copies on disk. After a crash
+it may be behind, and messages delivered since are delivered once more.
 """
 
 import asyncio
@@ -53,19 +53,19 @@ class TimerMessageStore:
 
     Args:
         config: folders, precision, window and intervals.
-        appender: takes the messages that are due.
+        appender: stores the messages that are due.
         queues: hold the timer's queue.
         entry_reader: reads it.
         flusher: syncs the log before slot files are written.
-        progress: what is delivered; loaded before the start.
-        drain: waits until tables that were submitted are on disk; gives the paths of those that could not be written.
+        progress: the delivered messages; loaded before the start.
+        drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
         store_host: the broker's address as records hold it.
-        clock: says what is due.
-        stats: counts what is put.
+        clock: decides what is due.
+        stats: counts the puts.
         file_system: the disk.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing that a delivery depends on
+    def __init__(  # noqa: PLR0913 - a delivery depends on each of these
         self,
         config: MessageStoreConfig,
         appender: MessageAppender,
@@ -93,7 +93,7 @@ class TimerMessageStore:
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         self._wheel = TimerWheel(self._files, self._thread)
-        # Held by who uses the slot files.
+        # Held while slot files are used.
         self._files_lock = asyncio.Lock()
         self._taken_in = 0
         self._rates = Rates()
@@ -109,7 +109,7 @@ class TimerMessageStore:
     # -- life
 
     async def start(self) -> None:
-        """Load slots and start; the progress is loaded and the store open by then.
+        """Load slots and start; the progress must be loaded and the store open.
 
         Raises:
             StoreError: the slot files cannot be read.
@@ -121,7 +121,7 @@ class TimerMessageStore:
         self._tasks.forever(self._keep, "keep")
 
     async def stop(self) -> None:
-        """Stop, and write all: the next start continues where this one ended."""
+        """Stop, and write everything, so that the next start continues here."""
         await self._tasks.stop()
         try:
             if self._wheel.unwritten_count or self.progress.is_behind:
@@ -163,7 +163,7 @@ class TimerMessageStore:
         self.progress.took_in(taken_in, self._files.counts())
 
     def _load_files(self, begin: int, end: int) -> int:
-        """Load the slot files; gives the queue offset from which on the queue is to be taken in."""
+        """Load the slot files; return the queue offset from which to read the queue."""
         file = self.progress.file
         wrong = self._files.load(file.slot_entries)
         if file.queue_offset > end:
@@ -244,7 +244,7 @@ class TimerMessageStore:
             for record in records:
                 self._take_in_one(self._waiting.read(record))
             self._taken_in = entries[-1][0] + 1
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # let others run
 
     def _take_in_one(self, found: WaitingMessage) -> None:
         queue_offset, store_timestamp, message = found
@@ -340,10 +340,10 @@ class TimerMessageStore:
             self.progress.deliver(due_ms + 1, self._taken_in)
             self.progress.advance()
 
-    # -- telling
+    # -- reporting
 
     def first_pending_queue_offset(self) -> int | None:
-        """Queue offset of the oldest message that waits or is still to be taken in; ``None`` for none."""
+        """Return the queue offset of the oldest message that waits or is still to be taken in; ``None`` for none."""
         queue = self._queue()
         if queue is None:
             return None

@@ -1,4 +1,4 @@
-"""``config/timerProgress.json``: how far the timer's queue is taken in, and which messages are delivered.
+"""``config/timerProgress.json``: progress of reading the timer's queue, and the delivered messages.
 
 Apache RocketMQ has ``timercheck`` with the time up to which all is delivered. That is not enough when the clock is set
 back: messages sent then are due before that time.
@@ -14,11 +14,11 @@ from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFil
 
 
 class TimerProgress(ConfigManager[TimerProgressFile]):
-    """Keeps the file.
+    """The progress and its file.
 
     Args:
-        path: where it is.
-        log: says which copies are on disk: progress is written when they are.
+        path: the file.
+        log: knows which copies are on disk; progress is written when they are.
         on_persist: see ``ConfigManager``.
     """
 
@@ -36,7 +36,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
 
     @property
     def is_behind(self) -> bool:
-        """Some copies are not on disk yet."""
+        """True if some copies are not on disk yet."""
         return self._durable.is_behind
 
     def deliver(self, before_ms: int, before_offset: int) -> None:
@@ -59,7 +59,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         for before_ms, before_offset in delivered:
             self.delivered = with_delivered(self.delivered, before_ms, min(before_offset, end))
         self._durable.replace(self.delivered)
-        # A restart of the service in this process goes on from here.
+        # A restart of the service in this process continues from here.
         self.found = True
         self.file.precision_ms, self.file.roll_window_ms = precision_ms, roll_window_ms
         self._changed = True
@@ -72,7 +72,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
             self.persist()
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         self.file.delivered = list(self._durable.value)
         return encode_file(self.file)
 
@@ -81,7 +81,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         return decode_table("timerProgress.json", data, TimerProgressFile)
 
     def count(self, file: TimerProgressFile) -> int:
-        """Return one: a file without slot files is no empty table."""
+        """Return 1: a file without slot files is not an empty table."""
         return 1
 
     def take(self, file: TimerProgressFile) -> None:

@@ -13,7 +13,7 @@ _UNIQUE_KEY: Final = b"UNIQ_KEY"
 _MAX_DIGITS: Final = 18
 _DELETES: Final = TIMER_DEL_UNIQKEY + b"\x01"
 
-#: Real topic and unique key: what a message is cancelled by.
+#: Real topic and unique key, by which a message is cancelled.
 DeleteKey = tuple[bytes, bytes]
 
 
@@ -33,7 +33,7 @@ def timer_request(properties: bytes, place: Place | None) -> TimerRequest | None
 
 
 def stamped(properties: bytes, store_timestamp: int, precision_ms: int, now_ms: int) -> bytes:
-    """The properties of a copy; REAL_TOPIC and REAL_QID stay in them, as in RocketMQ."""
+    """Return the properties of a copy; REAL_TOPIC and REAL_QID stay in them, as in RocketMQ."""
     enqueued = store_timestamp // precision_ms * precision_ms
     if _ENQUEUE_MS not in properties and properties.endswith(b"\x02"):
         return b"%bTIMER_ENQUEUE_MS\x01%d\x02TIMER_DEQUEUE_MS\x01%d\x02" % (properties, enqueued, now_ms)
@@ -41,7 +41,7 @@ def stamped(properties: bytes, store_timestamp: int, precision_ms: int, now_ms: 
 
 
 def rolled(properties: bytes) -> bytes:
-    """The properties of a copy for the timer's own topic, of a message that has still to wait."""
+    """Return the properties of a copy for the timer's own topic, for a message that is not due yet."""
     times = get_property(properties, _ROLL_TIMES) or b"0"
     number = int(times) + 1 if times.isdigit() and len(times) <= _MAX_DIGITS else 1
     return replace_property(properties, _ROLL_TIMES, b"%d" % number)

@@ -1,4 +1,4 @@
-"""Sends a message with a delivery time to the timer's topic first (HookUtils.transformTimerMessage)."""
+"""Redirect of messages with a delivery time to the timer's topic (HookUtils.transformTimerMessage)."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ TIMER_DELAY_MS: Final = b"TIMER_DELAY_MS"
 TIMER_DEL_UNIQKEY: Final = b"TIMER_DEL_UNIQKEY"
 TIMER_OUT_MS: Final = b"TIMER_OUT_MS"
 
-# Of several the first one counts.
+# With several of these properties, the first counts.
 _TIMES: Final = ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1), (TIMER_DELIVER_MS, 0))
 # No number with more digits is a long.
 _MAX_DIGITS: Final = 19
@@ -32,23 +32,23 @@ class TimerLimits(NamedTuple):
 
 
 def forget_delivery_time(message: MessageExtBrokerInner) -> None:
-    """Take the properties with delivery times from a message that has a delay level: the level counts."""
+    """Remove the delivery times of a message with a delay level: the level counts."""
     for name, _ in _TIMES:
         message.properties = remove_property(message.properties, name)
 
 
 def timer_rewrite(message: MessageExtBrokerInner, limits: TimerLimits, now_ms: int) -> None:
-    """Send the message to the timer's topic when its properties give a time to come; else leave it alone.
+    """Redirect a message with a future delivery time to the timer's topic; leave others alone.
 
-    Where it was to go stays in its properties REAL_TOPIC and REAL_QID; TIMER_OUT_MS is the slot it waits for, the last
-    multiple of the precision before its time. It is delivered one precision later, so never early.
+    Its properties REAL_TOPIC and REAL_QID keep the real place. TIMER_OUT_MS is its slot, the last multiple of the
+    precision before its time. It is delivered one precision later, so never early.
 
     Raises:
         BrokerResponseError: MESSAGE_ILLEGAL, the time is no number, or further away than the limit, or that of a cancel
             has passed; SYSTEM_ERROR, timer messages are switched off.
     """
     found = _delivery_time(message.properties, now_ms)
-    # One that was delivered already is not delayed again, as when its consumer sends it on as it is.
+    # A delivered message is not delayed again, as when its consumer forwards it unchanged.
     if found is None or get_property(message.properties, TIMER_OUT_MS) is not None or message.topic == TIMER_TOPIC:
         return
     if not limits.enabled:

@@ -97,7 +97,7 @@ class TimerWheel:
         return min(self._later, default=None)
 
     def slot(self, slot_ms: int) -> Slot:
-        """A slot in memory."""
+        """Return a slot in memory."""
         return self._slots[slot_ms]
 
     def remove_first(self) -> None:
@@ -121,14 +121,14 @@ class TimerWheel:
             heapq.heappush(self._order, slot_ms)
 
     def _read(self, start: int, unwritten: array[int], delivered: Delivered) -> dict[int, Slot]:
-        """The slots of a file, with what it lacks, without what is delivered."""
+        """Return the slots of a file, with what it lacks, without what is delivered."""
         from rocketbroker.broker.timer.slot_columns import parted_by_slot
 
         parted = parted_by_slot(self._files.read(start), unwritten, delivered)
         return {slot_ms: Slot(messages, deletes=deletes) for slot_ms, (messages, deletes) in parted.items()}
 
     def begin_write(self) -> Entries:
-        """The entries that are in no file yet; ``end_write`` says what became of them. One at a time."""
+        """Return the entries that are in no file yet; ``end_write`` says what became of them. One at a time."""
         self._being_written, self._unwritten = self._unwritten, {}
         self.unwritten_count = 0
         return self._being_written

@@ -1,4 +1,4 @@
-"""Attributes of topics and groups: which exist, and how a request alters them (AttributeUtil, TopicAttributes).
+"""Known attributes of topics and groups, and changes to them by requests (AttributeUtil, TopicAttributes).
 
 A request names each attribute with a sign before it: ``+queue.type=BatchCQ`` adds or changes, ``-queue.type`` deletes.
 They are kept without the sign.
@@ -15,9 +15,9 @@ from rocketbroker.common.errors import BrokerResponseError
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One known attribute: whether it may change after creation, and its right values in words and as a test.
+    """One known attribute: ``changeable`` after creation, and its valid values in words and as a test.
 
-    ``unserved`` are values of RocketMQ that ask for what this broker's store does not do.
+    ``unserved`` are values of RocketMQ that this broker's store does not support.
     """
 
     changeable: bool
@@ -41,7 +41,7 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
 
 
 def unserved_attribute(attributes: Mapping[str, str]) -> str | None:
-    """``name=value`` of an attribute that this broker's store does not honour; stores taken over may have it."""
+    """Return ``name=value`` of an attribute that this broker's store does not honour; stores taken over may have it."""
     for name, attribute in TOPIC_ATTRIBUTES.items():
         if attributes.get(name) in attribute.unserved:
             return f"{name}={attributes[name]}"
@@ -51,11 +51,11 @@ def unserved_attribute(attributes: Mapping[str, str]) -> str | None:
 def alter_attributes(
     known: Mapping[str, Attribute], current: Mapping[str, str] | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The attributes after a request.
+    """Return the attributes after a request.
 
     Args:
-        known: the attributes there are.
-        current: those of the existing topic, or ``None`` when it is being created.
+        known: the known attributes.
+        current: those of the existing topic, or ``None`` for a new one.
         changes: name with its sign -> value (any value for ``-``).
 
     Raises:

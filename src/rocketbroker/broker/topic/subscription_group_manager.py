@@ -23,7 +23,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
 
-# Groups that are remembered for their pulls alone.
+# Most groups that are remembered only for their pulls.
 MOST_PASSING = 1_000
 
 BUILT_IN_GROUPS = (
@@ -67,7 +67,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         self._forbidden_changes = TableChanges(self.forbidden_table)
 
     def find_for_pull(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group; one that could be created if it is new, and is then neither in the table nor on disk.
+        """Return the group; one that could be created if it is new, and is then neither in the table nor on disk.
 
         A pull needs no more. The latest of these are remembered, so that the offsets that they commit create them.
         """
@@ -79,7 +79,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return found
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new.
+        """Return the group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, there are too many groups to create one.
@@ -95,7 +95,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return created
 
     def check_room(self, count: int) -> None:
-        """Check that so many groups may be created without an administrator.
+        """Check that ``count`` more groups may be created automatically.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST.
@@ -114,11 +114,11 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return group in self.groups
 
     def creates(self, group: str) -> bool:
-        """Tell whether ``find`` would create the group, were there room."""
+        """Return true if ``find`` would create the group, were there room."""
         return group not in self.groups and self._may_create(group)
 
     def is_passing(self, group: str) -> bool:
-        """Tell whether the group has pulled of late and would be created by an offset."""
+        """Return true if the group has pulled of late and would be created by an offset."""
         return group in self._passing and self.creates(group)
 
     def _may_create(self, group: str) -> bool:
@@ -135,7 +135,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         self._put(msgspec.structs.replace(group, attributes=attributes))
 
     def delete(self, group: str) -> bool:
-        """Forget a group and what is forbidden to it. Returns whether there was one."""
+        """Remove a group and its forbidden bits; return true if there was one."""
         found = group in self.groups
         if found or group in self.forbidden_table:
             log.info("consumer group %s is deleted", group)
@@ -145,7 +145,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return found
 
     def forbidden(self, group: str, topic: str) -> int:
-        """Bits of what the group may not do with the topic; 0 is nothing."""
+        """Return the bits of what the group may not do with the topic; 0 forbids nothing."""
         return max(0, self.forbidden_table.get(group, {}).get(topic, 0))
 
     def update_forbidden(self, group: str, topic: str, index: int, *, forbid: bool) -> None:
@@ -159,7 +159,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         self.changed(group)
 
     def encode(self) -> bytes:
-        """``subscriptionGroup.json`` as RocketMQ writes it."""
+        """Return ``subscriptionGroup.json`` as RocketMQ writes it."""
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:

@@ -1,4 +1,4 @@
-"""The topics a broker has from its first start on (TopicConfigManager.init of RocketMQ 5.5.0)."""
+"""Topics that a broker has from its first start (TopicConfigManager.init of RocketMQ 5.5.0)."""
 
 from rocketbroker.codec.message.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -29,7 +29,7 @@ REVIVE_TOPIC_QUEUE_NUM = 8
 
 
 def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
-    """The system topics of a broker with this configuration."""
+    """Return the system topics of a broker with this configuration."""
     cluster, broker = config.broker_cluster_name, config.broker_name
     topics = [
         _topic(RMQ_SYS_SELF_TEST_TOPIC),

@@ -34,12 +34,12 @@ class TopicChange(NamedTuple):
     is_deletion: bool
 
 
-# Gives what those who made the change are to wait for.
+# Returns futures that the callers of the change must wait for.
 ChangeListener = Callable[[TopicChange], Sequence[asyncio.Future[None]]]
 
 
 class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
-    """Topics by name, those of the system included. All methods are for the event loop.
+    """Topics by name, including system topics. All methods are for the event loop.
 
     Args:
         path: ``config/topics.json``.
@@ -69,7 +69,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self._listeners.append(listener)
 
     def has_on_disk(self, topic: str, queue_id: int) -> bool:
-        """Check that the topic is on disk, with such a queue."""
+        """Return true if the topic is on disk and has such a queue."""
         config = self._changes.on_disk(topic)
         return config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
@@ -85,7 +85,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     def create_in_send_message(
         self, topic: str, default_topic: str, remote_address: str, queue_nums: int, topic_sys_flag: int
     ) -> TopicConfig | None:
-        """The topic, created after ``default_topic`` when it is new (createTopicInSendMessageMethod).
+        """Return the topic, created after ``default_topic`` when it is new (createTopicInSendMessageMethod).
 
         It gets min(``queue_nums``, those of the default topic) queues and its permissions without PERM_INHERIT.
 
@@ -117,7 +117,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     def create_in_send_message_back(
         self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
     ) -> TopicConfig:
-        """The retry or dead-letter topic, created when it is new (createTopicInSendMessageBackMethod).
+        """Return the retry or dead-letter topic, created when it is new (createTopicInSendMessageBackMethod).
 
         Raises:
             BrokerResponseError: TOPIC_NOT_EXIST, there are too many topics.
@@ -152,7 +152,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self._put(msgspec.structs.replace(topic, attributes=attributes))
 
     def check_room(self, added: int) -> None:
-        """Refuse topics that an administrator makes beyond ``maxTopicNums``.
+        """Reject topics that an administrator creates beyond ``maxTopicNums``.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR, naming the limit.
@@ -162,7 +162,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
             raise _too_many("maxTopicNums", len(self.topics) + added, limit, ResponseCode.SYSTEM_ERROR)
 
     def may_create(self, topic: str) -> bool:
-        """Tell whether a client's request may create the topic, if it is new (``maxAutoCreateTopicNums``)."""
+        """Return true if a client's request may create the topic, if it is new (``maxAutoCreateTopicNums``)."""
         return topic in self.topics or len(self.topics) < self._auto_limit or is_system_topic(topic)
 
     @property
@@ -177,7 +177,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
                 self._put(msgspec.structs.replace(found, order=True))
 
     def delete(self, topic: str) -> bool:
-        """Forget a topic. Returns whether there was one."""
+        """Remove a topic; return true if there was one."""
         if topic not in self.topics:
             return False
         log.info("topic %s is deleted", topic)
@@ -186,7 +186,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return True
 
     def encode(self) -> bytes:
-        """``topics.json`` as RocketMQ writes it."""
+        """Return ``topics.json`` as RocketMQ writes it."""
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
@@ -233,7 +233,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self._written_version = self.data_version.copy()
 
     def written(self) -> Sequence[asyncio.Future[None]]:
-        """Tell the listeners; gives what they are at."""
+        """Notify the listeners; return the futures of their work."""
         written = self._changes.written()
         topics = [config for name, config in written.items() if config is not None and name in self.topics]
         change = TopicChange(topics, self._written_version, is_deletion=None in written.values())

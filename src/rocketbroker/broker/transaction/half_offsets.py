@@ -11,7 +11,7 @@ from rocketbroker.broker.transaction.transactional_message_util import Transacti
 
 
 class HalfOffsets:
-    """The half messages from ``position`` on that are not ended. All methods are for the event loop.
+    """Open half messages from ``position`` on. All methods are for the event loop.
 
     Attributes:
         position: queue offset before which all half messages are dealt with: ended, put back, or discarded.
@@ -39,7 +39,7 @@ class HalfOffsets:
         return offset
 
     def end(self, offset: int, key: TransactionKey | None = None) -> None:
-        """Keep that a half message is dealt with, and with it its transaction where ``key`` is given."""
+        """Note that a half message is dealt with, and with ``key`` its transaction too."""
         if offset >= self.position:
             self.ended.add(offset)
         if key is not None:
@@ -47,20 +47,20 @@ class HalfOffsets:
         self.advance()
 
     def put_back(self, offset: int, copy_offset: int, key: TransactionKey | None) -> None:
-        """Keep that a half message has a copy, which stands for the transaction from now on."""
+        """Note that a half message has a copy, which represents the transaction from now on."""
         self.end(offset)
         if key is not None:
             self.copies[key] = copy_offset
 
     def skip_to(self, offset: int) -> None:
-        """Take all half messages before ``offset`` for dealt with."""
+        """Note that all half messages before ``offset`` are dealt with."""
         if offset > self.position:
             self.ended = {each for each in self.ended if each >= offset}
             self.position = offset
             self.advance()
 
     def advance(self) -> None:
-        """Move the position over what is dealt with."""
+        """Move the position past half messages that are dealt with."""
         position, ended = self.position, self.ended
         while position in ended:
             ended.discard(position)
@@ -68,7 +68,7 @@ class HalfOffsets:
         self.position = position
 
     def op_written(self, op_offset: int, offsets: Sequence[int]) -> None:
-        """Keep which half messages the op message at the end of its queue ends."""
+        """Note the half messages that the last op message of its queue ends."""
         self._op_end = op_offset + 1
         self._op_messages.append((op_offset, max(offsets, default=-1)))
 

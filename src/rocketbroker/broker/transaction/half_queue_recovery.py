@@ -65,7 +65,7 @@ class HalfQueueRecovery:
         self._transactions = transactions
 
     async def run(self) -> None:
-        """Find what is open, before anything is sent or ended."""
+        """Find the open transactions, before any is sent or ended."""
         reading = asyncio.get_running_loop().run_in_executor(None, self._read)
         try:
             half_offsets, open_halves = await asyncio.shield(reading)
@@ -130,7 +130,7 @@ class HalfQueueRecovery:
         return any(transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE for message in found)
 
     def _begin_of(self, topic: str) -> tuple[ConsumeQueueInterface | None, int]:
-        """The queue, and where to go on in it."""
+        """Return the queue, and the offset to continue from."""
         queue = self._queues.find(topic, QUEUE_ID)
         if queue is None:
             return None, 0
@@ -142,7 +142,7 @@ class HalfQueueRecovery:
     def _messages(
         self, queue: ConsumeQueueInterface | None, position: int, *, read_body: bool = True
     ) -> Iterator[MessageExt]:
-        """The messages of a queue from a position on; those that are lost are left out (logged)."""
+        """Yield the messages of a queue from a position on; those that are lost are left out (logged)."""
         if queue is None:
             return
         for offset in range(position, queue.max_offset):

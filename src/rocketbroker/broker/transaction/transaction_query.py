@@ -1,4 +1,4 @@
-"""Finds what became of a transaction by the index, where all of its messages have one unique id."""
+"""Outcome of a transaction by the index, where all of its messages have one unique id."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _FOREVER_MS: Final = 2**62
 
 
 async def messages_of_transaction(queries: MessageQueries, half: MessageExt, topic: str) -> list[MessageExt]:
-    """The messages of a topic that are of the transaction of a half message, and not much older; newest first.
+    """Return the messages of a topic that are of the transaction of a half message, and not much older; newest first.
 
     None where there is no index (``messageIndexEnable=false``), or the half message does not say which one it is.
     """

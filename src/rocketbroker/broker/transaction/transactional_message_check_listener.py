@@ -23,12 +23,12 @@ _CHECK_MAX_QUEUES = 1
 
 
 class TransactionalMessageCheckListener:
-    """Asks producers for the outcome of transactions, and gives up those that nobody knows.
+    """Asks producers for the outcome of transactions, and discards those without one.
 
     Args:
-        producers: who is there to be asked.
-        topic_configs: where TRANS_CHECK_MAX_TIME_TOPIC is made.
-        broker_name: told to the producer.
+        producers: the connected producers.
+        topic_configs: creates TRANS_CHECK_MAX_TIME_TOPIC.
+        broker_name: name of the broker, for the producer.
         store_host: the broker's address as records hold it.
     """
 

@@ -133,7 +133,7 @@ class TransactionalMessageCheckService:
         self._tasks.every(_TICK_S, self._check_when_due, "check")
 
     async def stop(self) -> None:
-        """Stop checking, write what is known."""
+        """Stop checking, and write op messages and progress."""
         await self._tasks.stop()
         if not await self._transactions.close():
             # As after a kill the next start has to look for commits that no op message tells of.
@@ -147,7 +147,7 @@ class TransactionalMessageCheckService:
                 self._last_check = self._clock.monotonic()
 
     async def check(self) -> None:
-        """Go through the half messages that are open now, up to the first that is not due yet."""
+        """Check the half messages that are open now, up to the first that is not due yet."""
         queue = self._queues.find(RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID)
         if queue is None:
             return
@@ -160,9 +160,9 @@ class TransactionalMessageCheckService:
         while (offset := half_offsets.first_open(offset)) < end and await self._check_next(queue, offset):
             offset += 1
             self._appender.dispatch()
-        self._tell_absent()
+        self._log_absent()
 
-    def _tell_absent(self) -> None:
+    def _log_absent(self) -> None:
         for group, count in self._absent.items():
             text = "no producer of group %s can be asked for %s open transactions: none is there, or all are slow"
             log.warning(text, group, count)
@@ -183,7 +183,7 @@ class TransactionalMessageCheckService:
         return self._check_half(half if kept is None or not kept.times else with_check_times(half, kept.times))
 
     async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
-        """A half message; ``None`` (logged) when it is lost."""
+        """Return a half message; ``None`` (logged) when it is lost."""
         entry = queue.entry(offset)
         record = await self._queries.read_message(entry[0]) if entry else None
         half = decode_record(record) if record else None
@@ -209,7 +209,7 @@ class TransactionalMessageCheckService:
         return self._ask(half, times + 1)
 
     def _is_immune(self, age_ms: int, immunity_ms: int) -> bool:
-        """Tell whether it is too young to be asked for; never when it is older than all messages."""
+        """Return true if it is too young to be asked for; never when it is older than all messages."""
         return 0 <= age_ms <= immunity_ms and not self._is_too_old(age_ms)
 
     def _may_copy(self, half: MessageExt) -> bool:

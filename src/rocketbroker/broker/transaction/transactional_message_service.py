@@ -1,4 +1,4 @@
-"""Ends transactions and keeps which are open (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
+"""Open transactions and their end (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
 
 A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue as a copy that
 is open instead. Op messages say which ones are no longer open. Their offsets are gathered (TransactionalOpBatchService)
@@ -74,7 +74,7 @@ class TransactionalMessageService:
         self._progress = DurableProgress(flusher, self._noted)
 
     def begin(self, half_offsets: HalfOffsets) -> None:
-        """Go on from what was found at the start."""
+        """Continue from the open transactions found at the start."""
         self.half_offsets = half_offsets
         topics = RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
         half, op = (max(self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID), 0) for topic in topics)
@@ -89,12 +89,12 @@ class TransactionalMessageService:
         return half.queue_offset if self.half_offsets.is_open(half.queue_offset) else None
 
     def open_copy(self, half: MessageExt) -> int | None:
-        """Queue offset of the copy that is open for the transaction of a message; ``None`` when none is."""
+        """Return the queue offset of the copy that is open for the transaction of a message; ``None`` when none is."""
         key = transaction_key(half)
         return None if key is None else self.half_offsets.copies.get(key)
 
     def end(self, half: MessageExt, open_offset: int) -> None:
-        """Keep that a transaction was committed or rolled back (deletePrepareMessage).
+        """Note that a transaction was committed or rolled back (deletePrepareMessage).
 
         Args:
             half: its half message, or a copy of it.
@@ -165,7 +165,7 @@ class TransactionalMessageService:
         return not self._batch
 
     def keep_progress(self) -> None:
-        """Commit the positions in both queues that are safe to go on from after a power loss."""
+        """Commit the positions in both queues that are safe to continue from after a power loss."""
         if self._progress.advance():
             half, op = self._progress.value
             self._commit(RMQ_SYS_TRANS_HALF_TOPIC, half)
@@ -186,7 +186,7 @@ class TransactionalMessageService:
             return False
         result = self.put(op_message(offsets, self._clock.time_ms(), self._store_host))
         if result.status is not PutMessageStatus.PUT_OK:
-            self._tell_refused(result)
+            self._log_rejected(result)
             return False
         self._op_refused = ""
         self.half_offsets.op_written(result.queue_offset, offsets)
@@ -208,7 +208,7 @@ class TransactionalMessageService:
             length += len(str(offset)) + 1
         return offsets, length
 
-    def _tell_refused(self, result: PutMessageResult) -> None:
+    def _log_rejected(self, result: PutMessageResult) -> None:
         """Log why op messages wait, once for each cause: it is tried again ten times a second."""
         if result.status.name != self._op_refused:
             self._op_refused = result.status.name

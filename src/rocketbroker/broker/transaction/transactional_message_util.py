@@ -142,18 +142,18 @@ def real_message(half: MessageExt, place: Place, store_host: bytes) -> MessageEx
 
 
 def checked_copy(half: MessageExt, times: int, store_host: bytes) -> MessageExtBrokerInner:
-    """The half message for the end of its queue, checked so many times (renewHalfMessageInner)."""
+    """Return the half message for the end of its queue, checked so many times (renewHalfMessageInner)."""
     return _half_copy(half, replace_property(half.properties_bytes, CHECK_TIMES, b"%d" % times), store_host)
 
 
 def immune_copy(half: MessageExt, store_host: bytes) -> MessageExtBrokerInner:
-    """The half message for the end of its queue, not checked yet (renewImmunityHalfMessageInner)."""
+    """Return the half message for the end of its queue, not checked yet (renewImmunityHalfMessageInner)."""
     first = get_property(half.properties_bytes, PREPARED_QUEUE_OFFSET) or b"%d" % half.queue_offset
     return _half_copy(half, replace_property(half.properties_bytes, PREPARED_QUEUE_OFFSET, first), store_host)
 
 
 def discarded_message(half: MessageExt, store_host: bytes) -> MessageExtBrokerInner:
-    """The half message for TRANS_CHECK_MAX_TIME_TOPIC, checked in vain too often (toMessageExtBrokerInner)."""
+    """Return the half message for TRANS_CHECK_MAX_TIME_TOPIC, checked in vain too often (toMessageExtBrokerInner)."""
     return copy_message(
         half,
         RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
@@ -165,7 +165,7 @@ def discarded_message(half: MessageExt, store_host: bytes) -> MessageExtBrokerIn
 
 
 def op_message(offsets: Sequence[int], now_ms: int, store_host: bytes) -> MessageExtBrokerInner:
-    """The op message that says which half messages are ended (makeOpMessageInner)."""
+    """Return the op message that says which half messages are ended (makeOpMessageInner)."""
     return MessageExtBrokerInner(
         topic=RMQ_SYS_TRANS_OP_HALF_TOPIC,
         queue_id=QUEUE_ID,
@@ -178,7 +178,7 @@ def op_message(offsets: Sequence[int], now_ms: int, store_host: bytes) -> Messag
 
 
 def ended_offsets(op: MessageExt) -> list[int]:
-    """The queue offsets of half messages that an op message ends.
+    """Return the queue offsets of half messages that an op message ends.
 
     Raises:
         ValueError: It is no op message, or its body is not numbers with commas.

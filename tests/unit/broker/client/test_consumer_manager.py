@@ -136,7 +136,7 @@ def test_one_connection_with_two_client_ids(clock, manager, caplog):
     manager.register(client(clock, "first", connection), data(subscription()))
     assert not manager.register(client(clock, "second", connection), data(subscription()))
     assert manager.group_info("g").client_ids() == ["second"]
-    assert "calls itself second now" in caplog.text
+    assert "changed its id to second" in caplog.text
 
 
 def test_a_client_that_came_back_before_its_old_connection_is_gone_is_found_by_the_new_one(clock, manager):

@@ -113,7 +113,7 @@ def test_a_wrong_expression_ends_the_one_before(broker: SimpleNamespace, caplog:
     broker.filters.register("G", [sql("a between 10,20", 2), sql("b = 1", 2, "V")])
     assert broker.filters.get("T", "G") is None
     assert broker.filters.get("V", "G") is not None
-    assert "the filter of group G for topic T is refused" in caplog.text
+    assert "consumer group G: its filter for topic T is rejected" in caplog.text
     assert "At character 13: ',' cannot stand here" in caplog.text
     broker.filters.register("G", [sql("a between 10 and 20", 3), sql("b = 1", 2, "V")])
     assert matches(broker, a="15")
@@ -122,7 +122,7 @@ def test_a_wrong_expression_ends_the_one_before(broker: SimpleNamespace, caplog:
 def test_an_unknown_type_is_no_filter(broker: SimpleNamespace):
     broker.filters.register("G", [sql("a > 1", expression_type="SQL99")])
     assert broker.filters.get("T", "G") is None
-    with pytest.raises(MQFilterError, match="'SQL99' is unknown, TAG or SQL92 would be right"):
+    with pytest.raises(MQFilterError, match="'SQL99' is unknown; use TAG or SQL92"):
         filter_of("SQL99", "a > 1")
 
 
@@ -191,7 +191,7 @@ def test_a_filter_in_the_file_that_is_wrong_is_passed_over(broker: SimpleNamespa
     broker.filters.decode(broker.filters.encode().replace(b"a > 1", b"a LIKE 1"))
     assert broker.filters.get("T", "G") is None
     assert broker.filters.get("T", "H") is not None
-    assert "is passed over, group G" in caplog.text
+    assert "the filter of group G is invalid and ignored" in caplog.text
 
 
 def test_the_file_is_that_of_apache_s_broker(tmp_path: Path):
@@ -209,7 +209,7 @@ def test_the_file_is_that_of_apache_s_broker(tmp_path: Path):
 def test_a_damaged_file_ends_no_start(broker: SimpleNamespace, contents: bytes, caplog: pytest.LogCaptureFixture):
     broker.path.write_bytes(contents)
     assert not broker.filters.load()
-    assert "consumerFilter.json is passed over, and clients register their filters again" in caplog.text
+    assert "consumerFilter.json is unreadable and ignored; clients register their filters again" in caplog.text
     broker.filters.register("G", [sql("a > 1")])
     broker.path.write_bytes(broker.filters.encode())
     assert broker.filters.load()

@@ -42,10 +42,10 @@ async def test_offsets_behind_the_end_are_set_back_after_an_unclean_stop(tmp_pat
     assert offsets.query_pull("B", "Topic", 0) == (4 if clean else 3)
     assert bool(persisted) is not clean
     assert drained == ([] if clean else [1]), "it is on disk before anything else comes"
-    told = [record.getMessage() for record in caplog.records if "goes back" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "is set back" in record.getMessage()]
     assert len(told) == (0 if clean else 3)
     if told:
-        assert "the offset of group G in topic Topic, queue 0, goes back from 5 to 3" in told[0]
+        assert "the offset of group G in topic Topic, queue 0, is set back from 5 to 3" in told[0]
     await store.stop()
 
 
@@ -62,7 +62,7 @@ async def test_a_disk_that_refuses_the_table_ends_the_start_and_the_next_one_set
     async def drain() -> Collection[Path]:
         return {offsets.path}
 
-    with pytest.raises(StoreError, match=r"consumerOffset\.json cannot be written, in which 1 offsets had to go back"):
+    with pytest.raises(StoreError, match=r"consumerOffset\.json cannot be written, where 1 offsets had to be set back"):
         await OffsetRecovery(offsets, store.queues, store.lock, drain).start()
     await store.stop()
 

@@ -12,6 +12,6 @@ def test_connections_that_were_told_and_are_gone_are_forgotten():
         assert table.redirect("T@g", 0, FakeConnection()) == 7
     assert table.redirect("T@g", 0, last) == 7
     gc.collect()
-    assert len(table._resets["T@g"][0].told) == 1
+    assert len(table._resets["T@g"][0].redirected) == 1
     assert table.redirect("T@g", 0, last) is None
     assert not table

@@ -24,18 +24,16 @@ def test_delayed_messages_are_told_by_level():
     ranges = [QueueRange("SCHEDULE_TOPIC_XXXX", 2, 10, 20), QueueRange("SCHEDULE_TOPIC_XXXX", 3, 0, 4)]
 
     assert unconsumed_messages(ranges, {}, {3: 12, 4: 4}) == [
-        "delay level 3 loses messages that were not delivered yet: offsets 12 to 19"
+        "delay level 3 loses undelivered messages: offsets 12 to 19"
     ]
-    assert unconsumed_messages(ranges[1:], {}, {}) == [
-        "delay level 4 loses messages that were not delivered yet: offsets 0 to 3"
-    ]
+    assert unconsumed_messages(ranges[1:], {}, {}) == ["delay level 4 loses undelivered messages: offsets 0 to 3"]
 
 
 def test_timer_messages_are_told():
     ranges = [QueueRange("rmq_sys_wheel_timer", 0, 10, 20)]
 
     assert unconsumed_messages(ranges, {}, {}, 12) == [
-        "timer messages are lost that were not delivered yet: some of the offsets 12 to 19"
+        "the timer loses undelivered messages: some of the offsets 12 to 19"
     ]
     assert unconsumed_messages(ranges, {}, {}, 20) == unconsumed_messages(ranges, {}, {}, None) == []
 

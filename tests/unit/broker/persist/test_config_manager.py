@@ -243,7 +243,7 @@ async def test_a_write_that_the_disk_refuses_is_told_once_and_tried_until_it_is_
             await write(new)
 
         assert disk.times == 0
-        assert caplog.text.count("words.json cannot be written: Input/output error; it is tried each") == 1
+        assert caplog.text.count("words.json cannot be written: Input/output error; retrying every") == 1
         assert other.path.read_bytes() == b"[]"
         allowed = {"changing": [old, new], "changed": [new]}
         for mark, table in after_each_power_loss(tmp_path, disk.journal):
@@ -258,7 +258,7 @@ async def test_what_was_refused_to_the_end_is_told_at_the_stop(tmp_path, caplog)
         await write(["new"])
 
     assert disk.times == 7, "it was tried once more"
-    assert f"{words.path} lacks its last changes: it could not be written before the stop" in caplog.text
+    assert f"{words.path} lacks the last changes: it could not be written before the broker stopped" in caplog.text
     assert json.loads(words.path.read_bytes()) == ["old"]
 
 
