@@ -84,7 +84,7 @@ def test_an_existing_target_and_a_missing_library_are_named(spark: SparkSession,
         export(frame(spark, [row()]), tmp_path / "new", "delta")
     with pytest.raises(ConfigError, match="cannot write iceberg: it lacks Iceberg's jar"):
         export(frame(spark, [row()]), "catalog_table", "iceberg")
-    with pytest.raises(ConfigError, match="no format 'csv'; there are parquet, jsonl, delta, iceberg"):
+    with pytest.raises(ConfigError, match="--format 'csv' is unknown; use one of parquet, jsonl, delta, iceberg"):
         export(frame(spark, [row()]), tmp_path / "new", "csv")
     with pytest.raises(ConfigError, match="every column of messages; body is missing"):
         export(frame(spark, [row()]).drop("body"), tmp_path / "new")

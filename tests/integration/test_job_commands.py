@@ -177,7 +177,7 @@ def test_search_prints_its_matches(spark: SparkSession, made: Path) -> None:
             2,
             "--since 1970-01-01T00:00:00.005Z (5 ms since 1970) is not before --until -99999999999999999 (ms since",
         ),
-        (("traffic", "{made}", "--since", "yesterday"), 2, "'yesterday' is no time"),
+        (("traffic", "{made}", "--since", "yesterday"), 2, "'yesterday' is not a time"),
         (("traffic", "{made}", "--since", "22.11.2026"), 2, "is not a time"),
         (("traffic", "{made}", "--interval", "0"), 2, "greater than or equal to 1"),
         (("search", "{made}"), 2, "either --text or --regex"),
@@ -204,7 +204,7 @@ def test_a_wrong_command_is_reported_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [
-        (("sizes", "{made}", "--percentiles", "101"), 2, "different numbers from 0 to 100, not 101.0"),
+        (("sizes", "{made}", "--percentiles", "101"), 2, "percentiles: 101.0; different numbers from 0 to 100"),
         (("hot-keys", "{made}", "--top", "9" * 30), 1, "NumberFormatException"),
         (("traffic", "{made}", "--interval", "9" * 30), 2, "1 to 31,622,400 seconds are expected"),
         (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),
@@ -259,8 +259,8 @@ def test_the_commands_export_and_preview_a_replay(spark: SparkSession, made: Pat
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("export", "{made}", "--to", "{made}"), "is there already"),
-        (("export", "{made}", "--to", "x", "--format", "csv"), "no format 'csv'"),
+        (("export", "{made}", "--to", "{made}"), "exists already"),
+        (("export", "{made}", "--to", "x", "--format", "csv"), "--format 'csv' is unknown"),
         (("replay", "{made}", "--send"), "no name server; use -n"),
         (("replay", "{made}", "--to-topic", "T"), "OLD=NEW is expected"),
     ],

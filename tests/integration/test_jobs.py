@@ -296,7 +296,7 @@ def test_lag_is_reported_by_queue_and_in_total(spark: SparkSession) -> None:
         (r["time"], r["group_name"]): (r["lag"], r["behind_ms"]) for r in found(lag(snapshots, messages, "group"))
     }
     assert by_group == {(moment(taken), "G"): (10, 9000), (moment(taken + 1), "G"): (0, 0)}
-    with pytest.raises(ConfigError, match="by queue, topic, group, not by 'day'"):
+    with pytest.raises(ConfigError, match="lag by 'day' is unknown; use one of queue, topic, group"):
         lag(snapshots, messages, "day")
 
 
