@@ -254,7 +254,7 @@ class MessageStore:
         return report
 
     def _trust_from_here_on(self) -> None:
-        """Have reads check all messages stored so far, and none of those that follow."""
+        """Make reads check all messages stored so far, but not later ones."""
         for queue in self.queues:
             queue.trusted_from = queue.next_offset
 

@@ -141,7 +141,7 @@ def _order(settled: DataFrame) -> DataFrame:
     before = settled.withColumn("before", F.lag("queue_offset").over(in_log))
     wrong = before.where(F.col("queue_offset") <= F.col("before"))
     detail = F.format_string(
-        "queue offset %d stands behind %d in the log, at offset %d", "queue_offset", "before", "physical_offset"
+        "queue offset %d follows %d in the log, at offset %d", "queue_offset", "before", "physical_offset"
     )
     return findings(wrong, AuditRule.QUEUE_OFFSET_ORDER, detail)
 

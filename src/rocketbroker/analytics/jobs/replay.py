@@ -110,8 +110,8 @@ class Ready(NamedTuple):
 def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
     """Return the message of a row of an export; or why it is not sent, in a few words.
 
-    Keys, tags, flag, body and all properties of the application are kept. Properties that RocketMQ sets itself are made
-    anew, the unique id among them. A compressed body is unpacked, and compressed again when it is sent.
+    Keys, tags, flag, body and all properties of the application are kept. RocketMQ's own, with the unique id,
+    are made again. A compressed body is unpacked, and compressed again when it is sent.
 
     Args:
         row: with ``COLUMNS``.

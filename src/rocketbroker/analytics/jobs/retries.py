@@ -1,4 +1,4 @@
-"""Why messages are retried or dead, and how long they have waited."""
+"""Causes of retries and dead letters, and their waiting times."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812

@@ -93,7 +93,7 @@ def lag(facts: StoreFacts) -> Section:
     by_group = pa.table({"group": totals.column("group"), "messages": totals.column("lag_sum")})
     figure = levels_figure("lag", "messages not consumed", bars, Colours.of(by_group, "group"))
     note = "What lies between the offset that a group has committed and the end of the queue."
-    empty = "Lag is told only of whole stores." if facts.asked else "No group has committed an offset."
+    empty = "Lag is shown for whole stores only." if facts.asked else "No group has committed an offset."
     return Section("lag", "Lag", note, figure, shown(columns, rows), empty)
 
 

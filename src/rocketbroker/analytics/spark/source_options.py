@@ -66,7 +66,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse ``options``.
 
     Raises:
-        ConfigError: no store is named, there is no such option, or a value is none of those that it takes.
+        ConfigError: no store is named, an option is unknown, or a value is invalid.
     """
     given = _checked(options)
     crc, slots = _flag(given, "checkCrc"), _number(given, "maxHashSlotNum", 0)

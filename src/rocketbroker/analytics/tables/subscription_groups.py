@@ -30,7 +30,7 @@ class SubscriptionGroupsTable(ConfigTable):
             field("retry_policy_type", pa.string(), "where delays between retries come from"),
             field("broker_id", pa.int64(), "broker that it consumes from"),
             field("which_broker_when_consume_slowly", pa.int64(), "broker that it is sent to when it lags"),
-            field("notify_consumer_ids_changed_enable", pa.bool_(), "whether its consumers are told of each other"),
+            field("notify_consumer_ids_changed_enable", pa.bool_(), "whether its consumers are notified of each other"),
             field("group_sys_flag", pa.int32(), "bits of the group's system flag"),
             field("consume_timeout_minute", pa.int32(), "minutes that a message may be consumed for"),
             field("attributes", TEXTS, "its attributes"),

@@ -133,7 +133,7 @@ class SlotFiles:
         return self._path(start).read_bytes()[: self._entries[start][0] * TIMER_SLOT_ENTRY.size]
 
     def retire(self, delivered: Delivered) -> set[int]:
-        """Have files count no more whose messages are all delivered; return their first slots."""
+        """Forget the files whose messages are all delivered; return their first slots."""
         done = {
             start
             for start, (_, _, last) in self._entries.items()

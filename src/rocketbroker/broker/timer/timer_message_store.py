@@ -171,7 +171,7 @@ class TimerMessageStore:
         if not wrong:
             return max(file.queue_offset, begin) if self.progress.found else begin
         for text in wrong:
-            log.error("%s; the timer's queue is taken in anew", text)
+            log.error("%s; the timer's queue is read again from its start", text)
         self._files.wipe()
         return begin
 

@@ -104,7 +104,7 @@ class TransactionalMessageService:
         self.add_op(open_offset)
 
     def add_op(self, offset: int) -> None:
-        """Have an op message say that a half message is ended."""
+        """Store an op message that ends a half message."""
         if not self._batch:
             self._batch_since = self._clock.monotonic()
         self._batch.append((offset, self._flusher.max_offset))

@@ -63,7 +63,7 @@ class AuditRule(StrEnum):
     QUEUE_MISSING = (
         "queue-missing",
         Severity.WARNING,
-        "Messages have no ConsumeQueue: their topic was deleted, or the next start makes the queue anew.",
+        "Messages have no ConsumeQueue: their topic was deleted, or the next start rebuilds the queue.",
     )
     QUEUE_ENTRY_UNREADABLE = "queue-entry-unreadable", Severity.ERROR, "A ConsumeQueue entry leads to no record."
     QUEUE_ENTRY_BEYOND_LOG = (

@@ -60,7 +60,7 @@ class Stretch:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where the records begin in ``data``."""
+        """Starts of the records in ``data``."""
         return self._starts if isinstance(self._starts, list) else self._starts.tolist()
 
     @property

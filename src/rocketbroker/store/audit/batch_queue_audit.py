@@ -84,7 +84,7 @@ class BatchQueueAudit:
     def _check_order(self, bases: Positions, ends: Positions) -> None:
         wrong = np.flatnonzero((bases[1:] < ends[:-1]) | (ends[1:] <= bases[1:])) + 1
         for number in wrong.tolist():
-            text = f"{bases[number]} to {ends[number]} stands behind {bases[number - 1]} to {ends[number - 1]}"
+            text = f"{bases[number]} to {ends[number]} follows {bases[number - 1]} to {ends[number - 1]}"
             self._add(AuditRule.QUEUE_OFFSET_ORDER, number, text)
 
     def _add(self, rule: AuditRule, number: int, text: str, *, mended: bool = False) -> None:

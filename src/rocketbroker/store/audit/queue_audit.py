@@ -119,7 +119,7 @@ class QueueAudit:
         before = np.concatenate(([self._last], queue_offsets[:-1]))
         for number in np.flatnonzero(queue_offsets <= before).tolist():
             text = (
-                f"queue offset {queue_offsets[number]} stands behind {before[number]} in the log, "
+                f"queue offset {queue_offsets[number]} follows {before[number]} in the log, "
                 f"at offset {messages.offsets[number]}"
             )
             self._add(AuditRule.QUEUE_OFFSET_ORDER, int(queue_offsets[number]), text)

@@ -246,7 +246,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def go_on_at(self, queue_offset: int) -> None:
-        """Have the next message get a queue offset behind the end, on disk as well: those before it were used.
+        """Let the queue continue behind its end, on disk as well: earlier queue offsets were used.
 
         Raises:
             StoreFullError: the disk has no room.

@@ -100,7 +100,9 @@ def test_lag_is_drawn_by_group_and_topic_and_listed_by_queue():
     (series,) = drawn(found).series
     assert (list(series.x), list(series.y)) == (["billing · orders"], [18])
     assert [row[-1] for row in found.table.rows] == [18, 0]
-    assert section("lag", lag=facts.LAG.empty_table(), asked="since noon").empty == "Lag is told only of whole stores."
+    assert (
+        section("lag", lag=facts.LAG.empty_table(), asked="since noon").empty == "Lag is shown for whole stores only."
+    )
 
 
 def test_damage_is_an_alarm_with_place_and_reason():

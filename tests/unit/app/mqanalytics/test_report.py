@@ -32,7 +32,7 @@ def test_what_is_selected_stands_on_the_page(store: Path, tmp_path: Path):
     assert CliRunner().invoke(app, arguments).exit_code == 0
     text = output.read_text()
     assert "only messages stored since 2026-11-21 09:56:40 UTC, of orders" in text
-    assert "Lag is told only of whole stores." in text
+    assert "Lag is shown for whole stores only." in text
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ async def test_a_slot_file_that_is_damaged_is_made_anew_of_the_queue(timer, agai
     else:
         path.write_bytes(bytes(20) + path.read_bytes()[20:])
     timer = await again()
-    assert "sound entries in place of 2; the timer's queue is taken in anew" in caplog.text
+    assert "sound entries in place of 2; the timer's queue is read again from its start" in caplog.text
     clock.advance(7200)
     await timer.run()
     assert timer.bodies() == [b"soon", b"late", b"too"]

@@ -322,7 +322,7 @@ def store_records(file: MappedFile, count: int) -> int:
     return file.wrote
 
 
-async def test_a_failing_sync_makes_the_store_read_only_until_all_of_it_is_written_anew(tmp_path: Path, monkeypatch):
+async def test_a_failed_sync_makes_the_store_read_only_until_all_of_it_is_rewritten(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(flush_service, "RETRY_S", 0.01)
     log = Log(tmp_path, flush_interval_commit_log=5)
     file = log.queue.files[0]

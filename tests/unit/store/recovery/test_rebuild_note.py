@@ -7,9 +7,9 @@ from rocketbroker.store.recovery.rebuild_note import FILE_NAME, RebuildNote
 from tests.support.recording_file_system import RecordingFileSystem
 
 
-def loaded(path: Path, told: list[str] | None = None) -> RebuildNote:
+def loaded(path: Path, findings: list[str] | None = None) -> RebuildNote:
     note = RebuildNote(path, LOCAL)
-    note.load([] if told is None else told)
+    note.load([] if findings is None else findings)
     return note
 
 
@@ -40,14 +40,14 @@ def test_a_mended_log_is_not_forgotten_by_the_start_after_next(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"from":-1,"mendedTo":0}', '{"from":"x","mendedTo":0}', '{"from":1}'])
-def test_a_damaged_note_has_all_made_anew(tmp_path: Path, text: str):
-    path, told = tmp_path / FILE_NAME, list[str]()
+def test_a_damaged_note_has_everything_rebuilt(tmp_path: Path, text: str):
+    path, findings = tmp_path / FILE_NAME, list[str]()
     path.write_text(text)
 
-    note = loaded(path, told)
+    note = loaded(path, findings)
 
     assert (note.found_from, note.stands) == (0, True)
-    assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
+    assert [one.startswith(f"{path}: unreadable, so that queues and index are rebuilt") for one in findings] == [True]
 
 
 def test_a_disk_that_refuses_the_note_does_not_keep_the_store_closed(tmp_path: Path, caplog):
@@ -62,4 +62,4 @@ def test_a_disk_that_refuses_the_note_does_not_keep_the_store_closed(tmp_path: P
     note.write(5)
 
     assert not note.stands
-    assert "no note" in caplog.text
+    assert "could not be written; if the broker is killed before the store is open" in caplog.text

@@ -234,7 +234,7 @@ async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: F
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("folders", [["consumequeue"], ["index"], ["consumequeue", "index"]], ids="+".join)
-async def test_folders_that_are_gone_are_built_anew(filled: Filled, killed: Path, folders: list[str], clean: bool):
+async def test_missing_folders_are_rebuilt(filled: Filled, killed: Path, folders: list[str], clean: bool):
     for folder in folders:
         shutil.rmtree(killed / folder)
     if clean:
