@@ -24,7 +24,12 @@ SHORTEST = {
 }
 # All loads of the comparison take minutes: those that no other documented command runs.
 SHORTER_ONLY = ["--only", "sync1,drain"]
-MARKS = {"side_by_side": pytest.mark.java, "big_store": pytest.mark.java, "analytics": pytest.mark.spark}
+MARKS = {
+    "side_by_side": pytest.mark.java,
+    "big_store": pytest.mark.java,
+    "analytics": pytest.mark.spark,
+    "scale": pytest.mark.spark,  # reads the figures of "analytics"
+}
 
 
 def commands(pattern: str) -> list[str]:

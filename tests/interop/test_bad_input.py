@@ -238,14 +238,14 @@ def test_a_broken_heartbeat_is_rejected(peer: RawClient, body: bytes):
 
 
 def test_a_body_over_the_limit_is_rejected_with_the_limit(peer: RawClient):
-    refused(peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024 + 1)), "4194304")
+    refused(peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024 + 1)), "4,194,304")
     assert peer.ask(SEND_V2, send_fields("Bystander"), bytes(4 * 1024 * 1024), opaque=2).code == SUCCESS
 
 
 def test_properties_over_the_limit_are_rejected_with_the_limit(peer: RawClient):
     answer = peer.ask(SEND_V2, send_fields("Bystander", i="k\x01" + "v" * 32_768 + "\x02"), b"x")
     assert answer.code == MESSAGE_ILLEGAL
-    refused(answer, "32767")
+    refused(answer, "32,767")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def test_a_mapped_file_needs_no_descriptor(file: Path):
 
 
 def test_it_is_mapped_until_the_last_view_of_it_goes(file: Path):
+    gc.collect()  # mappings that earlier tests left to the collector
     fd, before = opened(file), mapped_count()
     view = memoryview(map_shared(fd, 8192)).cast("B")
     os.close(fd)

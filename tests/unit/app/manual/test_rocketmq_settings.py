@@ -25,14 +25,14 @@ def test_each_setting_of_rocketmq_stands_once():
 
 
 def test_settings_without_effect_are_named_in_a_warning():
-    names = re.findall(r"`([\w.]+)`(?! \(refused\))", WITHOUT_EFFECT)
+    names = re.findall(r"`([\w.]+)`(?! \(rejected\))", WITHOUT_EFFECT)
     entries = [Entry(name, "false", f"line {name}") for name in names]
 
     warned = resolve(MODELS, entries).warnings
     assert {name for name in names if not any(f": {name} " in line for line in warned)} == set()
 
 
-@pytest.mark.parametrize("name", re.findall(r"`(\w+)` \(refused\)", WITHOUT_EFFECT))
+@pytest.mark.parametrize("name", re.findall(r"`(\w+)` \(rejected\)", WITHOUT_EFFECT))
 def test_switches_are_refused_where_they_turn_something_on(name: str):
     assert refusal(name, "true")
 

@@ -107,4 +107,4 @@ async def test_a_disk_that_refuses_is_told_of(parts, processor):
 
     refused = make(parts, OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain))
     code, remark = await refusal_async(refused.process, Header("src", "dest", "T"))
-    assert (code, "hold until this process stops" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+    assert (code, "valid until this process stops" in remark) == (ResponseCode.SYSTEM_ERROR, True)

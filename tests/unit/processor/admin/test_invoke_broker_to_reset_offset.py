@@ -179,7 +179,7 @@ async def test_a_disk_that_refuses_is_told_of(parts, store, times, encoder):
     reset = OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
     code, remark = await refusal_async(make(parts, store, reset, encoder).process, header())
     assert code == ResponseCode.SYSTEM_ERROR
-    assert "hold until this process stops" in remark
+    assert "valid until this process stops" in remark
 
 
 @pytest.mark.parametrize("why", ["broadcasting", "setting"])
