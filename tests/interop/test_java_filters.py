@@ -74,7 +74,7 @@ def test_a_filter_is_rejected_while_disabled_and_when_invalid(java: Java, cluste
     refused = client.wait_for("REFUSED").split("\t")
     assert refused[1:3] == ["0", str(ResponseCode.SYSTEM_ERROR.value)]
     assert "The broker does not support consumer to filter message by SQL92" in refused[3]
-    assert "enablePropertyFilter is false, set it to true" in refused[3]
+    assert "enablePropertyFilter is false; set it to true" in refused[3]
     with RawClient(cluster.broker.address) as administration:
         assert administration.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"enablePropertyFilter=true\n").code == 0
     client.wait_for("DONE")
