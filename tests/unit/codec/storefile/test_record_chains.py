@@ -13,7 +13,7 @@ from tests.support.commit_log_writer import V4_HOST, CommitLogWriter, overwrite
 
 
 def chain_starts(path: Path) -> list[int]:
-    """Where chains find records in a file that begins at 0, and where they end."""
+    """Return the records that chains find in a file that begins at 0, and their end."""
     size = path.stat().st_size
     with LocalFile(path, lambda error: StoreError(str(error))) as source:
         window = LogWindow(source, LogExtent(0, size, size), size)
