@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,9 +166,17 @@ def count_as_far_back(store: MessageStore) -> None:
 
 
 def crash_copy(root: Path, into: Path) -> Path:
-    """Copy the current files, as a killed broker would leave them."""
-    shutil.copytree(root, into)
+    """Copy the current files, as a killed broker would leave them.
+
+    The broker may run: a file that it renames or removes before its copy is made is left out.
+    """
+    shutil.copytree(root, into, copy_function=_copy_if_there)
     return into
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def open_below(root: Path) -> list[str]:

@@ -1,7 +1,6 @@
 """Name server and broker in one process."""
 
 import os
-import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from rocketbroker.app.dev_server import DevServer, make_store
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.config.local_host import LOOPBACK, local_address
 from rocketbroker.common.errors import ConfigError
+from tests.support.stores import crash_copy
 
 
 @pytest.fixture
@@ -41,25 +41,26 @@ async def test_the_broker_is_registered_when_it_is_started(temp: Path):
 
 
 async def test_the_store_of_a_killed_one_is_removed_and_no_other_folder(temp: Path):
-    running = DevServer(0, 0)
-    await running.start()
-    killed = temp / "mqdev-killed"
-    shutil.copytree(running.store, killed)
+    running, next_one = DevServer(0, 0), DevServer(0, 0)
     mine, foreign, empty = temp / "mqdev-notes", temp / "mqdev-other", temp / "mqdev-empty"
     for folder in (mine, foreign, empty):
         folder.mkdir()
     (mine / "notes.txt").write_text("keep me")
     (foreign / "mqdev.lock").write_text("of another program")
     (temp / "mqdev-link").symlink_to(mine)
-    kept = {running.store, mine, foreign, empty, temp / "mqdev-link"}
+    try:
+        await running.start()
+        kept = {running.store, mine, foreign, empty, temp / "mqdev-link"}
+        crash_copy(running.store, temp / "mqdev-killed")
 
-    next_one = DevServer(0, 0)
-    await next_one.start()
-    assert set(entries(temp)) == kept | {next_one.store}
+        await next_one.start()
+        assert set(entries(temp)) == kept | {next_one.store}
 
-    await next_one.stop()
-    assert set(entries(temp)) == kept
-    await running.stop()
+        await next_one.stop()
+        assert set(entries(temp)) == kept
+    finally:
+        await next_one.stop()
+        await running.stop()
     assert set(entries(temp)) == kept - {running.store}
 
 

@@ -15,7 +15,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from tests.support.damage import Place
 from tests.support.fakes import FakeClock
-from tests.support.stores import Waiter, batch, fetch, inner_batch, make_store, message, pulled
+from tests.support.stores import Waiter, batch, crash_copy, fetch, inner_batch, make_store, message, pulled
 
 COUNTS = (3, 1, 2, 4, 1)
 
@@ -185,7 +185,7 @@ async def test_offsets_are_the_same_after_a_start(tmp_path: Path, clean: bool, l
     put_all(store)
     store.appender.put_message(message(b"other", "Plain"))
     store.appender.dispatch()
-    shutil.copytree(tmp_path / "first", tmp_path / "killed")
+    crash_copy(tmp_path / "first", tmp_path / "killed")
     await store.stop()
     root = tmp_path / ("first" if clean else "killed")
     (entries,) = (tmp_path / "first" / "batchconsumequeue" / "Batches" / "0").iterdir()
@@ -215,7 +215,7 @@ async def test_a_topic_that_is_deleted_and_made_again_begins_anew(store: Message
     assert pull(store, 0)[0] == list(range(11))
     store.queues.remove_retired()
     assert [each.name for each in (tmp_path / "store" / "batchconsumequeue").iterdir()] == ["Batches"]
-    shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    crash_copy(tmp_path / "store", tmp_path / "killed")
     shutil.rmtree(tmp_path / "killed" / "batchconsumequeue")
     again = make_store(tmp_path / "killed", batch_topics=["Batches"])
     await again.start()
