@@ -7,6 +7,7 @@ RocketBrokerError
     ├── TopicRouteError          no route for the topic
     ├── BrokerNotFoundError      no address for a broker of the route
     ├── NameServerError          no name server answered
+    ├── AllocationError          queues cannot be allocated to the members of a group
     └── SendFailedError          all tries of a send failed; ``causes`` has the errors
 """
 
@@ -37,6 +38,10 @@ class BrokerNotFoundError(ClientError):
 
 class NameServerError(ClientError):
     """No name server answered."""
+
+
+class AllocationError(ClientError, ValueError):
+    """A strategy cannot allocate queues to the members of a group."""
 
 
 class SendFailedError(ClientError):

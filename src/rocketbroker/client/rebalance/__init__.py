@@ -1,0 +1,1 @@
+"""Allocation of queues to the consumers of a group."""
