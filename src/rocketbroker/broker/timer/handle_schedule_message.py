@@ -20,8 +20,8 @@ class HandleScheduleMessage:
 
     Args:
         config: the limits of timer messages.
-        clock: decides which times have passed.
-        max_delay_level: the last level of messageDelayLevel.
+        clock: real time, compared with delivery times.
+        max_delay_level: highest level of messageDelayLevel.
         precision_ms: returns the precision of the timer.
     """
 
@@ -39,7 +39,7 @@ class HandleScheduleMessage:
         With both, the level counts. Prepared and rolled-back messages of transactions are left alone.
 
         Raises:
-            BrokerResponseError: as ``delay_rewrite`` and ``timer_rewrite`` do.
+            BrokerResponseError: See ``delay_rewrite`` and ``timer_rewrite``.
         """
         if transaction_value(message.sys_flag) not in {TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE}:
             return

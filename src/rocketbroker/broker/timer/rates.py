@@ -1,4 +1,4 @@
-"""Rates at which timer messages are taken in and delivered (PerfCounter)."""
+"""Rates at which timer messages are read from their queue and delivered (PerfCounter)."""
 
 
 class Rates:

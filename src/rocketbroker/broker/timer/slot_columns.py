@@ -1,7 +1,7 @@
-"""Looks through the entries of a slot file by numpy: it may hold millions, and the event loop runs beside it.
+"""Scans of slot file entries with numpy: a file may hold millions, and the event loop runs beside the scan.
 
-Part of ``slot_files.py`` and ``timer_wheel.py``, and apart from them since importing numpy takes longer than a broker's
-start may.
+These functions are apart from ``slot_files.py`` and ``timer_wheel.py`` because importing numpy takes longer than a
+broker may take to start.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from rocketbroker.codec.storefile.dtypes import TIMER_SLOT_ENTRY
 from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE
 from rocketbroker.codec.storefile.timer_slots import Delivered
 
-# Slot time, queue offset and magic of an entry each; or some of one of them.
+# Fields of entries: slot time, queue offset and magic, or some of them.
 Rows = npt.NDArray[np.int64]
 # Queue offsets of messages, and of those that cancel others.
 Offsets = tuple["array[int]", "array[int]"]
 
 
 def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int, int, int]:
-    """Count the sound entries at the beginning of a file; return also the queue offsets of first and last.
+    """Count the sound entries at the start of a file; return also the queue offsets of the first and the last.
 
     Args:
         data: the file.
-        first_slot_ms: the first slot that belongs into it.
-        end_slot_ms: the first one that does not.
+        first_slot_ms: first slot of the file.
+        end_slot_ms: first slot of the next file.
     """
     entries = np.frombuffer(data, TIMER_SLOT_ENTRY, len(data) // TIMER_SLOT_ENTRY.itemsize)
     slots, offsets = entries["slot_ms"], entries["queue_offset"].astype(np.int64)
@@ -38,12 +38,12 @@ def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int,
 
 
 def parted_by_slot(data: bytes, unwritten: array[int], delivered: Delivered) -> dict[int, Offsets]:
-    """Return the queue offsets of each slot, ascending, without those of messages that are delivered.
+    """Return the queue offsets of each slot in ascending order, without those of delivered messages.
 
     Args:
         data: the entries of a file.
-        unwritten: those that it lacks: slot time, queue offset and magic of each, in turn.
-        delivered: what is left out.
+        unwritten: entries missing from the file, three numbers each: slot time, queue offset and magic.
+        delivered: messages to leave out.
     """
     entries = np.frombuffer(data, TIMER_SLOT_ENTRY)
     written = np.stack([entries[name].astype(np.int64) for name in ("slot_ms", "queue_offset", "magic")], axis=1)
@@ -58,7 +58,7 @@ def parted_by_slot(data: bytes, unwritten: array[int], delivered: Delivered) -> 
 
 
 def undelivered(fields: array[int], delivered: Delivered) -> array[int]:
-    """Slot time, queue offset and magic of each entry, in turn, without those of messages that are delivered."""
+    """Return the entries of undelivered messages, three numbers each: slot time, queue offset and magic."""
     rows = _rows(fields)
     return _array(rows[_wanted(rows, delivered)])
 
@@ -68,7 +68,7 @@ def _rows(fields: array[int]) -> Rows:
 
 
 def _wanted(rows: Rows, delivered: Delivered) -> npt.NDArray[np.bool_]:
-    """Select entries of messages that wait or cancel: a cancelled message may be stored again, and come later."""
+    """Mask the entries that are undelivered or cancel: a cancelled message may be stored again, and come later."""
     wanted = np.ones(len(rows), np.bool_)
     for before_ms, before_offset in delivered:
         wanted &= (rows[:, 0] >= before_ms) | (rows[:, 1] >= before_offset)

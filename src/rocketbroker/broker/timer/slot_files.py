@@ -1,6 +1,6 @@
-"""Slot files of timer messages that are due later, one for each ten minutes of slots.
+"""Slot files: timer messages that are due later, in one file per ten minutes of slots.
 
-They are built from the timer's queue and can be rebuilt from it. All of this may wait for the disk and runs on the
+They are built from the timer's queue and can be rebuilt from it. Everything here may wait for the disk and runs on the
 timer's thread.
 """
 
@@ -15,7 +15,7 @@ from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, enc
 from rocketbroker.codec.storefile.timer_slots import Delivered, is_delivered
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
-#: Slots of a file, in ms. What waits for ten minutes is held in memory, 8 bytes a message.
+#: Time span of a file in ms. Messages due within ten minutes are held in memory, at 8 bytes a message.
 SLOT_FILE_MS = 600_000
 
 _NAME_DIGITS = 20
@@ -23,27 +23,27 @@ _FIELDS = 3
 
 
 def file_of(slot_ms: int) -> int:
-    """Return the first slot of the file that a slot belongs into."""
+    """Return the first slot of the file that holds a slot."""
     return slot_ms - slot_ms % SLOT_FILE_MS
 
 
 class SlotFiles:
-    """Appends entries and reads them back.
+    """Slot files of one folder.
 
     Args:
-        directory: ``timerslots``, made with the first file.
+        directory: ``timerslots``, created with the first file.
         file_system: the disk.
     """
 
     def __init__(self, directory: Path, file_system: FileSystem = LOCAL) -> None:
         self._directory = directory
         self._file_system = file_system
-        # By first slot: how many entries count, and the queue offsets of the first and the last.
+        # By first slot: number of valid entries, and the queue offsets of the first and the last of them.
         self._entries: dict[int, tuple[int, int, int]] = {}
 
     @property
     def starts(self) -> set[int]:
-        """The first slots of the files."""
+        """First slots of the files."""
         return set(self._entries)
 
     def first_queue_offset(self, begin: int) -> int | None:
@@ -55,12 +55,12 @@ class SlotFiles:
         return {start: count for start, (count, _, _) in sorted(self._entries.items())}
 
     def load(self, counts: dict[int, int]) -> list[str]:
-        """Take up what an earlier process left; return what is wrong with it, a text each.
+        """Load the files of an earlier process; return one text for each fault.
 
-        Entries behind those that count were written by one that was killed, and are written again.
+        Entries after the valid ones were written by a process that was killed, and are written again.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         self._entries = {}
         wrong = []
@@ -71,7 +71,7 @@ class SlotFiles:
             data = path.read_bytes()[: count * TIMER_SLOT_ENTRY.size] if path.is_file() else b""
             sound, first, last = count_sound(data, start, start + SLOT_FILE_MS)
             if sound < count:
-                wrong.append(f"{path} has {sound} sound entries in place of {count}")
+                wrong.append(f"{path} has {sound} sound entries instead of {count}")
             self._entries[start] = sound, first, last
         for path in self._files():
             if int(path.name) not in counts:
@@ -82,21 +82,21 @@ class SlotFiles:
         """Remove all files.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         self._entries = {}
         for path in self._files():
             self._file_system.unlink(path)
 
     def append_all(self, waiting: dict[int, array[int]], delivered: Delivered) -> None:
-        """Append entries to their files and sync them; takes out what is done.
+        """Append undelivered entries to their files and sync them; remove each written file from ``waiting``.
 
         Args:
-            waiting: by first slot of the file: slot time, queue offset and magic of each entry, in turn.
+            waiting: by first slot of the file, three numbers per entry: slot time, queue offset and magic.
             delivered: messages that are not written.
 
         Raises:
-            OSError: the disk refused; what is left in ``waiting`` counts as not written.
+            OSError: The disk failed; entries still in ``waiting`` count as not written.
         """
         if waiting:
             from rocketbroker.broker.timer.slot_columns import undelivered
@@ -119,7 +119,7 @@ class SlotFiles:
         if start not in self._entries:
             for folder in (self._directory, *folders):
                 self._file_system.sync_folder(folder)
-        # Replaced, never changed: the loop looks at it.
+        # Replaced, never changed in place: the event loop reads it.
         self._entries = {**self._entries, start: (count + len(fields) // _FIELDS, first, fields[len(fields) - 2])}
 
     def read(self, start: int) -> bytes:

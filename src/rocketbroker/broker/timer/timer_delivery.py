@@ -18,20 +18,21 @@ from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
 
-# Messages that are delivered before the loop serves others.
+# Messages delivered before the loop serves others.
 BATCH = 64
 
 
 class TimerDelivery:
-    """Stores copies; ``count`` is their number, ``precision_ms`` the distance of slots.
+    """Delivers the messages of due slots; ``count`` counts the stored copies, ``precision_ms`` is the width of a slot.
 
     Args:
-        appender: takes the copies.
-        entry_reader: reads the messages.
-        waiting: reads the messages.
-        clock: gives the time of the copies.
-        stats: counts them.
-        advance: called for each batch with slot time in ms, slot, and the queue offset before which it is delivered.
+        appender: stores the copies.
+        entry_reader: reads the records.
+        waiting: decodes the records.
+        clock: dates the copies.
+        stats: counts the copies.
+        advance: called after each batch with the slot time in ms, the slot, and the queue offset before which it is
+            delivered.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class TimerDelivery:
         self.count = 0
 
     async def deliver_batch(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> float:
-        """Deliver some messages of a slot; return the seconds until the next ones.
+        """Deliver a batch of a slot's messages; return the seconds until the next batch.
 
         Raises:
-            StoreError: the disk cannot be read.
+            StoreError: The disk cannot be read.
         """
         if not await self._read_deletes(queue, slot_ms, slot):
             return DELAY_FOR_A_WHILE_S
@@ -64,7 +65,7 @@ class TimerDelivery:
         entries = reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
         records = await reader.records(queue, entries)
         if len(records) < len(entries):
-            log.error("%s timer messages that are due are damaged or gone", len(entries) - len(records))
+            log.error("%s due timer messages are damaged or missing", len(entries) - len(records))
         delivered_to = slot.messages[slot.done] if entries else 0
         try:
             for record in records:
@@ -78,7 +79,7 @@ class TimerDelivery:
         return 0.0
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
-        """Read the messages of a slot that cancel others; return false to try again."""
+        """Read the messages of a slot that cancel others; return false to retry."""
         reader = self._entry_reader
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
@@ -95,7 +96,7 @@ class TimerDelivery:
         return True
 
     def _deliver(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> bool:
-        """Put the message into its real topic, or once more into the timer's queue; return false to try again."""
+        """Put the message into its real topic, or roll it; return false to retry."""
         message = found.message
         place = self._waiting.place(message.properties)
         request = timer_request(message.properties, place)
@@ -104,13 +105,13 @@ class TimerDelivery:
         if request.out_ms > slot_ms:
             return self._roll(found)
         message.topic, message.queue_id = place
-        # Looked for in what is the same in many messages.
+        # Searched in the properties before the stamp, which are the same in many messages.
         message.found = find_properties(message.properties)
         message.properties = self._stamped(found)
         return self._put(message)
 
     def _roll(self, found: WaitingMessage) -> bool:
-        """Put a message that is not due yet into the timer's queue once more; return false to try again."""
+        """Put a message that is not due yet into the timer's queue again; return false to retry."""
         message = found.message
         message.topic, message.queue_id = TIMER_TOPIC, 0
         message.properties = rolled(self._stamped(found))
@@ -125,5 +126,5 @@ class TimerDelivery:
             self._stats.topic_put(message.topic).add(1, result.size)
             self.count += 1
             return True
-        log.error("timer message for %s: %s %s", message.topic, result.status, result.reason)
+        log.error("timer message for topic %s could not be stored: %s %s", message.topic, result.status, result.reason)
         return result.status in PERMANENT_FAILURES

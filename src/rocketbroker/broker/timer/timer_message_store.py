@@ -1,6 +1,6 @@
 """Delivery of timer messages (org.apache.rocketmq.store.timer.TimerMessageStore).
 
-Queue 0 of rmq_sys_wheel_timer holds them, and is the source of truth: slots only say when each is due, and can be
+Queue 0 of rmq_sys_wheel_timer holds them and is the source of truth: slots only say when each is due, and can be
 rebuilt from the queue. ``config/timerProgress.json`` says which are delivered with their copies on disk. After a crash
 it may be behind, and messages delivered since are delivered once more.
 """
@@ -36,11 +36,11 @@ from rocketbroker.store.read.entry_reader import EntryReader
 
 log = logging.getLogger(__name__)
 
-# Messages that are taken in before the loop serves others.
+# Messages read from the queue before the loop serves others.
 BATCH = 64
-# Slot files are brought into memory so long before their first slot.
+# Time before its first slot at which a slot file is loaded.
 LOAD_AHEAD_MS = 60_000
-# Entries are written to slot files when so many wait, or after so long: what a start takes in again is not much more.
+# Entries are written to slot files after so many or after this time; a start reads about as many again.
 MANY_UNWRITTEN = 100_000
 MOST_UNWRITTEN = 4 * MANY_UNWRITTEN
 WRITE_INTERVAL_S = 60.0
@@ -93,26 +93,26 @@ class TimerMessageStore:
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         self._wheel = TimerWheel(self._files, self._thread)
-        # Held while slot files are used.
+        # Held while slot files are read or written.
         self._files_lock = asyncio.Lock()
         self._taken_in = 0
         self._rates = Rates()
         self._written_at = 0.0
         self.precision_ms = config.timer_precision_ms
         self._slots = self.precision_ms, config.timer_roll_window_slot * self.precision_ms
-        # Messages before this queue offset may have been taken in by an earlier process, and keep the slots that they
-        # had by its precision and window.
+        # Messages before this queue offset may have been read by an earlier process, and keep the slots that they had
+        # with its precision and window.
         self._old_end = 0
         self._old_slots = self._slots
         self._tasks = TaskOwner("TimerMessageStore")
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Load slots and start; the progress must be loaded and the store open.
+        """Load the slots and start delivering; the progress must be loaded and the store open.
 
         Raises:
-            StoreError: the slot files cannot be read.
+            StoreError: The slot files cannot be read.
         """
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         await self.load()
@@ -121,21 +121,21 @@ class TimerMessageStore:
         self._tasks.forever(self._keep, "keep")
 
     async def stop(self) -> None:
-        """Stop, and write everything, so that the next start continues here."""
+        """Stop delivering and write everything, so that the next start continues here."""
         await self._tasks.stop()
         try:
             if self._wheel.unwritten_count or self.progress.is_behind:
                 await self.write()
         except (OSError, StoreError) as error:
-            log.error("timer messages are taken in again at the next start: %s", error)  # noqa: TRY400
+            log.error("timer: the slot files could not be written, so the next start reads the queue again: %s", error)  # noqa: TRY400
         self.progress.flush()
         self._thread.shutdown()
 
     async def load(self) -> None:
-        """Check progress and slot files against the queue; the queue gives again what they lack.
+        """Check progress and slot files against the queue; entries that they lack are read from the queue again.
 
         Raises:
-            StoreError: the slot files cannot be read.
+            StoreError: The slot files cannot be read.
         """
         queue = self._queue()
         begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
@@ -146,28 +146,32 @@ class TimerMessageStore:
         try:
             taken_in = await asyncio.get_running_loop().run_in_executor(self._thread, self._load_files, begin, end)
         except OSError as error:
-            raise StoreError(f"the slot files of timer messages cannot be read: {error}") from error
+            raise StoreError(
+                f"the slot files of timer messages cannot be read: {error}; check the disk, then start again"
+            ) from error
         self._wheel = TimerWheel(self._files, self._thread)
         self._taken_in = taken_in
         waiting = bool(self._files.starts) or taken_in < end
         if waiting and file.precision_ms not in {0, self.precision_ms}:
-            # A coarser one would have what cancels a message look for it in another slot.
-            log.warning("timerPrecisionMs stays %s until what waits is delivered", file.precision_ms)
+            # With a coarser precision a cancel would look for its message in another slot.
+            log.warning("timerPrecisionMs stays %s until all waiting timer messages are delivered", file.precision_ms)
             self.precision_ms = file.precision_ms
         self._delivery.precision_ms = self.precision_ms
         self._slots = self.precision_ms, self._config.timer_roll_window_slot * self.precision_ms
         self._old_end = end
-        # When Apache RocketMQ stored messages again is not known: they keep their own slot.
+        # The times at which Apache RocketMQ stored messages again are unknown: they keep their own slot.
         self._old_slots = (file.precision_ms, file.roll_window_ms) if self.progress.found else (1, _NEVER_MS)
         self.progress.begin(delivered, end, *self._slots)
         self.progress.took_in(taken_in, self._files.counts())
 
     def _load_files(self, begin: int, end: int) -> int:
-        """Load the slot files; return the queue offset from which to read the queue."""
+        """Load the slot files; return the queue offset at which to start reading the queue."""
         file = self.progress.file
         wrong = self._files.load(file.slot_entries)
         if file.queue_offset > end:
-            wrong.append(f"{self.progress.path} says that {file.queue_offset} messages were taken in, there are {end}")
+            wrong.append(
+                f"{self.progress.path} is at offset {file.queue_offset}, beyond the end {end} of the timer's queue"
+            )
         if not wrong:
             return max(file.queue_offset, begin) if self.progress.found else begin
         for text in wrong:
@@ -176,31 +180,31 @@ class TimerMessageStore:
         return begin
 
     def _delivered_by_rocketmq(self) -> list[tuple[int, int]]:
-        """Return what Apache RocketMQ had delivered of a store that was taken over."""
+        """Return the deliveries that Apache RocketMQ recorded in a store that was taken over."""
         path = self._config.config_dir / "timercheck"
         try:
             found = decode_timer_checkpoint(path.read_bytes())
         except FileNotFoundError:
             if (queue := self._queue()) is not None and queue.max_offset:
-                text = "%s is missing: timer messages that are still in the store are delivered again"
+                text = "%s is missing: timer messages still in the store are delivered again"
                 log.warning(text, self.progress.path)
             return []
         except (OSError, CodecError) as error:
-            log.error("%s: %s; timer messages may be delivered again", path, error)  # noqa: TRY400
+            log.error("%s is unreadable, so timer messages may be delivered again: %s", path, error)  # noqa: TRY400
             return []
         return [(found.last_read_time_ms, found.last_timer_queue_offset)]
 
     def _queue(self) -> ConsumeQueueInterface | None:
         return self._queues.find(TIMER_TOPIC, 0)
 
-    # -- taking in and delivering
+    # -- reading and delivering
 
     async def advance(self) -> float:
-        """Take in new messages and deliver a batch; return the seconds until the next one.
+        """Read new messages and deliver a batch; return the seconds until the next batch.
 
         Raises:
-            OSError: the disk refused a slot file.
-            StoreError: the disk cannot be read.
+            OSError: The disk failed on a slot file.
+            StoreError: The disk cannot be read.
         """
         queue = self._queue()
         if queue is None:
@@ -220,27 +224,27 @@ class TimerMessageStore:
         return await self._delivery.deliver_batch(queue, slot_ms, self._wheel.slot(slot_ms))
 
     def _is_to_be_loaded(self, file: int, slot_ms: int | None, now: int) -> bool:
-        """Return whether to load the earliest file that is not in memory before the earliest slot that is."""
+        """Return true to load the earliest file that is not in memory before delivering the earliest slot that is."""
         due_ms = now - self.precision_ms
         if file <= due_ms:
             return slot_ms is None or file <= slot_ms
-        # Not needed yet: neither what is due waits for it, nor it for the disk.
+        # Not due yet: loading it must neither delay due messages nor wait for the disk.
         nothing_due = slot_ms is None or slot_ms > due_ms
         return file <= now + LOAD_AHEAD_MS and nothing_due and not self._files_lock.locked()
 
     async def _take_in(self, queue: ConsumeQueueInterface) -> None:
-        """Take in all that the queue has now; what comes meanwhile must not keep what is due."""
+        """Read the messages that the queue holds now; later ones must not delay due messages."""
         reader = self._entry_reader
         end = queue.max_offset
         while self._taken_in < end:
             if self._wheel.unwritten_count >= MOST_UNWRITTEN:
-                await self.write()  # the disk is slower than what comes
+                await self.write()  # messages come faster than the disk takes them
             entries = reader.entries(queue, max(self._taken_in, queue.min_offset), BATCH)
             if not entries:
                 return
             records = await reader.records(queue, entries)
             if len(records) < len(entries):
-                log.error("%s timer messages are damaged or gone", len(entries) - len(records))
+                log.error("%s timer messages are damaged or missing", len(entries) - len(records))
             for record in records:
                 self._take_in_one(self._waiting.read(record))
             self._taken_in = entries[-1][0] + 1
@@ -250,11 +254,11 @@ class TimerMessageStore:
         queue_offset, store_timestamp, message = found
         request = timer_request(message.properties, self._waiting.place(message.properties))
         if request is None:
-            log.error("timer message %s is discarded: it does not say when and where to", queue_offset)
+            log.error("timer message %s is discarded: it names no delivery time, topic and queue", queue_offset)
             return
         precision_ms, window_ms = self._old_slots if queue_offset < self._old_end else self._slots
         slot_ms = slot_of(request.out_ms, store_timestamp, precision_ms, window_ms)
-        # One that cancels is kept as long as its slot: what it cancels may be delivered later.
+        # A cancel is kept while its slot is: the message that it cancels may be delivered later.
         if request.is_delete or not is_delivered(self.progress.delivered, slot_ms, queue_offset):
             self._wheel.add(slot_ms, queue_offset, is_delete=request.is_delete)
 
@@ -263,16 +267,16 @@ class TimerMessageStore:
         slot.deliver_to(delivered_to)
         if slot.done == len(slot.messages) and slot.deletes_read == len(slot.deletes):
             self._wheel.remove_first()
-            # Nothing that was taken in has an earlier slot.
+            # No message read so far has an earlier slot.
             delivered_to = self._taken_in
         self.progress.advance()
         self.progress.deliver(slot_ms + 1, delivered_to)
         self._appender.dispatch()
 
-    # -- keeping
+    # -- writing
 
     async def _keep(self) -> None:
-        """Write progress and slot files from time to time."""
+        """Write progress and slot files periodically."""
         while True:
             await asyncio.sleep(self._config.timer_flush_interval_ms / 1000)
             self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivery.count)
@@ -280,7 +284,9 @@ class TimerMessageStore:
                 await self._write_when_due()
                 self.progress.flush()
             except (OSError, StoreError):
-                log.exception("slot files of timer messages cannot be written; what they lack stays in memory")
+                log.exception(
+                    "timer: slot files cannot be written; missing entries stay in memory until the next attempt"
+                )
 
     async def _write_when_due(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -292,16 +298,17 @@ class TimerMessageStore:
         await self.remove_delivered_files()
 
     async def write(self) -> None:
-        """Write the entries that are in no file yet, and the progress.
+        """Write the entries that no file has yet, and the progress.
 
         Raises:
-            OSError: the disk refused a slot file; what could not be written is tried again by the next call.
-            StoreError: it refused the log, likewise.
+            OSError: The disk failed on a slot file; the next call retries the entries that were not written.
+            StoreError: The log could not be synced; the next call retries as well.
         """
         async with self._files_lock:
             entries, taken_in = self._wheel.begin_write(), self._taken_in
             try:
-                # A power loss must not take messages whose entries it leaves, nor copies of those that have none.
+                # A power loss must not take messages whose entries survive, nor the copies of messages without an
+                # entry.
                 flushed = await self._flusher.sync()
                 if not flushed.ok:
                     raise StoreError(flushed.reason)
@@ -315,10 +322,10 @@ class TimerMessageStore:
         self.progress.flush()
 
     async def remove_delivered_files(self) -> None:
-        """Remove slot files whose messages are all delivered, once the progress on disk says so.
+        """Remove slot files whose messages are all delivered, after that progress is on disk.
 
         Raises:
-            OSError: the disk refused; the next start removes them.
+            OSError: The disk failed; the next start removes them.
         """
         async with self._files_lock:
             self._note_that_time_passed()
@@ -331,7 +338,7 @@ class TimerMessageStore:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._files.remove, retired)
 
     def _note_that_time_passed(self) -> None:
-        """Note in the progress that nothing waits before now, if that lets a slot file go."""
+        """Advance the progress to the present if nothing is due and that lets a slot file be removed."""
         due_ms = self._clock.time_ms() - self.precision_ms
         first = [ms for ms in (self._wheel.first_slot_ms, self._wheel.next_file) if ms is not None]
         if min(first, default=due_ms + 1) > due_ms and any(
@@ -343,7 +350,7 @@ class TimerMessageStore:
     # -- reporting
 
     def first_pending_queue_offset(self) -> int | None:
-        """Return the queue offset of the oldest message that waits or is still to be taken in; ``None`` for none."""
+        """Return the queue offset of the oldest message not delivered or not read yet, ``None`` without one."""
         queue = self._queue()
         if queue is None:
             return None

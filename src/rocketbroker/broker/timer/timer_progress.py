@@ -1,7 +1,7 @@
 """``config/timerProgress.json``: progress of reading the timer's queue, and the delivered messages.
 
-Apache RocketMQ has ``timercheck`` with the time up to which all is delivered. That is not enough when the clock is set
-back: messages sent then are due before that time.
+Apache RocketMQ's ``timercheck`` has only the time up to which all is delivered. That is not enough after the clock was
+set back: messages sent then are due before that time.
 """
 
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFil
 
 
 class TimerProgress(ConfigManager[TimerProgressFile]):
-    """The progress and its file.
+    """Progress of the timer, and its file.
 
     Args:
         path: the file.
-        log: knows which copies are on disk; progress is written when they are.
+        log: the ends of the log; progress is written once its copies are on disk.
         on_persist: see ``ConfigManager``.
     """
 
@@ -40,7 +40,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         return self._durable.is_behind
 
     def deliver(self, before_ms: int, before_offset: int) -> None:
-        """Note that all before a slot time with an offset below ``before_offset`` is delivered."""
+        """Note that messages before a slot time with an offset below ``before_offset`` are delivered."""
         self.delivered = with_delivered(self.delivered, before_ms, before_offset)
         self._durable.made(self.delivered)
 
@@ -54,7 +54,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         self._changed = True
 
     def begin(self, delivered: Iterable[tuple[int, int]], end: int, precision_ms: int, roll_window_ms: int) -> None:
-        """Continue from earlier deliveries, none beyond ``end``, the end of the queue."""
+        """Continue from earlier deliveries, cut at ``end``, the end of the queue."""
         self.delivered = ()
         for before_ms, before_offset in delivered:
             self.delivered = with_delivered(self.delivered, before_ms, min(before_offset, end))
@@ -81,7 +81,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         return decode_table("timerProgress.json", data, TimerProgressFile)
 
     def count(self, file: TimerProgressFile) -> int:
-        """Return 1: a file without slot files is not an empty table."""
+        """Return 1: even without slot files the table is not empty."""
         return 1
 
     def take(self, file: TimerProgressFile) -> None:

@@ -1,4 +1,4 @@
-"""Requests of messages in the timer's queue, and the copies made of them (TimerMessageStore)."""
+"""Requests of messages in the timer's queue, and the properties of their copies (TimerMessageStore)."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ _UNIQUE_KEY: Final = b"UNIQ_KEY"
 _MAX_DIGITS: Final = 18
 _DELETES: Final = TIMER_DEL_UNIQKEY + b"\x01"
 
-#: Real topic and unique key, by which a message is cancelled.
+#: Real topic and unique key, which identify the message to cancel.
 DeleteKey = tuple[bytes, bytes]
 
 
@@ -25,7 +25,7 @@ class TimerRequest(NamedTuple):
 
 
 def timer_request(properties: bytes, place: Place | None) -> TimerRequest | None:
-    """Return the request of a message for ``place``; ``None`` when it lacks time or place."""
+    """Return the request of a message for ``place``; ``None`` if it lacks the time or the place."""
     out_ms = get_property(properties, TIMER_OUT_MS) or b""
     if place is None or not (out_ms.isdigit() and len(out_ms) <= _MAX_DIGITS):
         return None

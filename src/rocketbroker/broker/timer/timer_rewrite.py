@@ -15,9 +15,9 @@ TIMER_DELAY_MS: Final = b"TIMER_DELAY_MS"
 TIMER_DEL_UNIQKEY: Final = b"TIMER_DEL_UNIQKEY"
 TIMER_OUT_MS: Final = b"TIMER_OUT_MS"
 
-# With several of these properties, the first counts.
+# The first of these properties that is present counts.
 _TIMES: Final = ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1), (TIMER_DELIVER_MS, 0))
-# No number with more digits is a long.
+# A number with more digits exceeds the range of a long.
 _MAX_DIGITS: Final = 19
 _LONG_MAX: Final = 2**63 - 1
 _SHOWN: Final = 32
@@ -44,23 +44,24 @@ def timer_rewrite(message: MessageExtBrokerInner, limits: TimerLimits, now_ms: i
     precision before its time. It is delivered one precision later, so never early.
 
     Raises:
-        BrokerResponseError: MESSAGE_ILLEGAL, the time is no number, or further away than the limit, or that of a cancel
-            has passed; SYSTEM_ERROR, timer messages are switched off.
+        BrokerResponseError: MESSAGE_ILLEGAL if the time is not a number, is beyond the limit, or is that of a cancel
+            and has passed; SYSTEM_ERROR if timer messages are disabled.
     """
     found = _delivery_time(message.properties, now_ms)
-    # A delivered message is not delayed again, as when its consumer forwards it unchanged.
+    # A message that was delivered is not delayed again, for example when its consumer forwards it unchanged.
     if found is None or get_property(message.properties, TIMER_OUT_MS) is not None or message.topic == TIMER_TOPIC:
         return
     if not limits.enabled:
         raise BrokerResponseError(
-            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false; set it to true",
         )
     deliver_ms = found
     if deliver_ms - now_ms > limits.max_delay_ms:
-        raise _illegal(f"its delay is {deliver_ms - now_ms}ms", limits)
+        raise _illegal(f"its delay is {deliver_ms - now_ms} ms", limits)
     if deliver_ms <= now_ms:
         if get_property(message.properties, TIMER_DEL_UNIQKEY) is not None:
-            raise _illegal(f"it cancels one whose time passed {now_ms - deliver_ms}ms ago", limits)
+            raise _illegal(f"it cancels a message that was due {now_ms - deliver_ms} ms ago", limits)
         return
     slot_ms = (deliver_ms - 1) // limits.precision_ms * limits.precision_ms
     properties = replace_property(message.properties, TIMER_OUT_MS, b"%d" % slot_ms)
@@ -70,7 +71,7 @@ def timer_rewrite(message: MessageExtBrokerInner, limits: TimerLimits, now_ms: i
 
 
 def _delivery_time(properties: bytes, now_ms: int) -> int | None:
-    """Return the delivery time of the properties in ms; ``None`` without one."""
+    """Return the delivery time in ms that the properties name; ``None`` without one."""
     for name, unit_ms in _TIMES:
         value = get_property(properties, name)
         if value is not None:
@@ -84,7 +85,7 @@ def _number(name: bytes, value: bytes) -> int:
         return int(value)
     raise BrokerResponseError(
         ResponseCode.MESSAGE_ILLEGAL,
-        f"timer message illegal, its property {name.decode()} is {value[:_SHOWN]!r}; a whole number would be right",
+        f"timer message illegal, the property {name.decode()} is {value[:_SHOWN]!r}; set it to a whole number",
     )
 
 

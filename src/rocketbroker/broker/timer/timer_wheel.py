@@ -1,6 +1,6 @@
 """Waiting messages by slot: the slots of the next minutes in memory, later ones in slot files (TimerWheel).
 
-Entries that are in no file yet are kept besides, whatever their slot, so that they can be written.
+Entries that no file has yet are also kept here, whatever their slot, until they are written.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _offsets() -> array[int]:
 
 @dataclass(slots=True)
 class Slot:
-    """Messages that have their turn at one time.
+    """Messages of one slot.
 
     Attributes:
-        messages: queue offsets, ascending.
-        done: how many of them are delivered.
-        deletes: queue offsets of those that cancel others.
-        deletes_read: how many of them were looked at.
-        deleted: what they name.
+        messages: queue offsets of the messages to deliver, ascending.
+        done: number of delivered messages.
+        deletes: queue offsets of the messages that cancel others.
+        deletes_read: number of those read so far.
+        deleted: keys of the cancelled messages.
     """
 
     messages: array[int] = field(default_factory=_offsets)
@@ -43,16 +43,16 @@ class Slot:
     deleted: set[DeleteKey] = field(default_factory=set)
 
     def deliver_to(self, queue_offset: int) -> None:
-        """Take note that all messages with a lower queue offset are delivered."""
+        """Note that all messages with a lower queue offset are delivered."""
         self.done = bisect_left(self.messages, queue_offset, self.done)
 
 
 class TimerWheel:
-    """Takes entries in and gives them out by slot.
+    """Undelivered messages by slot.
 
     Args:
-        files: where entries go that are not needed soon.
-        thread: reads and writes them.
+        files: the slot files, for slots that are due later.
+        thread: the thread that reads and writes them.
     """
 
     def __init__(self, files: SlotFiles, thread: Executor) -> None:
@@ -60,16 +60,16 @@ class TimerWheel:
         self._thread = thread
         self._slots: dict[int, Slot] = {}
         self._order: list[int] = []
-        # Files whose slots are in memory begin before this; of the others those with entries.
+        # Files that begin before this have their slots in memory; ``_later`` has the other files with entries.
         self._loaded_to = 0
         self._later = files.starts
-        # By file: slot time, queue offset and magic of entries that it lacks, in turn; and of those that it is given.
+        # By file, three numbers per entry: slot time, queue offset and magic; missing from the file, or being written.
         self._unwritten: Entries = {}
         self._being_written: Entries = {}
         self.unwritten_count = 0
 
     def add(self, slot_ms: int, queue_offset: int, *, is_delete: bool) -> None:
-        """Take in an entry; its queue offset is higher than those of all before."""
+        """Add an entry; its queue offset is higher than all before."""
         start = file_of(slot_ms)
         if start < self._loaded_to:
             self._put(slot_ms, queue_offset, is_delete=is_delete)
@@ -88,7 +88,7 @@ class TimerWheel:
 
     @property
     def first_slot_ms(self) -> int | None:
-        """The earliest slot in memory."""
+        """Earliest slot in memory."""
         return self._order[0] if self._order else None
 
     @property
@@ -105,10 +105,10 @@ class TimerWheel:
         del self._slots[heapq.heappop(self._order)]
 
     async def load_next(self, delivered: Delivered) -> None:
-        """Bring the earliest file that is not in memory there; nothing is added or being written meanwhile.
+        """Load the earliest file that is not in memory; nothing is added or written meanwhile.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         start = min(self._later)
         loop = asyncio.get_running_loop()
@@ -121,20 +121,20 @@ class TimerWheel:
             heapq.heappush(self._order, slot_ms)
 
     def _read(self, start: int, unwritten: array[int], delivered: Delivered) -> dict[int, Slot]:
-        """Return the slots of a file, with what it lacks, without what is delivered."""
+        """Return the undelivered messages of a file, by slot, with the entries that it lacks."""
         from rocketbroker.broker.timer.slot_columns import parted_by_slot
 
         parted = parted_by_slot(self._files.read(start), unwritten, delivered)
         return {slot_ms: Slot(messages, deletes=deletes) for slot_ms, (messages, deletes) in parted.items()}
 
     def begin_write(self) -> Entries:
-        """Return the entries that are in no file yet; ``end_write`` says what became of them. One at a time."""
+        """Return the entries that no file has yet; call ``end_write`` before the next ``begin_write``."""
         self._being_written, self._unwritten = self._unwritten, {}
         self.unwritten_count = 0
         return self._being_written
 
     def end_write(self) -> None:
-        """Keep what is left of the entries that ``begin_write`` gave: they are in no file."""
+        """Keep the entries from ``begin_write`` that were not written."""
         left, self._being_written = self._being_written, {}
         for start, fields in left.items():
             fields.extend(self._unwritten.get(start, _offsets()))
@@ -143,7 +143,7 @@ class TimerWheel:
 
     @property
     def first_queue_offset(self) -> int | None:
-        """The lowest queue offset of all that waits; ``None`` when nothing does."""
+        """Lowest queue offset of all waiting messages; ``None`` without one."""
         firsts = [slot.messages[slot.done] for slot in self._slots.values() if slot.done < len(slot.messages)]
         for entries in (self._unwritten, self._being_written):
             firsts += [fields[1] for start, fields in list(entries.items()) if start >= self._loaded_to]

@@ -1,7 +1,7 @@
 """Known attributes of topics and groups, and changes to them by requests (AttributeUtil, TopicAttributes).
 
-A request names each attribute with a sign before it: ``+queue.type=BatchCQ`` adds or changes, ``-queue.type`` deletes.
-They are kept without the sign.
+A request names each attribute after a sign: ``+queue.type=BatchCQ`` adds or changes, ``-queue.type`` deletes.
+Attributes are stored without the sign.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One known attribute: ``changeable`` after creation, and its valid values in words and as a test.
+    """One known attribute: ``changeable`` after creation, its valid values in words, and their test.
 
     ``unserved`` are values of RocketMQ that this broker's store does not support.
     """
@@ -41,7 +41,7 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
 
 
 def unserved_attribute(attributes: Mapping[str, str]) -> str | None:
-    """Return ``name=value`` of an attribute that this broker's store does not honour; stores taken over may have it."""
+    """Return ``name=value`` of an attribute that this broker does not support; a store taken over may have it."""
     for name, attribute in TOPIC_ATTRIBUTES.items():
         if attributes.get(name) in attribute.unserved:
             return f"{name}={attributes[name]}"
@@ -55,8 +55,8 @@ def alter_attributes(
 
     Args:
         known: the known attributes.
-        current: those of the existing topic, or ``None`` for a new one.
-        changes: name with its sign -> value (any value for ``-``).
+        current: attributes of the existing topic, ``None`` for a new one.
+        changes: values by name with its sign; the value of a ``-`` is ignored.
 
     Raises:
         BrokerResponseError: SYSTEM_ERROR, naming the attribute that is unknown, unchangeable, missing or has a wrong
@@ -82,7 +82,7 @@ def alter_attributes(
 
 def _check_name(signed_name: str, name: str, seen: set[str]) -> None:
     if not name or "+" in name or "-" in name:
-        _refuse(f"kv string format wrong. key: {signed_name!r}, a name with one + or - before it would be right")
+        _refuse(f"kv string format wrong. key: {signed_name!r}, use a name with one + or - before it")
     if name in seen:
         _refuse(f"alter duplication key. key: {name}")
     seen.add(name)
@@ -93,9 +93,9 @@ def _check_value(known: Mapping[str, Attribute], name: str, value: str, *, creat
     if not creating and not attribute.changeable:
         _refuse(f"attempt to update an unchangeable attribute. key: {name}")
     if value in attribute.unserved:
-        _refuse(f"{name}={value} is not served by this broker, {attribute.takes} would be right")
+        _refuse(f"{name}={value} is not supported by this broker; use {attribute.takes}")
     if not attribute.accepts(value):
-        _refuse(f"value is not in set: {name}={value}, {attribute.takes} would be right")
+        _refuse(f"value is not in set: {name}={value}; use {attribute.takes}")
 
 
 def _check_deletable(known: Mapping[str, Attribute], name: str, current: Mapping[str, str]) -> None:

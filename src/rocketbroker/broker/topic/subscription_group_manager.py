@@ -23,7 +23,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
 
-# Most groups that are remembered only for their pulls.
+# Limit of groups that are remembered only for their pulls.
 MOST_PASSING = 1_000
 
 BUILT_IN_GROUPS = (
@@ -43,7 +43,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
 
     Args:
         path: ``config/subscriptionGroup.json``.
-        config: says whether a group is created when its first client arrives.
+        config: whether a group is created when its first client arrives.
         clock: dates the data version.
         on_persist: see ``ConfigManager``.
     """
@@ -58,18 +58,18 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         super().__init__(path, clock, on_persist)
         self._config = config
         self._texts: EntryTexts[SubscriptionGroupConfig] = EntryTexts()
-        # Groups that pulled and that nothing else is known of; oldest first.
+        # Groups that have pulled and are otherwise unknown, oldest first.
         self._passing: OrderedDict[str, SubscriptionGroupConfig] = OrderedDict()
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
-        # group -> topic -> bits of what is forbidden; bit 0 is reading (GroupForbidden).
+        # group -> topic -> forbidden operations as bits; bit 0 is reading (GroupForbidden).
         self.forbidden_table: dict[str, dict[str, int]] = {}
         self._changes = TableChanges(self.groups)
         self._forbidden_changes = TableChanges(self.forbidden_table)
 
     def find_for_pull(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group; one that could be created if it is new, and is then neither in the table nor on disk.
+        """Return the group, or the configuration that a new one would get, which is added to neither table nor disk.
 
-        A pull needs no more. The latest of these are remembered, so that the offsets that they commit create them.
+        A pull needs no more. The latest of these groups are remembered, so that committed offsets create them.
         """
         found = self.groups.get(group) or self._passing.get(group)
         if found is None and self._may_create(group):
@@ -79,10 +79,10 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return found
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group; with ``autoCreateSubscriptionGroup`` one of a legal name is created when it is new.
+        """Return the group; create a new one with a legal name if ``autoCreateSubscriptionGroup`` is set.
 
         Raises:
-            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, there are too many groups to create one.
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; there are too many groups to create one.
         """
         found = self.groups.get(group)
         if found is not None or not self._may_create(group):
@@ -110,15 +110,15 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def contains(self, group: str) -> bool:
-        """Return whether the group exists; create none."""
+        """Return true if the group exists; never create it."""
         return group in self.groups
 
     def creates(self, group: str) -> bool:
-        """Return true if ``find`` would create the group, were there room."""
+        """Return true if ``find`` would create the group, the limit aside."""
         return group not in self.groups and self._may_create(group)
 
     def is_passing(self, group: str) -> bool:
-        """Return true if the group has pulled of late and would be created by an offset."""
+        """Return true if the group has pulled recently and would be created by a commit."""
         return group in self._passing and self.creates(group)
 
     def _may_create(self, group: str) -> bool:
@@ -128,7 +128,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         """Create or replace a group; its attributes are changes, with ``+`` or ``-`` before each name.
 
         Raises:
-            BrokerResponseError: an attribute is given; there are none for groups.
+            BrokerResponseError: The request has attributes; groups support none.
         """
         old = self.groups.get(group.group_name)
         attributes = alter_attributes({}, None if old is None else old.attributes, group.attributes)
@@ -145,11 +145,11 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return found
 
     def forbidden(self, group: str, topic: str) -> int:
-        """Return the bits of what the group may not do with the topic; 0 forbids nothing."""
+        """Return the forbidden operations of the group on the topic as bits; 0 forbids nothing."""
         return max(0, self.forbidden_table.get(group, {}).get(topic, 0))
 
     def update_forbidden(self, group: str, topic: str, index: int, *, forbid: bool) -> None:
-        """Set or clear bit ``index`` (0 to 30) of what the group may not do with the topic."""
+        """Set or clear bit ``index`` (0 to 30) of the group's forbidden operations on the topic."""
         bit = 1 << index
         bits = self.forbidden(group, topic)
         topics = self.forbidden_table.get(group, {}) | {topic: bits | bit if forbid else bits & ~bit}
@@ -163,7 +163,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
-        """See ``ConfigManager``; groups are replaced, never altered, so that a thread may read those of now."""
+        """See ``ConfigManager``. Groups are replaced, never altered: a thread may encode a copy of the table."""
         version, groups = struct_text(self.data_version, 1), dict(self.groups)
         forbidden = fastjson.dumps(self.forbidden_table, indent="\t").decode().replace("\n", "\n\t")
         return lambda: file_text(

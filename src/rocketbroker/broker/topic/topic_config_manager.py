@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class TopicChange(NamedTuple):
-    """Topics that were changed, as the disk has them; with ``is_deletion`` others are gone."""
+    """Changed topics as they are on disk; with ``is_deletion``, others were deleted."""
 
     topics: list[TopicConfig]
     version: DataVersion
     is_deletion: bool
 
 
-# Returns futures that the callers of the change must wait for.
+# Returns futures that callers of the change must wait for.
 ChangeListener = Callable[[TopicChange], Sequence[asyncio.Future[None]]]
 
 
@@ -43,7 +43,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
 
     Args:
         path: ``config/topics.json``.
-        config: says which system topics there are and whether topics are created by their first message.
+        config: system topics, limits, and whether a first message creates its topic.
         clock: dates the data version.
         on_persist: see ``ConfigManager``.
     """
@@ -65,11 +65,11 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self._written_version = self.data_version
 
     def on_change(self, listener: ChangeListener) -> None:
-        """Add a listener for changes that are on disk (it registers them at the name servers)."""
+        """Add a listener for changes that are on disk, such as the registration at name servers."""
         self._listeners.append(listener)
 
     def has_on_disk(self, topic: str, queue_id: int) -> bool:
-        """Return true if the topic is on disk and has such a queue."""
+        """Return true if the topic is on disk and has that queue."""
         config = self._changes.on_disk(topic)
         return config is not None and queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
@@ -78,22 +78,23 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return self.topics.get(topic)
 
     def is_order_topic(self, topic: str) -> bool:
-        """Return whether the topic exists and is ordered."""
+        """Return true if the topic exists and is ordered."""
         found = self.topics.get(topic)
         return found is not None and found.order
 
     def create_in_send_message(
         self, topic: str, default_topic: str, remote_address: str, queue_nums: int, topic_sys_flag: int
     ) -> TopicConfig | None:
-        """Return the topic, created after ``default_topic`` when it is new (createTopicInSendMessageMethod).
+        """Return the topic; create a new one from ``default_topic`` (createTopicInSendMessageMethod).
 
-        It gets min(``queue_nums``, those of the default topic) queues and its permissions without PERM_INHERIT.
+        A new topic has min(``queue_nums``, those of the default topic) queues, and its permissions without
+        PERM_INHERIT.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST, there are too many topics.
+            BrokerResponseError: TOPIC_NOT_EXIST; there are too many topics.
 
         Returns:
-            ``None`` when the default topic is missing or may not be inherited, or ``autoCreateTopicEnable`` is off.
+            ``None`` if the default topic is missing or not inheritable, or ``autoCreateTopicEnable`` is off.
         """
         found = self.topics.get(topic)
         if found is not None:
@@ -117,10 +118,10 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     def create_in_send_message_back(
         self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
     ) -> TopicConfig:
-        """Return the retry or dead-letter topic, created when it is new (createTopicInSendMessageBackMethod).
+        """Return the retry or dead-letter topic; create a new one (createTopicInSendMessageBackMethod).
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST, there are too many topics.
+            BrokerResponseError: TOPIC_NOT_EXIST; there are too many topics.
         """
         found = self.topics.get(topic)
         if found is None:
@@ -142,7 +143,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         """Create or replace a topic; its attributes are changes, with ``+`` or ``-`` before each name.
 
         Raises:
-            BrokerResponseError: an attribute is unknown, cannot be changed or has a wrong value; there are too many
+            BrokerResponseError: An attribute is unknown, unchangeable or has a wrong value, or there are too many
                 topics.
         """
         old = self.topics.get(topic.topic_name)
@@ -152,7 +153,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self._put(msgspec.structs.replace(topic, attributes=attributes))
 
     def check_room(self, added: int) -> None:
-        """Reject topics that an administrator creates beyond ``maxTopicNums``.
+        """Check that an administrator may create another topic (``maxTopicNums``).
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR, naming the limit.
@@ -162,7 +163,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
             raise _too_many("maxTopicNums", len(self.topics) + added, limit, ResponseCode.SYSTEM_ERROR)
 
     def may_create(self, topic: str) -> bool:
-        """Return true if a client's request may create the topic, if it is new (``maxAutoCreateTopicNums``)."""
+        """Return true if a client's request may create a new topic (``maxAutoCreateTopicNums``)."""
         return topic in self.topics or len(self.topics) < self._auto_limit or is_system_topic(topic)
 
     @property
@@ -170,7 +171,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return min(self._config.max_auto_create_topic_nums, self._config.max_topic_nums)
 
     def set_order_topics(self, topics: Iterable[str]) -> None:
-        """Make topics ordered that a name server has configured so (updateOrderTopicConfig)."""
+        """Mark the topics that a name server has configured as ordered (updateOrderTopicConfig)."""
         for name in topics:
             found = self.topics.get(name)
             if found is not None and not found.order:
@@ -190,7 +191,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
-        """See ``ConfigManager``; topics are replaced, never altered, so that a thread may read those of now."""
+        """See ``ConfigManager``. Topics are replaced, never altered: a thread may encode a copy of the table."""
         version, topics = struct_text(self.data_version, 1), dict(self.topics)
         return lambda: file_text(dataVersion=version, topicConfigTable=self._texts.object_text(topics))
 

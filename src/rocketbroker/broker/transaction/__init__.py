@@ -1,1 +1,1 @@
-"""Transactions: half messages, what ends them, and the check-back (org.apache.rocketmq.broker.transaction)."""
+"""Transactions: half messages, their end, and the check-back (org.apache.rocketmq.broker.transaction)."""

@@ -1,9 +1,9 @@
 """Recovery of the open transactions from half messages and op messages.
 
-After a kill op messages lack two things: half messages put back since the consumer offsets were written, and
-transactions committed since the last op message. RocketMQ checks all of them again, so that their messages may come
-twice. Here the copies show the first, and the index the second: it finds a committed message by its unique id. Without
-the index (``messageIndexEnable=false``) those are checked again.
+After a kill, op messages lack two things: half messages put back since the consumer offsets were written, and
+transactions committed since the last op message. RocketMQ checks all of them again, so that their messages may be
+delivered twice. Here the copies reveal the first, and the index the second: it finds a committed message by its unique
+id. Without the index (``messageIndexEnable=false``), committed transactions are checked again.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 
 
 class HalfQueueRecovery:
-    """Reads both queues from the consumer offsets of CID_RMQ_SYS_TRANS on.
+    """Reads the half and op queues from the consumer offsets of CID_RMQ_SYS_TRANS on.
 
     Args:
         commit_log: the log, recovered.
         queues: the queues, recovered.
         queries: finds committed messages by their unique id.
         lock: knows how the last broker stopped.
-        consumer_offsets: loaded, and set back where the queues have become shorter.
-        transactions: takes the open half messages.
+        consumer_offsets: loaded; offsets beyond the end of a queue are set back already.
+        transactions: receives the open half messages.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class HalfQueueRecovery:
         self._transactions = transactions
 
     async def run(self) -> None:
-        """Find the open transactions, before any is sent or ended."""
+        """Find the open transactions before any message is sent or ended."""
         reading = asyncio.get_running_loop().run_in_executor(None, self._read)
         try:
             half_offsets, open_halves = await asyncio.shield(reading)
         except BaseException:
-            # The thread reads the files until it is done, also when nobody waits for it any more.
+            # The thread reads the files until it is done, even if its caller was cancelled.
             await asyncio.wait([reading])
             raise
         self._transactions.begin(half_offsets)
@@ -88,7 +88,7 @@ class HalfQueueRecovery:
             )
 
     def _read(self) -> tuple[HalfOffsets, list[MessageExt]]:
-        """Read op messages and copies; return the offsets, and the half messages that are open (blocks)."""
+        """Read op messages and copies; return the offsets and the open half messages (blocks)."""
         half_queue, position = self._begin_of(RMQ_SYS_TRANS_HALF_TOPIC)
         op_queue, op_position = self._begin_of(RMQ_SYS_TRANS_OP_HALF_TOPIC)
         found = HalfOffsets(position, op_position)
@@ -96,7 +96,7 @@ class HalfQueueRecovery:
             try:
                 offsets = ended_offsets(op)
             except ValueError as error:
-                log.error("op message %s is passed over: %s", op.queue_offset, error)  # noqa: TRY400
+                log.error("op message %s is skipped: %s", op.queue_offset, error)  # noqa: TRY400
                 continue
             found.ended.update(offset for offset in offsets if offset >= position)
             found.op_written(op.queue_offset, offsets)
@@ -114,7 +114,7 @@ class HalfQueueRecovery:
             if key is None:
                 continue
             if key in last and is_copy(half):
-                # Whatever became of the copy, the one before it is dealt with.
+                # Whatever became of the copy, the message before it is no longer open.
                 found.ended.add(last[key])
                 halves.pop(last[key], None)
             last[key] = offset
@@ -130,19 +130,24 @@ class HalfQueueRecovery:
         return any(transaction_value(message.sys_flag) == TRANSACTION_COMMIT_TYPE for message in found)
 
     def _begin_of(self, topic: str) -> tuple[ConsumeQueueInterface | None, int]:
-        """Return the queue, and the offset to continue from."""
+        """Return the queue and the offset to continue from."""
         queue = self._queues.find(topic, QUEUE_ID)
         if queue is None:
             return None, 0
         committed = self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID)
         if committed > queue.max_offset:
-            log.error("the progress in %s is set back from %s to %s, its end", topic, committed, queue.max_offset)
+            log.error(
+                "transactions: the progress in %s is set back from %s to its end, %s",
+                topic,
+                committed,
+                queue.max_offset,
+            )
         return queue, min(max(committed, queue.min_offset), queue.max_offset)
 
     def _messages(
         self, queue: ConsumeQueueInterface | None, position: int, *, read_body: bool = True
     ) -> Iterator[MessageExt]:
-        """Yield the messages of a queue from a position on; those that are lost are left out (logged)."""
+        """Yield the messages of a queue from a position on; lost ones are left out and logged."""
         if queue is None:
             return
         for offset in range(position, queue.max_offset):

@@ -1,4 +1,4 @@
-"""Outcome of a transaction by the index, where all of its messages have one unique id."""
+"""Outcome of a transaction, found in the index by the unique id that all of its messages share."""
 
 from typing import Final
 
@@ -7,17 +7,17 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.store.read.message_queries import MessageQueries
 
-# Messages of one unique id that are looked through for those of the transaction.
+# Messages of one unique id to search for those of the transaction.
 _MOST_OF_ONE_ID: Final = 64
-# The index knows seconds; and clocks are set back by a little.
+# The index has whole seconds, and clocks are set back by a little.
 _SLACK_MS: Final = 60_000
 _FOREVER_MS: Final = 2**62
 
 
 async def messages_of_transaction(queries: MessageQueries, half: MessageExt, topic: str) -> list[MessageExt]:
-    """Return the messages of a topic that are of the transaction of a half message, and not much older; newest first.
+    """Return a topic's messages of the transaction of a half message, newest first; none much older than it.
 
-    None where there is no index (``messageIndexEnable=false``), or the half message does not say which one it is.
+    The list is empty without an index (``messageIndexEnable=false``), or if the half message has no unique id.
     """
     key = transaction_key(half)
     if key is None or half.uniq_key is None:

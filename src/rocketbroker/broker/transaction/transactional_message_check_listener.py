@@ -1,4 +1,4 @@
-"""Outcome of a check of an open half message (Abstract- and DefaultTransactionalMessageCheckListener)."""
+"""Actions of the check of an open half message (Abstract- and DefaultTransactionalMessageCheckListener)."""
 
 import msgspec
 
@@ -41,12 +41,12 @@ class TransactionalMessageCheckListener:
         self._store_host = store_host
 
     def resolve_half_message(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> bool:
-        """Ask any member of the producer group; return false when none takes the request.
+        """Ask any member of the producer group; return false if none takes the request.
 
         Args:
             half: the half message.
-            copy: what was put back in its stead, which the producer's answer will name.
-            stored: where that was stored.
+            copy: the copy put back in its place, which the producer's answer will name.
+            stored: where the copy was stored.
         """
         group = half.get_property(PROPERTY_PRODUCER_GROUP)
         connection = None if group is None else self._producers.available_channel(group)
@@ -73,7 +73,7 @@ class TransactionalMessageCheckListener:
             self._broker_name,
         )
         topic, queue_id = real_place(half.properties_bytes) or (half.topic, QUEUE_ID)
-        # As the producer will see it in its listener: at the place it was sent to.
+        # The place to which it was sent, as the producer expects it in its listener.
         shown = msgspec.structs.replace(
             half,
             topic=topic,

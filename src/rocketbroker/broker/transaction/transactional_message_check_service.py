@@ -1,12 +1,12 @@
 """Checks of transactions that stay open (o.a.r.broker.transaction.TransactionalMessageCheckService).
 
-Every ``transactionCheckInterval`` the open half messages are checked in order. One that is due is put back at the
-end of its queue, checked once more, and a member of its producer group is asked; the answer is an END_TRANSACTION that
-names the copy. So the queue moves on whatever the outcome of one transaction, and half messages outlive the files they
-were first stored in.
+Every ``transactionCheckInterval`` the open half messages are checked in order. One that is due is put back at the end
+of its queue with its number of checks raised, and a member of its producer group is asked. The answer is an
+END_TRANSACTION that names the copy. So the queue advances whatever the outcome of one transaction, and half messages
+outlive the files in which they were first stored.
 
 Copies take ``transactionCheckBytesPerSecond`` of the log. Beyond that a half message stays where it is: its producer is
-asked all the same, and how often is kept in memory until there is room for a copy.
+asked all the same, and its number of checks is kept in memory until there is room for a copy.
 """
 
 import logging
@@ -55,12 +55,12 @@ _HOUR_MS = 3_600_000
 
 
 class _InPlace(NamedTuple):
-    """An open half message that there was no room to copy.
+    """An open half message that could not be copied within the rate.
 
     Attributes:
-        times: how often its producer group was asked; 0 while it is immune.
-        born_timestamp: when it was born, in ms.
-        immunity: for how long after that it is not asked for, in ms.
+        times: number of times its producer group was asked; 0 while it is immune.
+        born_timestamp: its birth in ms.
+        immunity: ms from its birth during which its producer group is not asked.
     """
 
     times: int
@@ -69,7 +69,7 @@ class _InPlace(NamedTuple):
 
 
 class TransactionalMessageCheckService:
-    """The task that checks, and the one that writes op messages and keeps the progress.
+    """Tasks that check transactions, write op messages, and commit the progress.
 
     Args:
         transactions: the open transactions.
@@ -78,12 +78,12 @@ class TransactionalMessageCheckService:
         appender: makes the copies readable.
         queues: hold the half messages.
         queries: reads them.
-        lock: stays marked when the next start has to look for commits.
-        acknowledgements: say when a copy may be read.
-        config: when a half message is due, and how often it is checked.
-        store_config: says how long messages are kept at all.
+        lock: stays marked if the next start has to search for commits.
+        acknowledgements: report when a copy may be read.
+        config: intervals and limits of the checks.
+        store_config: retention time of messages.
         store_host: the broker's address as records hold it.
-        clock: says what is due.
+        clock: decides what is due.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a check depends on
@@ -118,14 +118,14 @@ class TransactionalMessageCheckService:
         self._last_check = 0.0
         self._copy_budget = ByteBudget(clock)
         self._in_place: dict[int, _InPlace] = {}
-        # Producer groups that nobody was there of, and for how many transactions; told with each turn.
+        # Producer groups without a client to ask, and the number of their transactions; logged after each round.
         self._absent: Counter[str | None] = Counter()
         self._tasks = TaskOwner("TransactionalMessageCheckService")
 
     async def start(self) -> None:
-        """Find the open transactions and start to check them; the store and the consumer offsets are loaded by then."""
+        """Find the open transactions and start checking them; the store and the consumer offsets must be loaded."""
         if not self._recovered:
-            # Once: afterwards transactions begin and end in memory, also while none is checked.
+            # Only once: later transactions begin and end in memory, even while the checks are stopped.
             await self._recover()
             self._recovered = True
         self._last_check = self._clock.monotonic()
@@ -133,10 +133,10 @@ class TransactionalMessageCheckService:
         self._tasks.every(_TICK_S, self._check_when_due, "check")
 
     async def stop(self) -> None:
-        """Stop checking, and write op messages and progress."""
+        """Stop checking; write op messages and progress."""
         await self._tasks.stop()
         if not await self._transactions.close():
-            # As after a kill the next start has to look for commits that no op message tells of.
+            # As after a kill, the next start must search for commits without an op message.
             self._lock.stays_marked = True
 
     async def _check_when_due(self) -> None:
@@ -147,12 +147,12 @@ class TransactionalMessageCheckService:
                 self._last_check = self._clock.monotonic()
 
     async def check(self) -> None:
-        """Check the half messages that are open now, up to the first that is not due yet."""
+        """Check the open half messages, up to the first that is not due yet."""
         queue = self._queues.find(RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID)
         if queue is None:
             return
         half_offsets = self._transactions.half_offsets
-        # What is put back comes after that, and is left to the next time.
+        # Messages put back come after this end, and are left to the next round.
         end = queue.max_offset
         half_offsets.skip_to(min(queue.min_offset, end))
         self._in_place = {offset: kept for offset, kept in self._in_place.items() if half_offsets.is_open(offset)}
@@ -164,31 +164,30 @@ class TransactionalMessageCheckService:
 
     def _log_absent(self) -> None:
         for group, count in self._absent.items():
-            text = "no producer of group %s can be asked for %s open transactions: none is there, or all are slow"
-            log.warning(text, group, count)
+            log.warning("producer group %s has no ready client to ask about %s open transactions", group, count)
         self._absent.clear()
 
     async def _check_next(self, queue: ConsumeQueueInterface, offset: int) -> bool:
-        """Deal with an open half message; false when it has to wait, and those after it with it."""
+        """Check an open half message; return false if it is not due yet, and with it all after it."""
         half_offsets = self._transactions.half_offsets
         kept = self._in_place.get(offset)
         if kept is not None and self._is_immune(self._clock.time_ms() - kept.born_timestamp, kept.immunity):
             return True
         half = await self._read(queue, offset)
         if not half_offsets.is_open(offset):
-            return True  # it was ended meanwhile
+            return True  # it was ended in the meantime
         if half is None:
             half_offsets.end(offset)
             return True
         return self._check_half(half if kept is None or not kept.times else with_check_times(half, kept.times))
 
     async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
-        """Return a half message; ``None`` (logged) when it is lost."""
+        """Return a half message; ``None`` (logged) if it is lost."""
         entry = queue.entry(offset)
         record = await self._queries.read_message(entry[0]) if entry else None
         half = decode_record(record) if record else None
         if half is None or (half.topic, half.queue_offset) != (RMQ_SYS_TRANS_HALF_TOPIC, offset):
-            log.error("half message %s is passed over: it is not at %s of the CommitLog, or damaged", offset, entry)
+            log.error("half message %s is skipped: it is not at %s of the CommitLog, or is damaged", offset, entry)
             return None
         return half
 
@@ -198,7 +197,7 @@ class TransactionalMessageCheckService:
         if times and (times >= self._config.transaction_check_max or self._is_too_old(age_ms)):
             return self._discard(half, times)
         immunity = immunity_ms(half, self._config.transaction_time_out)
-        # A time before its birth comes from a clock that was set back: it is due, as what waited long enough.
+        # A negative age means that the clock was set back: the message is due, like one that has waited long enough.
         if immunity is not None and self._is_immune(age_ms, immunity):
             if not self._may_copy(half):
                 self._in_place[half.queue_offset] = _InPlace(0, half.born_timestamp, immunity)
@@ -209,15 +208,15 @@ class TransactionalMessageCheckService:
         return self._ask(half, times + 1)
 
     def _is_immune(self, age_ms: int, immunity_ms: int) -> bool:
-        """Return true if it is too young to be asked for; never when it is older than all messages."""
+        """Return true if it is too young to ask about; a message past retention is never immune."""
         return 0 <= age_ms <= immunity_ms and not self._is_too_old(age_ms)
 
     def _may_copy(self, half: MessageExt) -> bool:
-        """Reserve bytes of the log for a copy of the half message; return false when none are left now."""
+        """Reserve bytes of the log for a copy of the half message; return false if the rate is used up."""
         return self._copy_budget.take(half.store_size, self._config.transaction_check_bytes_per_second)
 
     def _is_young(self, half: MessageExt) -> bool:
-        """Return whether its producer may still be working on it, by the broker's own clock."""
+        """Return true if its producer may still be working on it, judged by the broker's own clock."""
         return 0 <= self._clock.time_ms() - half.store_timestamp <= self._config.transaction_time_out
 
     def _is_too_old(self, age_ms: int) -> bool:
@@ -235,7 +234,7 @@ class TransactionalMessageCheckService:
         if stored.status is not PutMessageStatus.PUT_OK:
             return True
         if self._acknowledgements.required:
-            # The answer could come before the copy may be read.
+            # Otherwise the answer could come before the copy may be read.
             ask = partial(self._ask_when_acknowledged, half, copy, stored)
             self._acknowledgements.wait_for(stored)(ask)
         else:
@@ -252,30 +251,32 @@ class TransactionalMessageCheckService:
         if outcome.ok:
             self._resolve(half, copy, stored)
         else:
-            log.warning("transaction %s is not checked, its copy is not on disk: %s", half.uniq_key, outcome.reason)
+            log.warning(
+                "transaction %s is not checked because its copy is not on disk: %s", half.uniq_key, outcome.reason
+            )
 
     def _put_back(self, half: MessageExt, copy: MessageExtBrokerInner) -> PutMessageResult | None:
-        """Store the half message at the end of its queue; ``None`` when that is to be tried again."""
+        """Store the half message at the end of its queue; return ``None`` to retry later."""
         result = self._transactions.put(copy)
         if result.status is PutMessageStatus.PUT_OK:
             self._transactions.half_offsets.put_back(half.queue_offset, result.queue_offset, transaction_key(half))
             return result
-        log.error("half message %s cannot be put back: %s %s", half.queue_offset, result.status, result.reason)
+        log.error("half message %s could not be put back: %s %s", half.queue_offset, result.status, result.reason)
         if result.status not in PERMANENT_FAILURES:
             return None
         self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
         return result
 
     def _discard(self, half: MessageExt, times: int) -> bool:
-        """Move it to TRANS_CHECK_MAX_TIME_TOPIC; false when that is to be tried again."""
+        """Move it to TRANS_CHECK_MAX_TIME_TOPIC; return false to retry later."""
         result = self._transactions.put(self._listener.discard(half))
         ok = result.status is PutMessageStatus.PUT_OK
         log.error(
-            "transaction %s of %s is given up after %s checks: %s",
+            "transaction %s of topic %s is discarded after %s checks: %s",
             half.uniq_key,
             half.get_property("REAL_TOPIC"),
             times,
-            f"it is in TRANS_CHECK_MAX_TIME_TOPIC at {result.queue_offset}"
+            f"it is in TRANS_CHECK_MAX_TIME_TOPIC at offset {result.queue_offset}"
             if ok
             else f"{result.status} {result.reason}",
         )
@@ -286,7 +287,7 @@ class TransactionalMessageCheckService:
 
 
 def _place_of(half: MessageExt) -> PutMessageResult:
-    """Return where a half message is stored, as a put would have told it."""
+    """Return the place of a stored half message, in the form of the result of a put."""
     return PutMessageResult(
         PutMessageStatus.PUT_OK, half.commit_log_offset, half.queue_offset, half.store_timestamp, half.store_size
     )

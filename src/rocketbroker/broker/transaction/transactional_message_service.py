@@ -1,10 +1,11 @@
 """Open transactions and their end (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
 
-A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue as a copy that
-is open instead. Op messages say which ones are no longer open. Their offsets are gathered (TransactionalOpBatchService)
-and written every ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. The consumer offsets of
-CID_RMQ_SYS_TRANS say how far both queues are done. Neither is written before all that it rests on is on disk: a power
-loss may take any of the pages that are not, and would take transactions whose half message was on disk long before.
+A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue, where its
+copy is open instead. Op messages record which half messages are no longer open. Their offsets are collected
+(TransactionalOpBatchService) and written every ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. The
+consumer offsets of CID_RMQ_SYS_TRANS record how far both queues are processed. Neither is written before everything
+that it depends on is on disk: a power loss may take any page that is not, and would take transactions whose half
+message was on disk long before.
 """
 
 import logging
@@ -36,13 +37,13 @@ class TransactionalMessageService:
     """The open transactions of the broker. All methods are for the event loop.
 
     Args:
-        appender: takes half, op and real messages.
-        flusher: says what is on disk.
-        consumer_offsets: keeps how far half and op messages are dealt with.
-        config: how op messages are gathered.
+        appender: stores half, op and real messages.
+        flusher: knows what is on disk.
+        consumer_offsets: keeps the progress in the half and op queues.
+        config: when op messages are written, and their size.
         store_host: the broker's address as records hold it.
-        clock: says when op messages are due.
-        stats: counts what is put.
+        clock: decides when op messages are due.
+        stats: counts the puts.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class TransactionalMessageService:
         self._clock = clock
         self._stats = stats
         self.half_offsets = HalfOffsets()
-        # Half messages that are ended and in no op message yet, each with the end of the log then; their length in an
-        # op message, and since when the first waits.
+        # Ended half messages without an op message, each with the end of the log at that time; then their length in an
+        # op message, and the time since which the first one waits.
         self._batch: deque[tuple[int, int]] = deque()
         self._batch_bytes = 0
         self._batch_since = 0.0
         self._op_refused = ""
-        # Positions in both queues, and the last that were noted.
+        # Last positions in both queues that were handed to ``_progress``.
         self._noted = (0, 0)
         self._progress = DurableProgress(flusher, self._noted)
 
@@ -82,14 +83,14 @@ class TransactionalMessageService:
         self._progress.replace(self._noted)
 
     def open_offset(self, half: MessageExt) -> int | None:
-        """Queue offset of the half message, or copy of it, that is open for its transaction; ``None`` when none is."""
+        """Return the offset of the half message or copy that is open for the transaction; ``None`` after its end."""
         copy_offset = self.open_copy(half)
         if copy_offset is not None:
             return copy_offset
         return half.queue_offset if self.half_offsets.is_open(half.queue_offset) else None
 
     def open_copy(self, half: MessageExt) -> int | None:
-        """Return the queue offset of the copy that is open for the transaction of a message; ``None`` when none is."""
+        """Return the queue offset of the transaction's open copy; ``None`` if it has none."""
         key = transaction_key(half)
         return None if key is None else self.half_offsets.copies.get(key)
 
@@ -98,13 +99,13 @@ class TransactionalMessageService:
 
         Args:
             half: its half message, or a copy of it.
-            open_offset: what ``open_offset`` gives for it.
+            open_offset: result of ``open_offset`` for it.
         """
         self.half_offsets.end(open_offset, transaction_key(half))
         self.add_op(open_offset)
 
     def add_op(self, offset: int) -> None:
-        """Store an op message that ends a half message."""
+        """Record that a half message has ended; the op message is written with others."""
         if not self._batch:
             self._batch_since = self._clock.monotonic()
         self._batch.append((offset, self._flusher.max_offset))
@@ -113,11 +114,11 @@ class TransactionalMessageService:
             self._write_op()
 
     def resume(self, message: MessageExt, open_offset: int | None) -> PutMessageResult:
-        """Check a discarded or open half message again, as often as a new one.
+        """Check a discarded or open half message again, up to as many times as a new one.
 
         Args:
             message: from TRANS_CHECK_MAX_TIME_TOPIC or the half topic.
-            open_offset: what ``open_offset`` gives for it, ``None`` for a discarded one.
+            open_offset: result of ``open_offset`` for it; ``None`` for a discarded one.
         """
         result = self.put(checked_copy(message, 0, self._store_host))
         if result.status is PutMessageStatus.PUT_OK:
@@ -129,21 +130,21 @@ class TransactionalMessageService:
         return result
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Store a message of the broker's own, and count it; readable after the store's next ``dispatch``."""
+        """Store and count a message of the broker's own; it is readable after the store's next ``dispatch``."""
         result = self._appender.put_message(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
         return result
 
     def tick(self) -> None:
-        """Write op messages that are due, and keep the progress that is on disk."""
+        """Write op messages that are due; commit the progress that is on disk."""
         waited_ms = (self._clock.monotonic() - self._batch_since) * 1000
         if self._batch and waited_ms >= self._config.transaction_op_batch_interval:
             self.write_ops()
         self.keep_progress()
 
     def write_ops(self) -> None:
-        """Write all op messages that may be; the rest waits for the disk, or for the store to take it."""
+        """Write all op messages that may be written; the rest waits for the disk, or for the store to accept it."""
         written = False
         while self._write_op():
             written = True
@@ -151,10 +152,10 @@ class TransactionalMessageService:
             self._appender.dispatch()
 
     async def close(self) -> bool:
-        """Write what is gathered, and keep the progress, all of it if the disk takes what they rest on.
+        """Write the collected op messages, and commit the progress, all of it if the log can be synced.
 
         Returns:
-            Whether op messages say of each transaction that was ended that it is.
+            True if op messages record the end of every ended transaction.
         """
         if self._batch:
             await self._flusher.sync()
@@ -180,7 +181,7 @@ class TransactionalMessageService:
             self._consumer_offsets.commit(CID_SYS_RMQ_TRANS, topic, QUEUE_ID, position)
 
     def _write_op(self) -> bool:
-        """Write one op message of the gathered offsets; return false without one, or if the store rejects it."""
+        """Write one op message of the collected offsets; return false without offsets, or if the store rejects it."""
         offsets, length = self._next_op()
         if not offsets:
             return False
@@ -209,9 +210,12 @@ class TransactionalMessageService:
         return offsets, length
 
     def _log_rejected(self, result: PutMessageResult) -> None:
-        """Log why op messages wait, once for each cause: it is tried again ten times a second."""
+        """Log why op messages wait, once for each cause: they are retried ten times a second."""
         if result.status.name != self._op_refused:
             self._op_refused = result.status.name
             log.error(
-                "%s ended transactions wait for an op message: %s %s", len(self._batch), result.status, result.reason
+                "op messages of %s ended transactions could not be stored: %s %s; retrying",
+                len(self._batch),
+                result.status,
+                result.reason,
             )

@@ -1,8 +1,8 @@
-"""The messages of a transaction, each made of the one before (TransactionalMessageUtil, TransactionalMessageBridge).
+"""Messages of a transaction, each made from the one before (TransactionalMessageUtil, TransactionalMessageBridge).
 
-half message    what the producer sent, in RMQ_SYS_TRANS_HALF_TOPIC; where it is to go is in REAL_TOPIC and REAL_QID
-op message      in RMQ_SYS_TRANS_OP_HALF_TOPIC, tagged ``d``; its body is queue offsets of half messages that are ended
-real message    what consumers get once the transaction is committed
+half message    as the producer sent it, in RMQ_SYS_TRANS_HALF_TOPIC; REAL_TOPIC and REAL_QID name its destination
+op message      in RMQ_SYS_TRANS_OP_HALF_TOPIC, tagged ``d``; its body has the queue offsets of ended half messages
+real message    delivered to consumers after the transaction is committed
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
-#: The group whose consumer offsets say how far half and op messages are dealt with.
+#: Group whose consumer offsets are the progress in the half and op queues.
 CID_SYS_RMQ_TRANS: Final = "CID_RMQ_SYS_TRANS"
 #: The only queue of both topics.
 QUEUE_ID: Final = 0
@@ -58,18 +58,18 @@ PREPARED_QUEUE_OFFSET: Final = PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET.encode
 _TRANSACTION_ID: Final = PROPERTY_TRANSACTION_ID.encode()
 _IMMUNITY: Final = PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
 _TIMERS: Final = TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS
-# What a copy of a half message may have more than the first: two names, two numbers and their separators.
+# Bytes that a copy's properties may have beyond those of the original: two names, two numbers, their separators.
 _COPY_ROOM: Final = len(CHECK_TIMES) + len(PREPARED_QUEUE_OFFSET) + 2 * (19 + 2)
 _MAX_DIGITS: Final = 10
 
-# Which transaction it is, over all copies of its half message: producer group, UNIQ_KEY, born timestamp.
+# Identity of a transaction over all copies of its half message: producer group, UNIQ_KEY, born timestamp.
 TransactionKey = tuple[bytes, bytes, int]
 
 
 def is_transaction(message: MessageExtBrokerInner) -> bool:
-    """Return whether a sent message is the first half of a transaction.
+    """Return true if a sent message is the half message of a transaction.
 
-    A message that old clients send to a retry topic may still have TRAN_MSG, and is not one.
+    Old clients may leave TRAN_MSG in a message that they send to a retry topic; such a message is not.
     """
     if (get_property(message.properties, TRAN_MSG) or b"").lower() != b"true":
         return False
@@ -77,22 +77,23 @@ def is_transaction(message: MessageExtBrokerInner) -> bool:
 
 
 def to_half_message(message: MessageExtBrokerInner) -> None:
-    """Send the message to the half topic, as RocketMQ stores it there (parseHalfMessageInner).
+    """Redirect the message to the half topic, as RocketMQ stores it there (parseHalfMessageInner).
 
     Raises:
-        BrokerResponseError: MESSAGE_ILLEGAL, nobody could end the transaction, or it is to be delivered later.
+        BrokerResponseError: MESSAGE_ILLEGAL; no producer group could end the transaction, or it is delayed.
     """
     properties = message.properties
     if get_property(properties, PGROUP) is None:
-        raise _illegal("has no property PGROUP, the producer group, which alone may end it")
+        raise _illegal("lacks the property PGROUP; set it to the producer group that ends the transaction")
     if _has_delay_level(properties) or any(get_property(properties, name) is not None for name in _TIMERS):
-        raise _illegal("cannot be delayed; leave out DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC and TIMER_DELAY_MS")
+        raise _illegal("cannot be delayed; remove DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC and TIMER_DELAY_MS")
     unique_key = get_property(properties, UNIQ_KEY)
     if unique_key is not None:
         properties = replace_property(properties, _TRANSACTION_ID, unique_key)
     properties = with_real_place(properties, message.topic, message.queue_id)
     if len(properties) > MAX_PROPERTIES_LENGTH - _COPY_ROOM:
-        raise _illegal(f"has {len(properties)} bytes of properties, the limit is {MAX_PROPERTIES_LENGTH - _COPY_ROOM}")
+        limit = MAX_PROPERTIES_LENGTH - _COPY_ROOM
+        raise _illegal(f"has {len(properties):,} bytes of properties; the limit is {limit:,}")
     message.properties = properties
     message.sys_flag &= ~TRANSACTION_ROLLBACK_TYPE
     message.topic = RMQ_SYS_TRANS_HALF_TOPIC
@@ -100,33 +101,33 @@ def to_half_message(message: MessageExtBrokerInner) -> None:
 
 
 def transaction_key(half: MessageExt) -> TransactionKey | None:
-    """Return the transaction of a half message, its copy or its real message; ``None`` when it names none."""
+    """Return the transaction of a half message, its copy or its real message; ``None`` if it names none."""
     group = get_property(half.properties_bytes, PGROUP)
     unique_key = get_property(half.properties_bytes, UNIQ_KEY)
     return None if group is None or unique_key is None else (group, unique_key, half.born_timestamp)
 
 
 def is_copy(half: MessageExt) -> bool:
-    """Return whether a half message was put back at the end of its queue, or resumed after it was discarded."""
+    """Return true if a half message is a copy: put back at the end of its queue, or resumed after it was discarded."""
     raw = half.properties_bytes
     return get_property(raw, CHECK_TIMES) is not None or get_property(raw, PREPARED_QUEUE_OFFSET) is not None
 
 
 def check_times(half: MessageExt) -> int:
-    """Return how often the producer group was asked for its outcome."""
+    """Return the number of times that the producer group was asked for the outcome."""
     return max(_number(get_property(half.properties_bytes, CHECK_TIMES)), 0)
 
 
 def with_check_times(half: MessageExt, times: int) -> MessageExt:
-    """Return a half message that says how often its producer group was asked."""
+    """Return the half message with its number of checks set."""
     properties = replace_property(half.properties_bytes, CHECK_TIMES, b"%d" % times)
     return msgspec.structs.replace(half, properties_bytes=properties, _properties=None)
 
 
 def immunity_ms(half: MessageExt, timeout_ms: int) -> int | None:
-    """Return how long after its birth a half message is not checked; ``None`` when it does not say.
+    """Return the ms from its birth during which a half message is not checked; ``None`` if it names no time.
 
-    At least ``timeout_ms`` (transactionTimeOut), which also stands for what is no number.
+    A shorter time, or a value that is not a number, counts as ``timeout_ms`` (transactionTimeOut).
     """
     value = get_property(half.properties_bytes, _IMMUNITY)
     return None if value is None else max(_number(value) * 1000, timeout_ms)
@@ -142,18 +143,18 @@ def real_message(half: MessageExt, place: Place, store_host: bytes) -> MessageEx
 
 
 def checked_copy(half: MessageExt, times: int, store_host: bytes) -> MessageExtBrokerInner:
-    """Return the half message for the end of its queue, checked so many times (renewHalfMessageInner)."""
+    """Return the copy for the end of the queue, with its number of checks (renewHalfMessageInner)."""
     return _half_copy(half, replace_property(half.properties_bytes, CHECK_TIMES, b"%d" % times), store_host)
 
 
 def immune_copy(half: MessageExt, store_host: bytes) -> MessageExtBrokerInner:
-    """Return the half message for the end of its queue, not checked yet (renewImmunityHalfMessageInner)."""
+    """Return the copy for the end of the queue, not checked yet (renewImmunityHalfMessageInner)."""
     first = get_property(half.properties_bytes, PREPARED_QUEUE_OFFSET) or b"%d" % half.queue_offset
     return _half_copy(half, replace_property(half.properties_bytes, PREPARED_QUEUE_OFFSET, first), store_host)
 
 
 def discarded_message(half: MessageExt, store_host: bytes) -> MessageExtBrokerInner:
-    """Return the half message for TRANS_CHECK_MAX_TIME_TOPIC, checked in vain too often (toMessageExtBrokerInner)."""
+    """Return the copy for TRANS_CHECK_MAX_TIME_TOPIC after the last check (toMessageExtBrokerInner)."""
     return copy_message(
         half,
         RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
@@ -165,7 +166,7 @@ def discarded_message(half: MessageExt, store_host: bytes) -> MessageExtBrokerIn
 
 
 def op_message(offsets: Sequence[int], now_ms: int, store_host: bytes) -> MessageExtBrokerInner:
-    """Return the op message that says which half messages are ended (makeOpMessageInner)."""
+    """Return the op message that ends these half messages (makeOpMessageInner)."""
     return MessageExtBrokerInner(
         topic=RMQ_SYS_TRANS_OP_HALF_TOPIC,
         queue_id=QUEUE_ID,
@@ -178,13 +179,13 @@ def op_message(offsets: Sequence[int], now_ms: int, store_host: bytes) -> Messag
 
 
 def ended_offsets(op: MessageExt) -> list[int]:
-    """Return the queue offsets of half messages that an op message ends.
+    """Return the queue offsets of the half messages that an op message ends.
 
     Raises:
-        ValueError: It is no op message, or its body is not numbers with commas.
+        ValueError: It is not an op message, or its body is not numbers with commas.
     """
     if op.tags != REMOVE_TAG:
-        raise ValueError(f"its tag is {op.tags!r}, not {REMOVE_TAG!r}")
+        raise ValueError(f"its tag is {op.tags!r} instead of {REMOVE_TAG!r}")
     return [int(text) for text in op.body.decode("ascii").split(OFFSET_SEPARATOR) if text]
 
 
@@ -204,7 +205,7 @@ def _has_delay_level(properties: bytes) -> bool:
 
 
 def _number(value: bytes | None) -> int:
-    """Return a property's whole number, or -1."""
+    """Return the whole number in a property, or -1."""
     return int(value) if value is not None and value.isdigit() and len(value) <= _MAX_DIGITS else -1
 
 

@@ -222,7 +222,7 @@ async def test_a_message_that_does_not_say_where_to_is_discarded_and_the_next_de
     clock.advance(3)
     await timer.run()
     assert len(timer.delivered()) == 1
-    assert caplog.text.count("is discarded: it does not say when and where to") == 5
+    assert caplog.text.count("is discarded: it names no delivery time, topic and queue") == 5
 
 
 async def test_a_finer_precision_holds_when_nothing_waits(timer, again, clock, caplog):
@@ -230,7 +230,7 @@ async def test_a_finer_precision_holds_when_nothing_waits(timer, again, clock, c
     await timer.stop()
     timer = await again(timer_precision_ms=100)
     assert timer.service.precision_ms == 1000
-    assert "timerPrecisionMs stays 1000 until what waits is delivered" in caplog.text
+    assert "timerPrecisionMs stays 1000 until all waiting timer messages are delivered" in caplog.text
     clock.advance(3.441)
     await timer.run()
     assert timer.delivered() == []

@@ -81,7 +81,7 @@ async def test_a_slot_file_that_is_damaged_is_made_anew_of_the_queue(timer, agai
     else:
         path.write_bytes(bytes(20) + path.read_bytes()[20:])
     timer = await again()
-    assert "sound entries in place of 2; the timer's queue is read again from its start" in caplog.text
+    assert "sound entries instead of 2; the timer's queue is read again from its start" in caplog.text
     clock.advance(7200)
     await timer.run()
     assert timer.bodies() == [b"soon", b"late", b"too"]
@@ -193,7 +193,7 @@ async def test_slot_files_that_the_disk_refuses_are_written_by_the_next_try(time
     timer.put(b"two", TIMER_DELAY_SEC=7200)
     await timer.stop()
     timer = await again()
-    assert timer.service.progress.file.queue_offset == 1, "what came after the last look is taken in again"
+    assert timer.service.progress.file.queue_offset == 1, "messages stored after the last look are read again"
     clock.advance(7202)
     await timer.run()
     assert timer.bodies() == [b"one", b"two"]

@@ -56,7 +56,7 @@ def test_slots_of_another_precision():
         {"TIMER_DELIVER_MS": str(NOW + 5000), "TIMER_OUT_MS": "1"},
     ],
 )
-def test_what_is_stored_at_once(properties):
+def test_messages_without_a_future_time_are_stored_at_once(properties):
     sent = message(**properties)
     timer_rewrite(sent, LIMITS, NOW)
     assert sent == message(**properties)
@@ -71,18 +71,18 @@ def test_the_first_of_several_times_counts():
 @pytest.mark.parametrize(
     ("properties", "measured"),
     [
-        ({"TIMER_DELAY_SEC": "259201"}, "its delay is 259201000ms"),
-        ({"TIMER_DELAY_MS": "259200001"}, "its delay is 259200001ms"),
+        ({"TIMER_DELAY_SEC": "259201"}, "its delay is 259201000 ms"),
+        ({"TIMER_DELAY_MS": "259200001"}, "its delay is 259200001 ms"),
         ({"TIMER_DELIVER_MS": str(2**63 - 1)}, "its delay is"),
         ({"TIMER_DELAY_SEC": str(2**63 - 1)}, "its delay is"),
-        ({"TIMER_DELAY_SEC": str(2**63)}, "a whole number would be right"),
-        ({"TIMER_DELAY_SEC": "1.5"}, "a whole number would be right"),
-        ({"TIMER_DELIVER_MS": "soon"}, "a whole number would be right"),
-        ({"TIMER_DELIVER_MS": str(NOW), "TIMER_DEL_UNIQKEY": "k"}, "passed 0ms ago"),
-        ({"TIMER_DELAY_MS": "-9", "TIMER_DEL_UNIQKEY": "k"}, "passed 9ms ago"),
+        ({"TIMER_DELAY_SEC": str(2**63)}, "set it to a whole number"),
+        ({"TIMER_DELAY_SEC": "1.5"}, "set it to a whole number"),
+        ({"TIMER_DELIVER_MS": "soon"}, "set it to a whole number"),
+        ({"TIMER_DELIVER_MS": str(NOW), "TIMER_DEL_UNIQKEY": "k"}, "was due 0 ms ago"),
+        ({"TIMER_DELAY_MS": "-9", "TIMER_DEL_UNIQKEY": "k"}, "was due 9 ms ago"),
     ],
 )
-def test_a_time_out_of_range_is_refused(properties, measured):
+def test_a_time_out_of_range_is_rejected(properties, measured):
     with pytest.raises(BrokerResponseError, match="timer message illegal") as error:
         timer_rewrite(message(**properties), LIMITS, NOW)
     assert error.value.code == ResponseCode.MESSAGE_ILLEGAL

@@ -73,7 +73,7 @@ async def test_what_the_store_refuses_waits_and_is_told_once(
     for _ in range(3):
         transactions.write_ops()
     assert [record.getMessage() for record in caplog.records] == [
-        "1 ended transactions wait for an op message: PutMessageStatus.DISK_FULL no room"
+        "op messages of 1 ended transactions could not be stored: PutMessageStatus.DISK_FULL no room; retrying"
     ]
     transactions.store.refusals.clear(Refusal.DISK_FULL)
     transactions.write_ops()

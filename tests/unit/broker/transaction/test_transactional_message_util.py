@@ -125,12 +125,12 @@ def test_what_is_a_transaction(properties: dict[str, str], reconsume_times: int,
 @pytest.mark.parametrize(
     ("properties", "why"),
     [
-        ({"UNIQ_KEY": "1", "TRAN_MSG": "true"}, "has no property PGROUP"),
+        ({"UNIQ_KEY": "1", "TRAN_MSG": "true"}, "lacks the property PGROUP"),
         (SENT | {"DELAY": "1"}, "cannot be delayed"),
         (SENT | {"TIMER_DELIVER_MS": "1"}, "cannot be delayed"),
         (SENT | {"TIMER_DELAY_SEC": "1"}, "cannot be delayed"),
         (SENT | {"TIMER_DELAY_MS": "1"}, "cannot be delayed"),
-        (SENT | {"k": "v" * 32_600}, "bytes of properties, the limit is 32676"),
+        (SENT | {"k": "v" * 32_600}, "bytes of properties; the limit is 32,676"),
     ],
 )
 def test_what_could_not_be_ended_or_checked_is_refused(properties: dict[str, str], why: str):
