@@ -15,8 +15,9 @@ from bench.measure import cpu_seconds
 from bench.report import JAVA, OURS
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from tests.support.java_process import LOOPBACK, cluster_info, free_ports
+from tests.support.java_process import cluster_info
 from tests.support.java_toolchain import OPENS, find_tools, jars
+from tests.support.ports import LOOPBACK, free_ports
 from tests.support.raw_client import RawClient
 
 _ROOT = Path(__file__).resolve().parent.parent

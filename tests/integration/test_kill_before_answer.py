@@ -16,7 +16,10 @@ from tests.support.stalled_sync import runner
 from tests.support.waiting import until
 
 LOG_FILE = 1 << 20
-SETTINGS: dict[str, str | int] = {"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": LOG_FILE}
+# No send is answered while the sync is stalled, however long the test takes.
+SETTINGS: dict[str, str | int] = {
+    "flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": 600_000, "mappedFileSizeCommitLog": LOG_FILE,
+}  # fmt: skip
 TOPIC = "Unanswered"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 SENDERS = 4
@@ -38,7 +41,7 @@ async def read_all(namesrv: str, count: int) -> list[bytes]:
     """The first messages of the queue; no more than ``count`` come."""
     bodies: list[bytes] = []
     async with PullConsumer("CG", namesrv) as consumer:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(bodies) < count:
                 result = await consumer.pull(QUEUE, len(bodies))
                 bodies += [message.body for message in result.messages]
@@ -52,11 +55,11 @@ async def test_only_a_failed_send_may_be_stored_twice(servers: OurServers, tmp_p
     broker = await asyncio.to_thread(launch, servers, namesrv, mark)
     follower = CommitLogFollower(broker.store, LOG_FILE)
     wanted = [b"%d" % n for n in range(SENDERS)]
-    async with Producer("PG", namesrv.address, send_timeout_s=30) as producer:
+    async with Producer("PG", namesrv.address, send_timeout_s=600) as producer:
         await producer.send(Message(TOPIC, b"before"), QUEUE)
         mark.touch()
         sends = [asyncio.create_task(producer.send(Message(TOPIC, body), QUEUE)) for body in wanted]
-        await until(lambda: holds(follower, 1 + SENDERS), 30)
+        await until(lambda: holds(follower, 1 + SENDERS))
         assert not any(send.done() for send in sends), "nothing is acknowledged before it is on disk"
         assert await read_all(namesrv.address, 1) == [b"before"], "nor shown to a consumer"
         broker.kill()

@@ -17,7 +17,7 @@ def marked(page: Path) -> object:
     return pytest.param(page, id=f"{page.parent.name}/{page.name}", marks=[pytest.mark.java] if is_java else [])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES])
 def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path):
     session = Session(tmp_path)

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -34,6 +34,8 @@ from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.namesrv_session import RecordedFrame, recorded_frames
+from tests.support.running import running, stopping
+from tests.support.waiting import until
 
 TIMEOUT_S = 60.0
 # The answers with lists of topics have them in the order of Java's hash tables, which is no fact of the protocol.
@@ -54,21 +56,12 @@ async def namesrv(folder: Path, **settings: object) -> AsyncIterator[NamesrvCont
     values: dict[str, object] = {"listenPort": 0, "bindAddress": "127.0.0.1", "kvConfigPath": folder / "kvConfig.json"}
     path = folder / "namesrv.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in (values | settings).items()))
-    controller = NamesrvController(load_namesrv_settings(path))
-    await controller.start()
-    try:
+    async with running(NamesrvController(load_namesrv_settings(path))) as controller:
         yield controller
-    finally:
-        await controller.stop()
 
 
-@asynccontextmanager
-async def client() -> AsyncIterator[RemotingClient]:
-    remoting = RemotingClient()
-    try:
-        yield remoting
-    finally:
-        await remoting.stop()
+def client() -> AbstractAsyncContextManager[RemotingClient]:
+    return stopping(RemotingClient())
 
 
 def registration(
@@ -83,12 +76,6 @@ def registration(
 
 def route_request(topic: str) -> Command:
     return request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():  # noqa: ASYNC110 - state of another part, which tells nobody
-            await asyncio.sleep(0.01)
 
 
 # -- recorded conversations
@@ -165,7 +152,11 @@ async def test_each_recorded_request_gets_the_recorded_answer(tmp_path: Path, se
 
 
 async def test_a_broker_whose_connection_closes_is_gone_at_once(tmp_path: Path) -> None:
-    async with namesrv(tmp_path) as controller, client() as broker, client() as asker:
+    async with (
+        namesrv(tmp_path) as controller,
+        client() as broker,
+        client() as asker,
+    ):
         where = f"127.0.0.1:{controller.port}"
         assert (await broker.invoke(where, registration("TopicA"), TIMEOUT_S)).code == 0
         answer = await asker.invoke(where, route_request("TopicA"), TIMEOUT_S)
@@ -177,7 +168,11 @@ async def test_a_broker_whose_connection_closes_is_gone_at_once(tmp_path: Path) 
 
 
 async def test_a_live_broker_answers_when_another_claims_its_address(tmp_path: Path) -> None:
-    async with namesrv(tmp_path) as controller, client() as broker, client() as other:
+    async with (
+        namesrv(tmp_path) as controller,
+        client() as broker,
+        client() as other,
+    ):
         where = f"127.0.0.1:{controller.port}"
         assert (await broker.invoke(where, registration("T"), TIMEOUT_S)).code == 0
         refused = await other.invoke(where, registration("T", address="127.0.0.1:10921"), TIMEOUT_S)
@@ -206,17 +201,18 @@ async def test_other_brokers_learn_of_a_new_smallest_id(tmp_path: Path) -> None:
 
     table = MethodTable()
     table.add(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, listen)
-    slave = RemotingServer(table.routes, host="127.0.0.1")
-    await slave.start()
-    slave_address = f"127.0.0.1:{slave.port}"
-    async with namesrv(tmp_path, notifyMinBrokerIdChanged="true") as controller, client() as broker:
+    async with (
+        running(RemotingServer(table.routes, host="127.0.0.1")) as slave,
+        namesrv(tmp_path, notifyMinBrokerIdChanged="true") as controller,
+        client() as broker,
+    ):
+        slave_address = f"127.0.0.1:{slave.port}"
         where = f"127.0.0.1:{controller.port}"
         for broker_id, address in ((1, slave_address), (0, "127.0.0.1:10911")):
             said = registration("T", address=address, broker_id=broker_id, enable_acting_master=True)
             assert (await broker.invoke(where, said, TIMEOUT_S)).code == 0
         told = await asyncio.wait_for(heard.get(), TIMEOUT_S)
         assert told == {"minBrokerId": "0", "minBrokerAddr": "127.0.0.1:10911", "haBrokerAddr": "127.0.0.1:10912"}
-    await slave.stop()
 
 
 # -- what is kept

@@ -25,18 +25,10 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.our_servers import OurServer, OurServers, cpu_seconds
+from tests.support.running import stopping
 
 TIMEOUT_S = 60.0
 MIB = 1 << 20
-
-
-@asynccontextmanager
-async def client() -> AsyncIterator[RemotingClient]:
-    remoting = RemotingClient()
-    try:
-        yield remoting
-    finally:
-        await remoting.stop()
 
 
 def registration(
@@ -75,7 +67,7 @@ async def all_topics(remoting: RemotingClient, where: str) -> list[str]:
 
 async def test_a_large_registration_is_accepted_and_a_too_large_one_rejected(servers: OurServers) -> None:
     where = servers.namesrv(maxRegistrationSize=MIB, maxTopicsPerBroker=5_000).address
-    async with client() as broker, client() as other:
+    async with stopping(RemotingClient()) as broker, stopping(RemotingClient()) as other:
         assert (await broker.invoke(where, registration(topics(4_000)), TIMEOUT_S)).code == 0
         answer = await broker.invoke(where, registration(topics(4_000, 500)), TIMEOUT_S)
         assert answer.code == 0
@@ -95,7 +87,7 @@ async def test_a_large_registration_is_accepted_and_a_too_large_one_rejected(ser
 
 async def test_registrations_are_applied_in_order(servers: OurServers) -> None:
     where = servers.namesrv(deleteTopicWithBrokerRegistration="true").address
-    async with client() as broker:
+    async with stopping(RemotingClient()) as broker:
         bodies = [topics(3_000), topics(2), topics(2_000), topics(3)]
         answers = await asyncio.gather(*(broker.invoke(where, registration(body), TIMEOUT_S) for body in bodies))
         assert [answer.code for answer in answers] == [0, 0, 0, 0]
@@ -104,7 +96,7 @@ async def test_registrations_are_applied_in_order(servers: OurServers) -> None:
 
 async def test_a_second_master_registers_only_after_the_first_is_gone(servers: OurServers) -> None:
     server = servers.namesrv()
-    async with client() as first, client() as second:
+    async with stopping(RemotingClient()) as first, stopping(RemotingClient()) as second:
         assert (await first.invoke(server.address, registration(topics(3)), TIMEOUT_S)).code == 0
         refused = await second.invoke(server.address, registration(topics(5), port=10921), TIMEOUT_S)
         assert refused.code == ResponseCode.SYSTEM_ERROR
@@ -137,7 +129,7 @@ class Prober:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        async with client() as remoting, asyncio.TaskGroup() as group:
+        async with stopping(RemotingClient()) as remoting, asyncio.TaskGroup() as group:
             asking = group.create_task(self._ask(remoting))
             try:
                 yield
@@ -177,7 +169,7 @@ async def test_no_registration_blocks_the_name_server_or_fills_its_memory(
 ) -> None:
     server = servers.namesrv()
     prober = Prober(server)
-    async with client() as broker, client() as stranger:
+    async with stopping(RemotingClient()) as broker, stopping(RemotingClient()) as stranger:
         assert (await broker.invoke(server.address, registration(topics(3)), TIMEOUT_S)).code == 0
         before = peak_bytes(server)
         async with prober.at_work():
@@ -204,7 +196,7 @@ async def test_brokers_keep_their_route_with_a_huge_key_value_configuration(serv
     huge = {"Topic-1": "x" * (9 * MIB), "Topic-2": "y" * (9 * MIB), "Topic-0": "broker-a:4"}
     (servers.home / "kvConfig.json").write_text(json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": huge}}))
     server = servers.namesrv(orderMessageEnable="true")
-    async with client() as broker, client() as stranger:
+    async with stopping(RemotingClient()) as broker, stopping(RemotingClient()) as stranger:
         answer = await broker.invoke(server.address, registration(topics(3)), TIMEOUT_S)
         assert KVTable.decode(answer.body).table == {"Topic-0": "broker-a:4"}
         for topic in ("Topic-0", "Topic-1"):

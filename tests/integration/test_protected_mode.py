@@ -33,9 +33,11 @@ class Servers(NamedTuple):
 def servers(tmp_path_factory: pytest.TempPathFactory, other_machine: OtherMachine) -> Iterator[Servers]:
     """Listening on all addresses, with the broker registered by its address and not by loopback."""
     started = OurServers(tmp_path_factory.mktemp("ours"), other_machine.servers_host)
-    namesrv = started.namesrv()
-    yield Servers(started.broker(namesrv.address), namesrv)
-    started.close()
+    try:
+        namesrv = started.namesrv()
+        yield Servers(started.broker(namesrv.address), namesrv)
+    finally:
+        started.close()
 
 
 @pytest.fixture
@@ -133,8 +135,8 @@ def test_without_protection_a_stranger_may_do_everything(
     tmp_path: Path, stranger: Strangers, other_machine: OtherMachine
 ):
     servers = OurServers(tmp_path, other_machine.servers_host)
-    namesrv = servers.namesrv(protectedMode="false")
     try:
+        namesrv = servers.namesrv(protectedMode="false")
         assert stranger.at(namesrv).ask(RequestCode.GET_NAMESRV_CONFIG).code == ResponseCode.SUCCESS
     finally:
         servers.close()

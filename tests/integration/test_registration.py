@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.running import running, stopping
 
 LIMIT_S = 300
 WAYS: dict[str, dict[str, Any]] = {
@@ -38,16 +39,17 @@ async def servers(
     """A name server, which drops topics that a registration does not name, and a broker."""
     of_namesrv = namesrv_settings(0, folder)
     config = of_namesrv.namesrv.model_copy(update={"delete_topic_with_broker_registration": deletes})
-    namesrv = NamesrvController(replace(of_namesrv, namesrv=config))
-    await namesrv.start()
-    of_broker = broker_settings(0, folder, namesrv.address)
-    broker = BrokerController.bind(replace(of_broker, broker=of_broker.broker.model_copy(update=settings)))
-    try:
-        await broker.start()
-        yield namesrv, broker
-    finally:
-        await broker.stop()
-        await namesrv.stop()
+    async with running(NamesrvController(replace(of_namesrv, namesrv=config))) as namesrv:
+        of_broker = broker_settings(0, folder, namesrv.address)
+        given = replace(of_broker, broker=of_broker.broker.model_copy(update=settings))
+        async with running(BrokerController.bind(given)) as broker:
+            yield namesrv, broker
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RemotingClient]:
+    async with stopping(RemotingClient()) as made:
+        yield made
 
 
 def create_topic(topic: str) -> Command:
@@ -65,9 +67,8 @@ def routed(namesrv: NamesrvController, broker: BrokerController) -> bool:
 
 
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
-async def test_no_existing_topic_is_dropped(tmp_path: Path, settings: dict[str, Any]):
+async def test_no_existing_topic_is_dropped(client: RemotingClient, tmp_path: Path, settings: dict[str, Any]):
     """The name server drops, with each registration, the topics that it does not name."""
-    client = RemotingClient()
     async with servers(tmp_path, **settings) as (namesrv, broker):
         assert routed(namesrv, broker)
         for number in range(12):
@@ -78,28 +79,28 @@ async def test_no_existing_topic_is_dropped(tmp_path: Path, settings: dict[str, 
         assert routed(namesrv, broker)
         await asyncio.wait(broker.outer_api.register_all())
         assert routed(namesrv, broker)
-        await client.stop()
 
 
 @pytest.mark.parametrize("way", ["increments", "compressed", "single topics"])
-async def test_a_deleted_topic_has_no_route_when_the_deletion_is_answered(tmp_path: Path, way: str):
-    client = RemotingClient()
+async def test_a_deleted_topic_has_no_route_when_the_deletion_is_answered(
+    client: RemotingClient, tmp_path: Path, way: str
+):
     async with servers(tmp_path, **WAYS[way]) as (namesrv, broker):
         await client.invoke(broker.address, create_topic("T"), LIMIT_S)
         assert namesrv.route_info_manager.topic_queues.queues("T")
         command = request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
         assert (await client.invoke(broker.address, command, LIMIT_S)).code == 0
         assert not namesrv.route_info_manager.topic_queues.queues("T")
-        await client.stop()
 
 
 async def test_a_second_broker_of_the_same_name_warns_and_takes_over_after_the_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     (tmp_path / "second").mkdir()
-    async with servers(tmp_path) as (namesrv, first):
-        second = BrokerController.bind(broker_settings(0, tmp_path / "second", namesrv.address))
-        await second.start()
+    async with servers(tmp_path) as (namesrv, first), AsyncExitStack() as stack:
+        second = await stack.enter_async_context(
+            running(BrokerController.bind(broker_settings(0, tmp_path / "second", namesrv.address)))
+        )
         (told,) = [record for record in caplog.records if "not registered at name server" in record.getMessage()]
         assert told.levelname == "ERROR"
         assert "holds the place. Give each broker its own brokerName, brokerId and address" in told.getMessage()
@@ -109,15 +110,13 @@ async def test_a_second_broker_of_the_same_name_warns_and_takes_over_after_the_f
         await second.outer_api.settled()
         assert second.outer_api.registered_at == [namesrv.address]
         assert namesrv.route_info_manager.brokers.by_name["broker-a"].broker_addrs == {0: second.address}
-        await second.stop()
 
 
-async def check_many(folder: Path, count: int) -> None:
+async def check_many(client: RemotingClient, folder: Path, count: int) -> None:
     """A broker starts with so many topics; one that is created then has a route as well."""
     topics = {name: TopicConfig(name, 1, 1) for name in map("Topic{:0120}".format, range(count))}
     (folder / "config").mkdir()
     (folder / "config" / "topics.json").write_bytes(encode_file(TopicConfigSerializeWrapper(topics)))
-    client = RemotingClient()
     async with servers(folder) as (namesrv, broker):
         async with asyncio.timeout(LIMIT_S):
             while not routed(namesrv, broker):
@@ -125,21 +124,19 @@ async def check_many(folder: Path, count: int) -> None:
         answer = await client.invoke(broker.address, create_topic("Another"), LIMIT_S)
         assert answer.code == ResponseCode.SUCCESS
         assert routed(namesrv, broker)
-        await client.stop()
 
 
-async def test_a_broker_with_more_topics_than_fit_into_a_part(tmp_path: Path):
-    await check_many(tmp_path, 5_500)
+async def test_a_broker_with_more_topics_than_fit_into_a_part(client: RemotingClient, tmp_path: Path):
+    await check_many(client, tmp_path, 5_500)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-async def test_a_broker_with_more_topics_than_fit_into_a_frame(tmp_path: Path):
-    await check_many(tmp_path, 90_000)  # 40 MB
+async def test_a_broker_with_more_topics_than_fit_into_a_frame(client: RemotingClient, tmp_path: Path):
+    await check_many(client, tmp_path, 90_000)  # 40 MB
 
 
-async def test_as_many_topics_as_there_may_be(tmp_path: Path):
-    client = RemotingClient()
+async def test_as_many_topics_as_there_may_be(client: RemotingClient, tmp_path: Path):
     async with servers(tmp_path, max_topic_nums=30, max_auto_create_topic_nums=25) as (namesrv, broker):
         room = 30 - len(broker.topic_configs.topics)
         for number in range(room):
@@ -158,7 +155,6 @@ async def test_as_many_topics_as_there_may_be(tmp_path: Path):
         assert (await client.invoke(broker.address, heartbeat("CG"), LIMIT_S)).code == 0
         assert "%RETRY%CG" not in broker.topic_configs.topics
         assert routed(namesrv, broker)
-        await client.stop()
 
 
 def send(topic: str) -> Command:

@@ -92,7 +92,7 @@ async def stall(count: int, store: Path) -> None:
 async def stall_all(count: int, broker: BrokerController, client: RemotingClient) -> None:
     address = f"{LOOPBACK}:{broker.port}"
     for _ in range(MESSAGES):
-        assert (await client.invoke(address, send_command(READ_QUEUE, bytes(BODY)), 10)).code == 0
+        assert (await client.invoke(address, send_command(READ_QUEUE, bytes(BODY)), 60)).code == 0
     connections = broker._server.connections
     (served,) = connections
     before = anonymous_bytes()
@@ -105,21 +105,21 @@ async def stall_all(count: int, broker: BrokerController, client: RemotingClient
     with ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(await stalled_consumer(broker.port))
-        await until(lambda: sum(one.is_behind for one in connections) == count, 60)
+        await until(lambda: sum(one.is_behind for one in connections) == count)
         assert held_count(broker.hold_service) == count * HELD_PULLS
         check()
 
-        sent = await client.invoke(address, send_command(HELD_QUEUE, bytes(LARGEST_ANSWER - 1000)), 30)
-        pulled = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(HELD_QUEUE)), 30)
+        sent = await client.invoke(address, send_command(HELD_QUEUE, bytes(LARGEST_ANSWER - 1000)), 60)
+        pulled = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(HELD_QUEUE)), 60)
 
         assert (sent.code, pulled.code) == (0, 0)
         assert len(pulled.body) > LARGEST_ANSWER - 1000
         await until(lambda: not held_count(broker.hold_service))
         assert sum(one.is_behind for one in connections) == count
         check()
-        read = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(READ_QUEUE)), 30)
+        read = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(READ_QUEUE)), 60)
         assert read.body.count(bytes(BODY)) == MESSAGES
-    await until(lambda: connections == {served}, 60)
+    await until(lambda: connections == {served})
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

@@ -29,6 +29,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.running import running, stopping
 
 LIMIT_S = 60
 
@@ -71,16 +72,13 @@ async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     disk = Disk()
     monkeypatch.setattr(config_manager, "replace_contents", disk.replace_contents)
     monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
-    namesrv = NamesrvController(namesrv_settings(0, tmp_path))
-    await namesrv.start()
-    broker = BrokerController.bind(broker_settings(0, tmp_path, namesrv.address))
-    await broker.start()
-    client = RemotingClient()
-    yield Servers(namesrv.address, broker, client, disk)
-    disk.go_on.set()
-    await client.stop()
-    await broker.stop()
-    await namesrv.stop()
+    async with (
+        running(NamesrvController(namesrv_settings(0, tmp_path))) as namesrv,
+        running(BrokerController.bind(broker_settings(0, tmp_path, namesrv.address))) as broker,
+        stopping(RemotingClient()) as client,
+    ):
+        yield Servers(namesrv.address, broker, client, disk)
+        disk.go_on.set()
 
 
 def create_topic(topic: str, queues: int = 2) -> Command:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.java_process import LOOPBACK
 from tests.support.other_machine import OtherMachine
 from tests.support.our_servers import Cluster, OurServers
+from tests.support.ports import LOOPBACK
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from tests.support.clocked_broker import ClockedBroker, clocked_broker
 from tests.support.java import Java
 from tests.support.java_lines import check_content
-from tests.support.java_process import free_ports
 from tests.support.java_scenario import Scenario
 from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
+from tests.support.ports import free_ports
 from tests.support.queue_ends import delayed
 
 pytestmark = pytest.mark.java

@@ -127,7 +127,7 @@ def test_a_strict_topic_rejects_a_send_rather_than_use_another_queue(java: Java,
     # More queues change nothing for it, while an ordinary topic uses them at once.
     make_topic(broker.address, namesrv, "Loose", 8)
     asyncio.run(more_queues(broker.address, namesrv))
-    broker.wait_until(lambda: set(send("Loose", 8, 8).values()) == set(range(8)), 30, "have its new queues used")
+    broker.wait_until(lambda: set(send("Loose", 8, 8).values()) == set(range(8)), 60, "have its new queues used")
     check_strict()
 
     # A broker that may not be written to is one that ordinary topics are led away from; a strict one has nowhere to go.

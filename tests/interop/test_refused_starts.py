@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.java_process import free_ports
 from tests.support.our_servers import OurServers
+from tests.support.ports import free_ports
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import SUCCESS, everything, pull_fields, send_fields
 
@@ -20,7 +20,7 @@ def ended(servers: OurServers, module: str, path: Path) -> str:
         servers.command(f"app.{module}", "-c", str(path)),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
         env=servers.environment(),
         cwd=servers.home,

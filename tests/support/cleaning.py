@@ -32,7 +32,7 @@ class SaidDisk:
 
     def __call__(self, path: Path) -> DiskUse:
         self.asked.append(path)
-        if not self.go_on.wait(10):
+        if not self.go_on.wait(60):
             raise TimeoutError("nobody let the disk answer")
         if self.error is not None:
             raise self.error

@@ -38,14 +38,14 @@ def message_of(index: int) -> Message:
 async def produce(namesrv_addr: str) -> dict[str, int]:
     """Send single messages, several under way, and batches; return the message number by unique id."""
     async with Producer("PG_ClientScenario", namesrv_addr) as producer:
-        await producer.send(Message(TOPIC, b"first"), timeout_s=10)  # creates the topic
+        await producer.send(Message(TOPIC, b"first"), timeout_s=60)  # creates the topic
         singles = range(NUMBER // 2)
-        results = await asyncio.gather(*(producer.send(message_of(index), timeout_s=10) for index in singles))
+        results = await asyncio.gather(*(producer.send(message_of(index), timeout_s=60) for index in singles))
         ids = {result.msg_id: index for index, result in zip(singles, results, strict=True)}
         assert all(result.send_status is SendStatus.SEND_OK for result in results)
         for start in range(NUMBER // 2, NUMBER, 20):
             numbers = range(start, start + 20)
-            ids |= in_batch(await producer.send_batch([message_of(index) for index in numbers], timeout_s=10), numbers)
+            ids |= in_batch(await producer.send_batch([message_of(index) for index in numbers], timeout_s=60), numbers)
         await producer.send_oneway(Message(TOPIC, b"last", tags="oneway"))
     assert len(ids) == NUMBER
     return ids
@@ -59,7 +59,7 @@ async def consume(namesrv_addr: str, number: int, expression: str = "*", group: 
     """Consume ``count`` messages; commit all offsets except that of the last message."""
     messages: list[MessageExt] = []
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(200),
         PullConsumer(group, namesrv_addr) as consumer,
         aclosing(consumer.iterate(TOPIC, expression=expression)) as stream,
     ):
@@ -93,7 +93,7 @@ async def mqadmin(namesrv_addr: str, *args: str) -> tuple[int, str, str]:
         [sys.executable, "-m", "rocketbroker.app.mqadmin.cli", *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
         env={**os.environ, "NAMESRV_ADDR": namesrv_addr, "PYTHONPATH": "src"},
     )

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rocketbroker.analytics.spark.java_runtime import ensure_java_home
 from rocketbroker.analytics.spark.local_session import spark_home
-from tests.support.java_process import LOOPBACK, JavaProcess, free_ports
+from tests.support.java_process import JavaProcess
 from tests.support.job_frames import SMALL_SESSION
 from tests.support.our_servers import ROOT
+from tests.support.ports import LOOPBACK, free_ports
 from tests.support.spark_cluster import BOOT_LIMIT_S
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.java_process import LOOPBACK, JavaProcess, JavaServer, free_ports, wait_registered
+from tests.support.java_process import JavaProcess, JavaServer, wait_registered
 from tests.support.java_toolchain import OPENS, driver_classpath, find_tools, jars
 from tests.support.other_machine import OtherMachine
+from tests.support.ports import LOOPBACK, free_ports
 
 # Without a settings file for its logging, the official code prints pages about it to standard output.
 LOGGING = """\

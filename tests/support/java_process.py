@@ -1,7 +1,5 @@
 """A JVM under a test's control: wait for what it prints, freeze, kill or stop it, and see a broker registered."""
 
-import contextlib
-import os
 import signal
 import socket
 import struct
@@ -12,33 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.java_toolchain import JavaError
+from tests.support.ports import LOOPBACK
 
 BOOT_LIMIT = 120  # seconds, on a machine that may have other work
 STOP_LIMIT = 60  # Apache's broker takes about 20 to end in order
-LOOPBACK = "127.0.0.1"
 
 # GET_BROKER_CLUSTER_INFO (106) as a frame: total length, header length, JSON header.
 _HEADER = b'{"code":106,"flag":0,"language":"OTHER","opaque":1,"serializeTypeCurrentRPC":"JSON","version":0}'
 CLUSTER_INFO_REQUEST = struct.pack(">II", len(_HEADER) + 4, len(_HEADER)) + _HEADER
 
 
-def free_ports(*offsets: int) -> int:
-    """Return a port P with P and each P + offset free now, outside the system's ephemeral range."""
-    for port in range(20000 + os.getpid() * 7 % 10000, 32000):
-        with contextlib.ExitStack() as held:
-            try:
-                for offset in (0, *offsets):
-                    held.enter_context(socket.create_server((LOOPBACK, port + offset)))
-            except OSError:
-                continue
-            return port
-    raise JavaError("no free ports between 20000 and 32000")
-
-
 def cluster_info(namesrv: str) -> str:
     """Return the answer of a name server at "host:port" to GET_BROKER_CLUSTER_INFO as text."""
     host, _, port = namesrv.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as link, link.makefile("rb") as stream:
+    with socket.create_connection((host, int(port)), timeout=BOOT_LIMIT) as link, link.makefile("rb") as stream:
         link.sendall(CLUSTER_INFO_REQUEST)
         (length,) = struct.unpack(">I", stream.read(4))
         return stream.read(length).decode(errors="replace")

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from tests.support import golden_store
 from tests.support.java import LIGHT
-from tests.support.java_process import free_ports
 from tests.support.java_toolchain import find_tools, jars
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 90
+LIMIT_S = 200
 SERVERS = ("mqdev", "mqnamesrv", "mqbroker")
 ENDING = {"--demo", "--version", "-h", "--help", "-p", "-m"}  # options with which a server command ends by itself
 COMMENT = re.compile(r"(?:#|//) ([\w.-]+\.\w+)$")
@@ -148,7 +148,7 @@ class Session:
         """End the servers in the reverse order and wait for them."""
         for server in reversed(self._servers):
             server.terminate()
-            server.wait(30)
+            server.wait(LIMIT_S)
 
 
 def wait_for_lines(step: Step, log: Path, server: subprocess.Popen[bytes]) -> None:

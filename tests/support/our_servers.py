@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from tests.support.java_process import LOOPBACK, JavaServer, free_ports, wait_registered
+from tests.support.java_process import JavaServer, wait_registered
+from tests.support.ports import LOOPBACK, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_LIMIT = 120  # seconds, on a machine that may have other work

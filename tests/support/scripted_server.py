@@ -1,6 +1,5 @@
 """A name server or broker with scripted answers that records its requests."""
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -65,13 +64,6 @@ class ScriptedServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-
-
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until something holds; TimeoutError when it does not within so many seconds."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens in another process or at the far end
-            await asyncio.sleep(0.01)
 
 
 def header_of(header: CommandCustomHeader) -> dict[str, str]:

@@ -11,7 +11,8 @@ import pyspark
 
 import rocketbroker
 from rocketbroker.analytics.spark.java_runtime import ensure_java_home
-from tests.support.java_process import LOOPBACK, JavaProcess, free_ports
+from tests.support.java_process import JavaProcess
+from tests.support.ports import LOOPBACK, free_ports
 
 SPARK_HOME = Path(pyspark.__file__).parent
 BOOT_LIMIT_S = 240
@@ -85,7 +86,7 @@ class SparkCluster:
             process.process.terminate()
         for process in self.started:
             try:
-                process.process.wait(30)
+                process.process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
             print(f"----- {process.name} -----\n{process.text()[-4000:]}")

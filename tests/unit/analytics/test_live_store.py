@@ -14,7 +14,7 @@ def write_by_pieces(final: bytes, path: Path, reads: threading.Semaphore) -> Non
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         for at in range(0, len(final), 37):
             if at % (37 * 541) == 0:
-                assert reads.acquire(timeout=30)
+                assert reads.acquire(timeout=60)
             piece = final[at : at + 37]
             mapped[at : at + len(piece)] = piece
 

@@ -52,7 +52,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [folder / "bin" / "mqnamesrv"]
     environ = {**without_path(), "ROCKETBROKER_PYTHON": sys.executable}
     started = [subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=100)[1] for process in started]
+    said = [process.communicate(timeout=200)[1] for process in started]
 
     assert [process.returncode for process in started] == [7, 7], said
     assert sorted(text.count("creating .venv") for text in said) == [0, 1], "one of the two makes it, the other waits"
@@ -61,7 +61,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(*command: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     environ = {**without_path(), **environ}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environ, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environ, timeout=200)
 
 
 def test_arguments_name_and_status_reach_the_program(checkout: Path, tmp_path: Path):
@@ -102,7 +102,7 @@ def test_an_interrupt_reaches_the_program_itself(checkout: Path):
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(20) == 9
+        assert process.wait(60) == 9
 
 
 def test_changed_pins_are_installed_at_the_next_start(checkout: Path):

@@ -8,7 +8,8 @@ from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
-from tests.support.scripted_server import ScriptedServer, until
+from tests.support.scripted_server import ScriptedServer
+from tests.support.waiting import until
 
 BEAT = RequestCode.HEART_BEAT
 

@@ -19,7 +19,7 @@ from rocketbroker.common.errors import (
     RemotingTimeoutError,
     RocketBrokerError,
 )
-from tests.support.scripted_server import until
+from tests.support.waiting import until
 
 A, B = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
 HOST = bytes(8)

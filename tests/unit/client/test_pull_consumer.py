@@ -21,7 +21,8 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of, until
+from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of
+from tests.support.waiting import until
 
 HOST = host_bytes("127.0.0.1", 10911)
 

@@ -9,7 +9,8 @@ from rocketbroker.client.topic_route_table import TopicRouteTable, ordered_queue
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketbroker.common.errors import RemoteProtocolError
-from tests.support.scripted_server import route_of, until
+from tests.support.scripted_server import route_of
+from tests.support.waiting import until
 
 
 class Fetch:

@@ -11,20 +11,20 @@ def test_what_comes_while_the_last_action_runs_is_acted_on_before_the_stop():
     def act() -> None:
         taken = list(work)
         entered.set()
-        assert go.wait(10)
+        assert go.wait(60)
         done.append(taken)
 
     thread = ServiceThread("Slow", 60, act)
     thread.start()
     thread.wakeup()
-    assert entered.wait(10)
+    assert entered.wait(60)
     work.append(2)
     stopping = threading.Thread(target=thread.stop)
     stopping.start()
     while not thread._stopped:
         pass
     go.set()
-    stopping.join(10)
+    stopping.join(60)
 
     assert not stopping.is_alive()
     assert done[-1] == [1, 2]
@@ -40,9 +40,9 @@ def test_an_error_is_logged_and_the_thread_goes_on(caplog):
     thread = ServiceThread("Unlucky", 60, fail)
     thread.start()
     thread.wakeup()
-    assert calls.acquire(timeout=10)
+    assert calls.acquire(timeout=60)
     thread.wakeup()
-    assert calls.acquire(timeout=10)
+    assert calls.acquire(timeout=60)
     thread.stop()
 
     assert "Unlucky failed; it goes on" in caplog.text

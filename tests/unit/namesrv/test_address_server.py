@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[AddressServer]:
 async def get(server: AddressServer, path: str) -> tuple[int, bytes]:
     def fetch() -> tuple[int, bytes]:
         try:
-            with urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as answer:
+            with urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read()
         except HTTPError as error:
             with error:

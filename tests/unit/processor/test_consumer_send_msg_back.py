@@ -282,7 +282,7 @@ async def test_a_copy_that_is_not_on_disk_in_time_is_not_acknowledged(parts, syn
     offset = await put_on_disk(sync_store)
     go = threading.Event()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        patched.setattr(os, "fdatasync", lambda _: go.wait(60))
         late = await send_back(make(parts, sync_store), offset)
         go.set()
 
@@ -309,7 +309,7 @@ async def test_those_that_wait_for_the_disk_are_bounded(parts, sync_store, monke
     offset = await put_on_disk(sync_store)
     go = threading.Event()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        patched.setattr(os, "fdatasync", lambda _: go.wait(60))
         waiting = send_back(processor, offset)
         with pytest.raises(BrokerResponseError, match=r"the limit is 1 \(sendThreadPoolQueueCapacity\)") as error:
             send_back(processor, offset)

@@ -443,7 +443,7 @@ async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
     go = threading.Event()
     processor = processor_of(parts, sync_store)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        patched.setattr(os, "fdatasync", lambda _: go.wait(60))
         answer = processor.process(FakeConnection(), sent())
         assert inspect.isawaitable(answer)
         late = await answer
@@ -463,7 +463,7 @@ async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(
     processor = processor_of(parts, sync_store)
     go = threading.Event()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+        patched.setattr(os, "fdatasync", lambda _: go.wait(60))
         waiting = [processor.process(FakeConnection(), command()) for _ in range(2)]
         code, remark = refused(lambda one: processor.process(FakeConnection(), one), command())
         go.set()

@@ -240,7 +240,7 @@ class TestLife:
             queues: ConsumeQueueStore, told: list[str], before_change: Callable[[], None], *, clean_stop: bool
         ) -> set[ConsumeQueueInterface]:
             began.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             return load(queues, told, before_change, clean_stop=clean_stop)
 
         monkeypatch.setattr(ConsumeQueueStore, "load", slow_load)
@@ -366,7 +366,7 @@ async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Pa
 
     def slow(fd: int, size: int, position: int) -> bytes:
         reading.set()
-        assert go.wait(10)
+        assert go.wait(60)
         return pread(fd, size, position)
 
     with monkeypatch.context() as patched:

@@ -109,7 +109,7 @@ class TestSync:
         fdatasync = os.fdatasync
 
         def slow(fd: int) -> None:
-            go.wait(10)
+            go.wait(60)
             fdatasync(fd)
 
         with monkeypatch.context() as patched:
@@ -180,7 +180,7 @@ class TestSync:
         await store.start()
         go = threading.Event()
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fdatasync", lambda _: go.wait(10))
+            patched.setattr(os, "fdatasync", lambda _: go.wait(60))
             reason = await flushed(store, store.appender.put_message(message()))
             go.set()
 
@@ -240,7 +240,7 @@ class TestBusyDisk:
         allocate = os.posix_fallocate
 
         def slow(fd: int, start: int, size: int) -> None:
-            assert goes_on.wait(10)
+            assert goes_on.wait(60)
             allocate(fd, start, size)
 
         monkeypatch.setattr(os, "posix_fallocate", slow)

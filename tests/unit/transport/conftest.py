@@ -7,6 +7,7 @@ import pytest
 import uvloop
 
 from rocketbroker.transport.remoting_server import RemotingServer
+from tests.support.running import running
 from tests.support.transports import Handlers
 
 
@@ -29,7 +30,5 @@ async def handlers() -> Handlers:
 
 @pytest.fixture
 async def server(handlers: Handlers) -> AsyncIterator[RemotingServer]:
-    made = RemotingServer(handlers.routes(), host="127.0.0.1")
-    await made.start()
-    yield made
-    await made.stop()
+    async with running(RemotingServer(handlers.routes(), host="127.0.0.1")) as made:
+        yield made

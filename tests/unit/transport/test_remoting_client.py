@@ -12,15 +12,16 @@ from rocketbroker.transport import endpoint
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 from rocketbroker.transport.remoting_server import RemotingServer
+from tests.support.ports import free_ports
+from tests.support.running import running, stopping
 from tests.support.transports import ECHO, FAILING, HOLDING, LATER, TYPED, Handlers
 from tests.support.waiting import until
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[RemotingClient]:
-    made = RemotingClient()
-    yield made
-    await made.stop()
+    async with stopping(RemotingClient()) as made:
+        yield made
 
 
 @pytest.fixture
@@ -90,24 +91,27 @@ def test_addresses():
 async def test_a_server_that_goes_ends_what_waits_and_is_found_again(handlers: Handlers):
     lost: list[object] = []
     client = RemotingClient(on_close=lost.append)
-    server = RemotingServer(handlers.routes(), host="127.0.0.1")
-    await server.start()
-    address = f"127.0.0.1:{server.port}"
-    waiting = asyncio.create_task(client.invoke(address, request(LATER), 10))
-    assert (await client.invoke(address, request(ECHO))).code == 0
+    port = free_ports()
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", port=port)
+    address = f"127.0.0.1:{port}"
+    try:
+        await server.start()
+        waiting = asyncio.create_task(client.invoke(address, request(LATER), 60))
+        assert (await client.invoke(address, request(ECHO))).code == 0
 
-    await server.stop()
-    with pytest.raises(RemotingSendError, match=rf"the connection to {address} was lost"):
-        await waiting
-    assert len(lost) == 1
-    with pytest.raises(RemotingConnectError):
-        await client.invoke(address, request(ECHO))
+        await server.stop()
+        with pytest.raises(RemotingSendError, match=rf"the connection to {address} was lost"):
+            await waiting
+        assert len(lost) == 1
+        with pytest.raises(RemotingConnectError):
+            await client.invoke(address, request(ECHO))
 
-    again = RemotingServer(handlers.routes(), host="127.0.0.1", port=server.port)
-    await again.start()
-    assert (await client.invoke(address, request(ECHO))).code == 0
-    await client.stop()
-    await again.stop()
+        server = RemotingServer(handlers.routes(), host="127.0.0.1", port=port)
+        await server.start()
+        assert (await client.invoke(address, request(ECHO))).code == 0
+    finally:
+        await client.stop()
+        await server.stop()
 
 
 async def test_a_closed_address_is_connected_anew(client: RemotingClient, server: RemotingServer, address: str):
@@ -129,31 +133,30 @@ async def test_a_server_asks_back_over_the_same_connection(server: RemotingServe
         asked.append(bytes(command.body))
         return response(0, None, None, b"from the client")
 
-    client = RemotingClient({40: Route(40, answer)})
-    await client.invoke(f"127.0.0.1:{server.port}", request(ECHO))
-    (connection,) = server.connections
+    async with stopping(RemotingClient({40: Route(40, answer)})) as client:
+        await client.invoke(f"127.0.0.1:{server.port}", request(ECHO))
+        (connection,) = server.connections
 
-    found = await connection.invoke(request(40, None, b"who?"), 10)
+        found = await connection.invoke(request(40, None, b"who?"), 60)
 
-    assert (found.body, asked) == (b"from the client", [b"who?"])
-    connection.send_oneway(request(40, None, b"told"))
-    await until(lambda: asked == [b"who?", b"told"])
-    await client.stop()
+        assert (found.body, asked) == (b"from the client", [b"who?"])
+        connection.send_oneway(request(40, None, b"told"))
+        await until(lambda: asked == [b"who?", b"told"])
 
 
 async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
-    server = RemotingServer(handlers.routes(), host="127.0.0.1")
-    await server.start()
-    client = RemotingClient()
-    address = f"127.0.0.1:{server.port}"
-    waiting = asyncio.create_task(client.invoke(address, request(LATER), 10))
-    await client.invoke(address, request(ECHO))
+    async with (
+        running(RemotingServer(handlers.routes(), host="127.0.0.1")) as server,
+        stopping(RemotingClient()) as client,
+    ):
+        address = f"127.0.0.1:{server.port}"
+        waiting = asyncio.create_task(client.invoke(address, request(LATER), 60))
+        await client.invoke(address, request(ECHO))
 
-    await client.stop()
+        await client.stop()
 
-    with pytest.raises(RemotingSendError):
-        await waiting
-    await server.stop()
+        with pytest.raises(RemotingSendError):
+            await waiting
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

@@ -1,5 +1,4 @@
 import asyncio
-import socket
 import zlib
 from contextlib import asynccontextmanager
 
@@ -13,22 +12,20 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fake_namesrv import FakeNamesrv
 from tests.support.fakes import FakeClock
+from tests.support.ports import free_ports
+from tests.support.running import running
 
 
 @pytest.fixture
 async def namesrv():
-    server = FakeNamesrv()
-    await server.start()
-    yield server
-    await server.stop()
+    async with running(FakeNamesrv()) as server:
+        yield server
 
 
 @pytest.fixture
 async def other_namesrv():
-    server = FakeNamesrv()
-    await server.start()
-    yield server
-    await server.stop()
+    async with running(FakeNamesrv()) as server:
+        yield server
 
 
 class Broker:
@@ -38,13 +35,13 @@ class Broker:
         self.config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.2", **settings)
         store_config = MessageStoreConfig(store_path_root_dir=str(tmp_path), ha_listen_port=10912)
         self.topics = TopicConfigManager(tmp_path / "topics.json", self.config, FakeClock())
-        self.client = RemotingClient(connect_timeout_s=2.0)
+        self.client = RemotingClient(connect_timeout_s=60)
         self.registration = BrokerRegistration(self.config, store_config, self.topics)
         self.api = BrokerOuterApi(self.config, self.client, self.topics, self.registration)
 
 
 @asynccontextmanager
-async def running(tmp_path, **settings):
+async def registering(tmp_path, **settings):
     broker = Broker(tmp_path, **settings)
     try:
         await broker.api.start()
@@ -54,14 +51,8 @@ async def running(tmp_path, **settings):
         await broker.client.stop()
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 async def test_registers_at_every_name_server_and_unregisters(tmp_path, namesrv, other_namesrv):
-    async with running(tmp_path, namesrv_addr=f"{namesrv.address};{other_namesrv.address}") as broker:
+    async with registering(tmp_path, namesrv_addr=f"{namesrv.address};{other_namesrv.address}") as broker:
         assert broker.api.registered_at == [namesrv.address, other_namesrv.address]
         for server in (namesrv, other_namesrv):
             (header, body) = server.registrations[0]
@@ -76,7 +67,7 @@ async def test_registers_at_every_name_server_and_unregisters(tmp_path, namesrv,
 
 
 async def test_topic_change_registers_only_what_changed(tmp_path, namesrv):
-    async with running(tmp_path, namesrv_addr=namesrv.address) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
         for number in range(50):
             broker.topics.create_in_send_message(f"T{number}", "TBW102", "127.0.0.1:1", 4, 0)
         await broker.api.settled()
@@ -86,7 +77,7 @@ async def test_topic_change_registers_only_what_changed(tmp_path, namesrv):
 
 
 async def test_each_period_registers_everything_again(tmp_path, namesrv):
-    async with running(tmp_path, namesrv_addr=namesrv.address) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
         broker.topics.update(TopicConfig("T"))
         broker.api.register_all()
         await broker.api.settled()
@@ -96,7 +87,7 @@ async def test_each_period_registers_everything_again(tmp_path, namesrv):
 
 
 async def test_without_force_only_an_outdated_name_server_is_told(tmp_path, namesrv):
-    async with running(tmp_path, namesrv_addr=namesrv.address, force_register=False) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address, force_register=False) as broker:
         assert len(namesrv.registrations) == 1
         broker.api.register_all()
         await broker.api.settled()
@@ -108,13 +99,13 @@ async def test_without_force_only_an_outdated_name_server_is_told(tmp_path, name
 
 
 async def test_broker_permission_narrows_the_topics(tmp_path, namesrv):
-    async with running(tmp_path, namesrv_addr=namesrv.address, broker_permission=4) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address, broker_permission=4) as broker:
         assert namesrv.topics()["TBW102"].perm == 4
         assert broker.topics.select("TBW102").perm == 7
 
 
 async def test_compressed_registration(tmp_path, namesrv):
-    async with running(tmp_path, namesrv_addr=namesrv.address, compressed_register=True) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address, compressed_register=True) as broker:
         header, body = namesrv.registrations[0]
         assert header.compressed
         assert header.body_crc32 == zlib.crc32(body) & 0x7FFFFFFF
@@ -123,14 +114,14 @@ async def test_compressed_registration(tmp_path, namesrv):
 
 async def test_order_topics_of_the_name_server(tmp_path, namesrv):
     namesrv.order_topics = {"SELF_TEST_TOPIC": "broker-a:1", "Unknown": "broker-a:1"}
-    async with running(tmp_path, namesrv_addr=namesrv.address) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
         assert broker.topics.select("SELF_TEST_TOPIC").order
         assert broker.topics.select("Unknown") is None
 
 
 async def test_one_dead_name_server_delays_no_other_and_is_logged_once(tmp_path, namesrv, caplog):
-    dead = f"127.0.0.1:{free_port()}"
-    async with running(tmp_path, namesrv_addr=f"{dead};{namesrv.address}") as broker:
+    dead = f"127.0.0.1:{free_ports()}"
+    async with registering(tmp_path, namesrv_addr=f"{dead};{namesrv.address}") as broker:
         assert broker.api.registered_at == [namesrv.address]
         for _ in range(3):
             broker.api.register_all()
@@ -140,29 +131,28 @@ async def test_one_dead_name_server_delays_no_other_and_is_logged_once(tmp_path,
 
 async def test_name_server_that_comes_back(tmp_path, caplog):
     caplog.set_level("INFO")
-    port = free_port()
-    async with running(tmp_path, namesrv_addr=f"127.0.0.1:{port}") as broker:
+    port = free_ports()
+    async with registering(tmp_path, namesrv_addr=f"127.0.0.1:{port}") as broker:
         assert broker.api.registered_at == []
         server = FakeNamesrv()
         server.server.port = port
-        await server.start()
-        broker.api.register_all()
-        await broker.api.settled()
-        assert broker.api.registered_at == [server.address]
-        assert f"registered at name server 127.0.0.1:{port}" in caplog.messages
-        await server.stop()
+        async with running(server):
+            broker.api.register_all()
+            await broker.api.settled()
+            assert broker.api.registered_at == [server.address]
+            assert f"registered at name server 127.0.0.1:{port}" in caplog.messages
 
 
 async def test_refusing_name_server(tmp_path, namesrv, caplog):
     namesrv.code, namesrv.remark = 1, "crc32 not match"
-    async with running(tmp_path, namesrv_addr=namesrv.address) as broker:
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
         assert broker.api.registered_at == []
         assert "it answers 1 crc32 not match" in caplog.text
 
 
 async def test_without_name_servers(tmp_path, caplog, monkeypatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    async with running(tmp_path, namesrv_addr="") as broker:
+    async with registering(tmp_path, namesrv_addr="") as broker:
         assert broker.api.name_servers == []
         assert "namesrvAddr" in caplog.text
 
@@ -188,7 +178,7 @@ async def test_address_server(tmp_path, namesrv, other_namesrv):
         "update_name_server_addr_period": 1000,
     }
     try:
-        async with running(tmp_path, **settings) as broker, asyncio.timeout(60):
+        async with registering(tmp_path, **settings) as broker, asyncio.timeout(60):
             while not namesrv.registrations or not other_namesrv.registrations:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             await broker.api.settled()

@@ -15,18 +15,19 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fake_namesrv import FakeNamesrv
 from tests.support.fakes import FakeClock
+from tests.support.running import running, stopping
 from tests.support.waiting import until
 
 CONFIG = BrokerConfig(
-    broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", register_broker_timeout_mills=200
+    broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", register_broker_timeout_mills=60_000
 )
+IMPATIENT = {"register_broker_timeout_mills": 200}
 
 
 @pytest.fixture
 async def client():
-    found = RemotingClient(connect_timeout_s=2.0)
-    yield found
-    await found.stop()
+    async with stopping(RemotingClient(connect_timeout_s=60)) as found:
+        yield found
 
 
 def make(tmp_path, client, address, **settings):
@@ -38,64 +39,71 @@ def make(tmp_path, client, address, **settings):
 
 @pytest.fixture
 async def namesrv():
-    server = FakeNamesrv()
-    await server.start()
-    yield server
-    await server.stop()
+    async with running(FakeNamesrv()) as server:
+        yield server
+
+
+@asynccontextmanager
+async def started(link):
+    """A link at work."""
+    link.start()
+    try:
+        yield link
+    finally:
+        await link.stop(unregister=False)
 
 
 @asynccontextmanager
 async def registered(tmp_path, client, namesrv, **settings):
     """A link that has registered all topics."""
-    link = make(tmp_path, client, namesrv.address, **settings)
-    link.start()
-    await link.register_whole()
-    yield link
-    await link.stop(unregister=False)
+    async with started(make(tmp_path, client, namesrv.address, **settings)) as link:
+        await link.register_whole()
+        yield link
 
 
 def changed(*topics, is_deletion=False):
     return TopicChange(list(topics), DataVersion(5, len(topics), 0), is_deletion)
 
 
-async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client):
-    namesrv = FakeNamesrv()
-    await namesrv.start()
+async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client, namesrv):
     link = make(tmp_path, client, namesrv.address)
     link.start()
     await asyncio.sleep(0.01)
     await link.stop(unregister=True)
     assert (namesrv.registrations, namesrv.unregistrations) == ([], [])
-    await namesrv.stop()
 
 
-async def test_whole_and_increments_arrive_in_order(tmp_path, client):
-    namesrv = FakeNamesrv()
-    await namesrv.start()
-    link = make(tmp_path, client, namesrv.address)
-    link.start()
-    link.register_whole()
-    await link.settled()
-    link.register_change(changed(TopicConfig("A")))
-    link.register_change(changed(TopicConfig("B"), TopicConfig("A", perm=4)))
-    await link.settled()
-    assert namesrv.topics() == {"A": TopicConfig("A", perm=4), "B": TopicConfig("B")}
-    await link.stop(unregister=False)
+async def test_whole_and_increments_arrive_in_order(tmp_path, client, namesrv):
+    async with started(make(tmp_path, client, namesrv.address)) as link:
+        link.register_whole()
+        await link.settled()
+        link.register_change(changed(TopicConfig("A")))
+        link.register_change(changed(TopicConfig("B"), TopicConfig("A", perm=4)))
+        await link.settled()
+        assert namesrv.topics() == {"A": TopicConfig("A", perm=4), "B": TopicConfig("B")}
     assert namesrv.unregistrations == []
-    await namesrv.stop()
 
 
 async def check_not_registered(tmp_path, client, serve):
     """A link to a name server that behaves so gives up."""
+    async with linked_to(serve, tmp_path, client) as link:
+        link.register_whole()
+        async with asyncio.timeout(60):
+            await link.settled()
+        assert not link.is_registered
+        await link.stop(unregister=True)
+
+
+@asynccontextmanager
+async def linked_to(serve, tmp_path, client):
+    """An impatient link to a server that behaves so."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    link = make(tmp_path, client, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    link.start()
-    link.register_whole()
-    async with asyncio.timeout(60):
-        await link.settled()
-    assert not link.is_registered
-    await link.stop(unregister=True)
-    server.close()
+    try:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with started(make(tmp_path, client, address, **IMPATIENT)) as link:
+            yield link
+    finally:
+        server.close()
 
 
 async def test_name_server_that_never_answers_times_out(tmp_path, client, caplog):
@@ -110,15 +118,12 @@ async def test_name_server_that_never_answers_times_out(tmp_path, client, caplog
 async def test_a_registration_that_failed_is_repeated_without_being_asked_for(tmp_path, client, namesrv, monkeypatch):
     monkeypatch.setattr(namesrv_link, "RETRY_S", 0.02)
     namesrv.code = 1
-    link = make(tmp_path, client, namesrv.address)
-    link.start()
-    await link.register_whole()
-    assert not link.is_registered
+    async with registered(tmp_path, client, namesrv) as link:
+        assert not link.is_registered
 
-    namesrv.code = 0
+        namesrv.code = 0
 
-    await until(lambda: link.is_registered)
-    await link.stop(unregister=False)
+        await until(lambda: link.is_registered)
 
 
 async def test_answer_that_is_no_frame(tmp_path, client):
@@ -150,18 +155,14 @@ async def test_a_name_server_that_does_not_answer_delays_one_change_and_no_other
         await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
-    link = make(tmp_path, client, f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    link.start()
-    first = link.register_change(changed(TopicConfig("A")))
-    assert not first.done()
-    async with asyncio.timeout(60):
-        await first
-    async with asyncio.timeout(60):
-        await link.settled()
-    assert link.register_change(changed(TopicConfig("B"))).done(), "it is known to be dead"
-    await link.stop(unregister=False)
-    server.close()
+    async with linked_to(swallow, tmp_path, client) as link:
+        first = link.register_change(changed(TopicConfig("A")))
+        assert not first.done()
+        async with asyncio.timeout(60):
+            await first
+        async with asyncio.timeout(60):
+            await link.settled()
+        assert link.register_change(changed(TopicConfig("B"))).done(), "it is known to be dead"
 
 
 async def test_a_stop_leaves_nobody_waiting(tmp_path, client):

@@ -298,7 +298,7 @@ async def test_stop_while_writing_ends_with_the_last_content(tmp_path):
 
     def slow(_operation, _path):
         begun.set()
-        go_on.wait(5)
+        go_on.wait(60)
 
     disk = Disk(tmp_path / "disk")
     disk.fault = slow
@@ -343,7 +343,7 @@ async def test_each_change_is_settled_by_the_write_that_covers_it(tmp_path):
 
     def slow(_operation: str, _path: Path) -> None:
         begun.set()
-        go_on.wait(5)
+        go_on.wait(60)
 
     disk = Disk(tmp_path / "disk")
     disk.fault = slow

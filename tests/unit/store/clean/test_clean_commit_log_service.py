@@ -267,7 +267,7 @@ async def test_a_cold_read_that_is_under_way_gets_what_it_asked_for(cleaned: Cle
     def wait(fd: int, into: Sequence[memoryview], position: int) -> int:
         if threading.current_thread().name.startswith("ColdRead"):
             reading.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
         return preadv(fd, into, position)
 
     monkeypatch.setattr(os, "preadv", wait)

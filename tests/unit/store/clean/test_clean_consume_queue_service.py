@@ -166,7 +166,7 @@ async def test_a_query_that_is_under_way_reads_the_file_that_is_removed(cleaned:
 
     def wait(self: IndexFile, *args: int) -> Iterator[int | None]:
         reading.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         yield from chain(self, *args)
 
     monkeypatch.setattr(IndexFile, "chain", wait)

@@ -168,7 +168,7 @@ async def test_a_removal_that_takes_long_does_not_keep_the_disk_from_being_looke
 
     def wait(self: LocalFileSystem, path: Path) -> None:
         removing.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         unlink(self, path)
 
     monkeypatch.setattr(LocalFileSystem, "unlink", wait)

@@ -78,7 +78,7 @@ async def test_a_file_that_is_removed_is_taken_out_also_when_nobody_waits_for_it
 
     def remove() -> RemovedFile:
         removing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return file.remove()
 
     removal = asyncio.ensure_future(thread.remove(remove, lambda: taken_out.append(file.path)))

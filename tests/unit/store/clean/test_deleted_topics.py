@@ -144,7 +144,7 @@ async def test_messages_that_come_meanwhile_are_refused_and_none_is_acknowledged
 
     def slow_add(*args) -> None:
         marking.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         add(*args)
 
     monkeypatch.setattr(DeletedTopics, "add", slow_add)
@@ -174,7 +174,7 @@ async def test_the_event_loop_does_not_wait_for_a_file_that_is_being_removed(tmp
 
     def slow_remove(file: MappedFile) -> RemovedFile:
         removing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return remove(file)
 
     monkeypatch.setattr(MappedFile, "remove", slow_remove)
@@ -292,7 +292,7 @@ async def test_a_deletion_goes_on_to_its_end_when_nobody_waits_for_it(tmp_path: 
 
     def slow_move(topic: str) -> None:
         moving.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         move_away(topic)
 
     monkeypatch.setattr(store.queues, "move_away", slow_move)

@@ -202,20 +202,20 @@ async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: P
 
     def slow_sync(_: int) -> None:
         entered.release()
-        assert go.acquire(timeout=10)
+        assert go.acquire(timeout=60)
 
     monkeypatch.setattr(os, "fdatasync", slow_sync)
     flusher.start()
     file.wrote = 100
     first = flusher.wait_flushed(100)
-    assert await asyncio.to_thread(entered.acquire, timeout=10)
+    assert await asyncio.to_thread(entered.acquire, timeout=60)
     file.wrote = 300
     later = [flusher.wait_flushed(offset) for offset in (200, 300)]
     assert not first.done()
 
     go.release()
     assert (await asyncio.wait_for(first, 60)).ok
-    assert await asyncio.to_thread(entered.acquire, timeout=10)
+    assert await asyncio.to_thread(entered.acquire, timeout=60)
     assert [future.done() for future in later] == [False, False]
 
     go.release()
@@ -249,7 +249,7 @@ async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
 async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_path: Path, monkeypatch):
     log = Log(tmp_path)
     syncing = threading.Event()
-    monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(10))
+    monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(60))
     log.queue.files[0].wrote = 100
     log.flusher.start()
     told: list[tuple[int, str]] = []
@@ -283,7 +283,7 @@ class Unwalked(deque[Any]):
 async def test_only_those_that_are_late_are_looked_at_when_they_are(tmp_path: Path, monkeypatch):
     log = Log(tmp_path)
     syncing = threading.Event()
-    monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(10))
+    monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(60))
     log.queue.files[0].wrote = 100
     log.flusher._waiting = Unwalked()
     log.flusher.start()

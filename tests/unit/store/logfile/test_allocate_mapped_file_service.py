@@ -126,7 +126,7 @@ class SlowDisk:
 
     def allocate(self, fd: int, start: int, size: int) -> None:
         self.asked += 1
-        assert self.goes_on.wait(10)
+        assert self.goes_on.wait(60)
         self._allocate(fd, start, size)
 
 
