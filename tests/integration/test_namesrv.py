@@ -321,7 +321,7 @@ BAD_REQUESTS = {
         "crc32 not match",
     ),
     "body is no JSON": (json_request(103, BROKER_FIELDS, b"{"), ResponseCode.SYSTEM_ERROR, "REGISTER_BROKER"),
-    "body is no zlib stream": (
+    "body is not a zlib stream": (
         json_request(103, BROKER_FIELDS | {"compressed": "true"}, b"zzzz"),
         ResponseCode.SYSTEM_ERROR,
         "zlib",

@@ -1,4 +1,4 @@
-"""Values and texts at many positions of some bytes, gathered by numpy."""
+"""Values and texts at many positions of a buffer, gathered with numpy."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from numpy.typing import DTypeLike, NDArray
 
 Positions = NDArray[np.int64]
 
-# Each of so many different texts is looked for among all that are left; more are looked up one by one.
+# Up to so many different texts are each compared with all that are left; further ones are looked up one by one.
 _COMPARED = 32
 
 
@@ -26,7 +26,7 @@ def rows_at(data: NDArray[np.uint8], positions: Positions, length: int) -> NDArr
 def distinct_texts(
     data: NDArray[np.uint8], starts: Positions, lengths: Positions
 ) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The different texts that are ``lengths`` bytes long at ``starts``, and the number of each in them, shape (n,)."""
+    """Return the different texts of ``lengths`` bytes at ``starts``, and the number of each in them, shape (n,)."""
     texts: list[bytes] = []
     numbers = np.full(len(starts), -1, np.int64)
     left = np.arange(len(starts))

@@ -50,16 +50,16 @@ def test_recorded_sql_subscriptions_are_checked_while_properties_are_filtered():
     for body in recorded("CG_SqlBad"):
         code, remark = refused(body)
         assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-        assert remark.startswith("Invalid MessageSelector. At character 8: '=' cannot stand here, ")
+        assert remark.startswith("Invalid MessageSelector. At character 8: '=' is not allowed here; expected ")
 
 
 @pytest.mark.parametrize(
     ("expression", "remark"),
     [
-        ("a LIKE 'x'", "Invalid MessageSelector. At character 3: 'LIKE' cannot stand here, AND, BETWEEN, "),
-        ("", "Invalid MessageSelector. At character 1: the expression ends too early, "),
-        ("(" * 1000 + "a" + ")" * 1000, "the expression is nested more than 64 deep, which is the limit"),
-        ("a = 1 " + " " * 10_000, "the expression has 10006 characters, the limit is 8192"),
+        ("a LIKE 'x'", "Invalid MessageSelector. At character 3: 'LIKE' is not allowed here; expected AND, BETWEEN, "),
+        ("", "Invalid MessageSelector. At character 1: the expression ends too early; expected "),
+        ("(" * 1000 + "a" + ")" * 1000, "the expression is nested more than 64 levels deep, which is the limit"),
+        ("a = 1 " + " " * 10_000, "the expression has 10,006 characters; the limit is 8,192"),
     ],
 )
 def test_a_wrong_expression_is_refused_with_its_place(expression, remark):

@@ -1,6 +1,6 @@
-"""The bits that a consumer has in the bit maps of messages (org.apache.rocketmq.filter.util.BloomFilter).
+"""Bits of a consumer in the bit maps of messages (org.apache.rocketmq.filter.util.BloomFilter).
 
-No bit maps are made here; the positions stand in ``consumerFilter.json``, whose readers want them.
+No bit maps are made here; the positions are in ``consumerFilter.json``, whose readers expect them.
 """
 
 from math import ceil, e, log, log2
@@ -16,26 +16,26 @@ _C2: Final = 0x4CF5AD432745937F
 
 
 def bit_count(error_rate: int, expected: int) -> int:
-    """Return the bits of a map for a number of consumers and an error rate in percent; a multiple of 8."""
+    """Return the size in bits of a map for a number of consumers and an error rate in percent; a multiple of 8."""
     bits = ceil(expected * log2(100 / error_rate) * log2(e))
     return -(-bits // 8) * 8
 
 
 def bit_positions(text: str, error_rate: int, expected: int) -> list[int]:
-    """Return the bits of ``text``, which in RocketMQ is ``<group>#<topic>``."""
+    """Return the bit positions of ``text``, which in RocketMQ is ``<group>#<topic>``."""
     hashed = murmur3(text.encode())
     low, high = hashed & 0xFFFFFFFF, hashed >> 32
     bits = bit_count(error_rate, expected)
     positions = []
     for number in range(1, ceil(log(error_rate / 100, 0.5)) + 1):
         combined = low + number * high & 0xFFFFFFFF
-        # As an int of Java it may be negative, and is then flipped.
+        # As a Java int it may be negative, and is then inverted.
         positions.append((combined ^ 0xFFFFFFFF if combined >> 31 else combined) % bits)
     return positions
 
 
 def murmur3(data: bytes) -> int:
-    """Return the first 64 bits of MurmurHash3 x64 128 with seed 0, as Guava's ``murmur3_128`` gives them."""
+    """Return the first 64 bits of MurmurHash3 x64 128 with seed 0, as Guava's ``murmur3_128`` computes them."""
     first = second = 0
     tail_at = len(data) // 16 * 16
     for at in range(0, tail_at, 16):

@@ -1,6 +1,6 @@
 """Comparison of two values (org.apache.rocketmq.filter.expression.ComparisonExpression).
 
-RocketMQ's rules, which are not symmetric: what stands on the left decides how the other is read.
+The rules are RocketMQ's, and are not symmetric: the left value decides how the right one is read.
 """
 
 import operator
@@ -18,7 +18,7 @@ from rocketbroker.codec.filter.java_values import (
     read_long,
 )
 
-# ComparisonExpression.__compare for values that do not compare.
+# ComparisonExpression.__compare for values that cannot be compared.
 _LESS: Final = -1
 _READERS: Final[dict[type, Callable[[str], int | float]]] = {
     int: read_integer,
@@ -28,7 +28,7 @@ _READERS: Final[dict[type, Callable[[str], int | float]]] = {
 }
 
 
-# Of whole numbers; for others Double.compareTo has an order of its own.
+# For whole numbers; Double.compareTo has its own order for others.
 _OPERATORS: Final[dict[str, Callable[[int, int], bool]]] = {
     "=": operator.eq,
     ">": operator.gt,
@@ -39,18 +39,18 @@ _OPERATORS: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 def with_constant(relation: str, constant: int) -> tuple[Callable[[str], int | float], Callable[[int, int], bool]]:
-    """Return how a text compares with a whole number: the reader of the text, and the operator.
+    """Return how a text compares with a whole number: a reader of the text, and the operator.
 
-    The former raises :class:`EvaluationError` for a text that is no such number.
+    The reader raises :class:`EvaluationError` for a text that is not such a number.
     """
     return _READERS[type(constant)], _OPERATORS[relation]
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """Return ``=``: unknown when only the left one is unknown, false when only the right one is, true when both are.
+    """Return the result of ``=``: unknown if only ``left`` is unknown, false if only ``right`` is, true if both are.
 
     Raises:
-        EvaluationError: a text is no such number.
+        EvaluationError: A text is not such a number.
     """
     if left is None:
         return None if right is not None else True
@@ -62,10 +62,10 @@ def equal(left: Value, right: Value) -> bool | None:
 
 
 def order(left: Value, right: Value) -> int | None:
-    """Below, at or above 0 as ``left`` is less, equal or greater; ``None`` when one is unknown.
+    """Return a number below, at or above 0 as ``left`` is less, equal or greater; ``None`` if one is unknown.
 
     Raises:
-        EvaluationError: a text is no number.
+        EvaluationError: A text is not a number.
     """
     if left is None or right is None:
         return None

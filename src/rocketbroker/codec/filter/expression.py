@@ -1,6 +1,7 @@
-"""Filter as a tree (org.apache.rocketmq.filter.expression) that compiles to a function.
+"""Filter expression as a tree that compiles to a function (org.apache.rocketmq.filter.expression).
 
-Logic has three values: an unknown property is neither true nor false, and only what is true is given to the consumer.
+Logic has three values: an unknown property is neither true nor false, and a message is delivered only if the filter is
+true.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,10 +11,10 @@ from typing import Final
 from rocketbroker.codec.filter.comparison_expression import equal, order, with_constant
 from rocketbroker.codec.filter.java_values import JavaLong, Value
 
-#: Values of the properties that the filter names, in the order of the numbers they got.
+#: Values of the properties that the filter names, ordered by their numbers.
 Values = Sequence[str | None]
 Evaluate = Callable[[Values], Value]
-#: Gives each property name its number.
+#: Returns the number of a property name.
 Numbering = Callable[[str], int]
 
 RELATIONS: Final[dict[str, Callable[[int], bool]]] = {
@@ -30,7 +31,7 @@ TEXT_RELATIONS: Final[dict[str, Callable[[str, str], bool]]] = {
 
 
 class Expression:
-    """A part of a filter: ``at`` is the position of its first character, ``depth`` how deep it is nested."""
+    """Part of a filter: ``at`` is the position of its first character, ``depth`` its depth of nesting."""
 
     __slots__ = ("at", "depth")
 
@@ -40,13 +41,13 @@ class Expression:
 
     @property
     def is_boolean(self) -> bool:
-        """True if its result is one of true, false and unknown."""
+        """True if its result is true, false or unknown."""
         return True
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """Return a function that evaluates the expression.
 
-        That raises :class:`EvaluationError` where RocketMQ does, in the same order of evaluation.
+        It raises :class:`EvaluationError` where RocketMQ does, in the same order of evaluation.
         """
         raise NotImplementedError
 
@@ -77,7 +78,7 @@ class Constant(Expression):
 
 
 class Property(Expression):
-    """The value of a property, always text; unknown when the message has none."""
+    """Value of a property, always a text; unknown if the message has none."""
 
     __slots__ = ("name",)
 
@@ -87,7 +88,7 @@ class Property(Expression):
 
     @property
     def is_boolean(self) -> bool:
-        """No: its result is text."""
+        """False: its result is a text."""
         return False
 
     def compiled(self, number_of: Numbering) -> Evaluate:
@@ -104,13 +105,13 @@ class _Unary(Expression):
 
 
 class Negate(_Unary):
-    """A number's negative; unknown for what is no number, so for each property."""
+    """Negative of a number; unknown for other values, and therefore for each property."""
 
     __slots__ = ()
 
     @property
     def is_boolean(self) -> bool:
-        """No: its result is a number."""
+        """False: its result is a number."""
         return False
 
     def compiled(self, number_of: Numbering) -> Evaluate:
@@ -127,7 +128,7 @@ class Negate(_Unary):
 
 
 class BooleanCast(_Unary):
-    """A property in place of a condition: false, whatever its text is; unknown without one."""
+    """Property used as a condition: false, whatever its text; unknown without the property."""
 
     __slots__ = ()
 
@@ -138,7 +139,7 @@ class BooleanCast(_Unary):
 
 
 class Not(_Unary):
-    """The contrary; unknown stays unknown."""
+    """Negation of a condition; unknown stays unknown."""
 
     __slots__ = ()
 
@@ -154,14 +155,14 @@ class Not(_Unary):
 
 
 class Logic(Expression):
-    """AND or OR of conditions; those behind one that decides are not looked at."""
+    """AND or OR of conditions; those after the deciding one are not evaluated."""
 
     __slots__ = ("decides", "parts")
 
     def __init__(self, at: int, parts: Sequence[Expression], *, is_and: bool) -> None:
         super().__init__(at, *parts)
         self.parts = parts
-        # The value of a part that is that of the whole: one false part makes AND false.
+        # Value of a part that decides the whole: one false part makes AND false.
         self.decides = not is_and
 
     def compiled(self, number_of: Numbering) -> Evaluate:
@@ -201,7 +202,7 @@ class Equal(Expression):
 
 
 class Relational(Expression):
-    """One of ``>``, ``>=``, ``<``, ``<=``: of numbers only."""
+    """One of ``>``, ``>=``, ``<``, ``<=``, for numbers only."""
 
     __slots__ = ("left", "relation", "right")
 
@@ -225,7 +226,7 @@ class Relational(Expression):
 
 
 class In(Expression):
-    """IN and NOT IN: whether a property is one of some texts; unknown without the property."""
+    """IN and NOT IN: membership of a property in some texts; unknown without the property."""
 
     __slots__ = ("elements", "is_not", "operand")
 
@@ -245,7 +246,7 @@ class In(Expression):
 
 
 class TextMatch(Expression):
-    """CONTAINS, STARTSWITH, ENDSWITH and their NOT; false, never unknown, for what is no text or an empty search."""
+    """CONTAINS, STARTSWITH, ENDSWITH and their NOT; false, never unknown, for non-texts or an empty search."""
 
     __slots__ = ("is_not", "operand", "relation", "search")
 
@@ -256,7 +257,7 @@ class TextMatch(Expression):
     def compiled(self, number_of: Numbering) -> Evaluate:
         """See ``Expression``."""
         if not self.search:
-            return lambda _values: False  # without a look at the operand, as in RocketMQ
+            return lambda _values: False  # the operand is not evaluated, as in RocketMQ
         operand, search, is_not = self.operand.compiled(number_of), self.search, self.is_not
         holds = TEXT_RELATIONS[self.relation]
 

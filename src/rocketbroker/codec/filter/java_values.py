@@ -1,7 +1,7 @@
-"""Values of expressions and how Java converts between them (java.lang.Integer, Long, Double, Boolean).
+"""Values of expressions, and Java's conversions between them (java.lang.Integer, Long, Double, Boolean).
 
-A property is text. Where it meets a number or a boolean it is read as one of the same kind, by the rules of Java's
-``valueOf``: ``"5.0"`` and ``" 5"`` are no Integer, ``" 5.0 "`` and ``"5d"`` are a Double.
+A property is a text. When compared with a number or a boolean, it is read as the same kind, by the rules of Java's
+``valueOf``: ``"5.0"`` and ``" 5"`` are not Integers, ``" 5.0 "`` and ``"5d"`` are Doubles.
 """
 
 import re
@@ -13,16 +13,16 @@ from rocketbroker.common.errors import CodecError
 
 
 class EvaluationError(CodecError):
-    """Values that cannot be compared; RocketMQ raises here, and the message is then not given to the consumer."""
+    """Values that cannot be compared; RocketMQ raises here, and does not deliver the message."""
 
 
 class JavaLong(int):
-    """An integer literal that is no Java ``int``: text compared with it may be as long as a ``long``."""
+    """Integer literal beyond Java's ``int``: a text compared with it may be as large as a ``long``."""
 
     __slots__ = ()
 
 
-#: ``None`` is what an unknown property gives, and stands for "unknown" in logic.
+#: ``None`` is the value of an unknown property, and "unknown" in logic.
 Value = str | int | float | bool | None
 
 INTEGER_MAX: Final = 2**31 - 1
@@ -38,7 +38,7 @@ _HEX_DOUBLE: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-
 
 
 def _read_whole(most: int, text: str) -> int:
-    # Digits alone are what most texts are; else int() would take blanks and underscores as well.
+    # Most texts are digits only; int() alone would accept blanks and underscores as well.
     if text.isdecimal() or _WHOLE.match(text):
         try:
             number = int(text)
@@ -46,7 +46,7 @@ def _read_whole(most: int, text: str) -> int:
             number = most + 1
         if -most - 1 <= number <= most:
             return number
-    raise EvaluationError(f"{text[:64]!r} is no whole number from {-most - 1} to {most}")
+    raise EvaluationError(f"{text[:64]!r} is not a whole number from {-most - 1} to {most}")
 
 
 #: ``Integer.valueOf``; :class:`EvaluationError` for anything else.
@@ -56,26 +56,26 @@ read_long = partial(_read_whole, LONG_MAX)
 
 
 def read_double(text: str) -> float:
-    """Return ``Double.valueOf``; :class:`EvaluationError` for anything else."""
+    """Return the value of ``Double.valueOf``; :class:`EvaluationError` for anything else."""
     text = text.strip(_SPACE)
     if _DOUBLE.match(text):
-        # The suffix may not follow a word, and no word ends by one.
+        # The suffix may not follow a word such as Infinity, and no such word ends with it.
         return float(text if text[-1] in "Ny" else text.rstrip("fFdD"))
     if _HEX_DOUBLE.match(text):
         try:
             return float.fromhex(text.rstrip("fFdD"))
         except OverflowError:
             return copysign(float("inf"), -1.0 if text.startswith("-") else 1.0)
-    raise EvaluationError(f"{text[:64]!r} is no number")
+    raise EvaluationError(f"{text[:64]!r} is not a number")
 
 
 def read_boolean(text: str) -> bool:
-    """Return ``Boolean.valueOf``: true for "true" in any case, false for everything else."""
+    """Return the value of ``Boolean.valueOf``: true for "true" in any case, false for everything else."""
     return text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Return ``Double.compareTo``: NaN is equal to itself and greater than all else, -0.0 is less than 0.0."""
+    """Return the result of ``Double.compareTo``: NaN equals itself and exceeds all others, -0.0 is less than 0.0."""
     if left < right:
         return -1
     if left > right:

@@ -1,10 +1,10 @@
-"""Reads the language of SQL92 filters (org.apache.rocketmq.filter.parser.SelectorParser).
+"""Parser of SQL92 filters (org.apache.rocketmq.filter.parser.SelectorParser).
 
-Its grammar and checks are RocketMQ's, also where they surprise: NOT binds tighter than ``=``, there is no LIKE, IN
-takes texts only, ``<`` and its like take no texts. Unlike there, what follows a complete expression is an error rather
-than ignored, and expressions are bounded in length and depth.
+Grammar and checks are RocketMQ's, even where they surprise: NOT binds tighter than ``=``, there is no LIKE, IN takes
+only texts, and ``<`` and its like take no texts. Unlike in RocketMQ, text after a complete expression is an error, and
+expressions are bounded in length and depth.
 
-Loaded when the first filter is compiled: lark and its tables take about 0.1 s.
+This module is imported when the first filter is compiled: lark and its tables take about 0.1 s.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ from rocketbroker.common.errors import MQFilterError
 
 #: Longest expression in characters. The event loop parses it, at about 10 µs for each word.
 MAX_LENGTH: Final = 8192
-#: How deep parentheses, NOT and comparisons may be nested; AND and OR in a row count once.
+#: Greatest nesting of parentheses, NOT and comparisons; AND and OR in a row count once.
 MAX_DEPTH: Final = 64
-# Words that are named as what would be right.
+# Names of tokens in error messages.
 _MOST_EXPECTED: Final = 8
 _SHOWN: Final = 40
 
@@ -90,7 +90,7 @@ BLOCK_COMMENT.2: /\/\*[^*]*\*(?:\*|[^*\/][^*]*\*)*\//
 %ignore BLOCK_COMMENT
 """
 
-# Words of any case that are no names of properties.
+# Words, in any case, that cannot be names of properties.
 _KEYWORDS: Final = {
     "NOT": "_NOT",
     "AND": "_AND",
@@ -128,11 +128,10 @@ def parse(expression: str) -> Expression:
     """Return the tree of an expression, whose result is true, false or unknown.
 
     Raises:
-        MQFilterError: it is no expression of the language, is longer than ``MAX_LENGTH`` or nested deeper than
-            ``MAX_DEPTH``.
+        MQFilterError: The expression is invalid, is longer than ``MAX_LENGTH``, or is nested deeper than ``MAX_DEPTH``.
     """
     if len(expression) > MAX_LENGTH:
-        reason = f"the expression has {len(expression)} characters, the limit is {MAX_LENGTH}"
+        reason = f"the expression has {len(expression):,} characters; the limit is {MAX_LENGTH:,}"
         raise MQFilterError(MAX_LENGTH + 1, reason)
     try:
         tree: Any = _PARSER.parse(expression)
@@ -140,7 +139,7 @@ def parse(expression: str) -> Expression:
         raise _unexpected(expression, error) from None
     except UnexpectedCharacters as error:
         at: int = error.pos_in_stream or 0  # type: ignore[redundant-expr]
-        what = "the text that begins here has no end" if expression[at] == "'" else "no word begins so"
+        what = "this text has no closing quote" if expression[at] == "'" else "unexpected character"
         raise MQFilterError(at + 1, f"{expression[at : at + _SHOWN]!r} is not understood: {what}") from None
     assert isinstance(tree, Expression)
     return tree
@@ -148,11 +147,11 @@ def parse(expression: str) -> Expression:
 
 def _unexpected(expression: str, error: UnexpectedToken) -> MQFilterError:
     names = sorted({_SHOWN_AS[name] for name in error.accepts or ()}, key=lambda name: (not name.isalpha(), name))
-    right = f"{', '.join(names[:_MOST_EXPECTED])}{' or the like' if len(names) > _MOST_EXPECTED else ''}"
+    right = f"{', '.join(names[:_MOST_EXPECTED])}{' and others' if len(names) > _MOST_EXPECTED else ''}"
     if error.token.type == "$END":
-        return MQFilterError(len(expression) + 1, f"the expression ends too early, {right} would be right here")
+        return MQFilterError(len(expression) + 1, f"the expression ends too early; expected {right}")
     found = str(error.token)[:_SHOWN]
-    return MQFilterError((error.token.start_pos or 0) + 1, f"{found!r} cannot stand here, {right} would be right")
+    return MQFilterError((error.token.start_pos or 0) + 1, f"{found!r} is not allowed here; expected {right}")
 
 
 def _keyword(token: Token) -> Token:
@@ -170,17 +169,19 @@ def _condition(value: Expression) -> Expression:
         return value
     if isinstance(value, Property):
         return _bounded(BooleanCast(value.at, value))
-    raise MQFilterError(value.at + 1, "a number or a text stands where a condition is wanted")
+    raise MQFilterError(value.at + 1, "a number or text is not a condition; compare it with something")
 
 
 def _bounded(value: Expression) -> Expression:
     if value.depth > MAX_DEPTH:
-        raise MQFilterError(value.at + 1, f"the expression is nested more than {MAX_DEPTH} deep, which is the limit")
+        raise MQFilterError(
+            value.at + 1, f"the expression is nested more than {MAX_DEPTH} levels deep, which is the limit"
+        )
     return value
 
 
 def _check_number(value: Expression) -> Expression:
-    """ComparisonExpression.checkLessThanOperand."""
+    """Check an operand of ``<`` and its like (ComparisonExpression.checkLessThanOperand)."""
     if value.is_boolean or (isinstance(value, Constant) and not value.is_number):
         raise MQFilterError(value.at + 1, "only numbers and properties can be compared by <, <=, >, >= and BETWEEN")
     return value
@@ -193,10 +194,10 @@ def _relational(left: Expression, relation: str, right: Expression) -> Expressio
 def _equal(left: Expression, right: Expression) -> Expression:
     for value in (left, right):
         if isinstance(value, Constant) and value.value is None:
-            raise MQFilterError(value.at + 1, "NULL cannot be compared by = and <>, IS NULL would be right")
+            raise MQFilterError(value.at + 1, "NULL cannot be compared by = and <>; use IS NULL or IS NOT NULL")
     constants = isinstance(left, Constant) and isinstance(right, Constant)
     if constants and left.is_boolean and not right.is_boolean:
-        raise MQFilterError(left.at + 1, "TRUE and FALSE cannot be compared with a number or a text")
+        raise MQFilterError(left.at + 1, "TRUE and FALSE cannot be compared with a number or text")
     return _bounded(Equal(left, right))
 
 
@@ -206,7 +207,7 @@ def _logic(parts: tuple[Expression, ...], *, is_and: bool) -> Expression:
 
 def _contained(left: Expression, texts: tuple[Token, ...], *, is_not: bool) -> Expression:
     if not isinstance(left, Property):
-        raise MQFilterError(left.at + 1, "only a property can stand before IN")
+        raise MQFilterError(left.at + 1, "only a property is allowed before IN")
     return _bounded(In(left, [_text_of(text) for text in texts], is_not=is_not))
 
 
@@ -220,7 +221,7 @@ def _negated(value: Expression) -> Expression:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Expression]):
-    """Makes the tree, bottom up, while the parser reads."""
+    """Builds the tree, bottom up, while the parser reads."""
 
     def start(self, whole: Expression) -> Expression:
         return _condition(whole)
@@ -255,7 +256,9 @@ class _Builder(Transformer[Token, Expression]):
     def between(self, value: Expression, low: Expression, high: Expression) -> Expression:
         both = (_relational(value, ">=", low), _relational(value, "<=", high))
         if isinstance(low, Constant) and isinstance(high, Constant) and (order(high.value, low.value) or 0) < 0:
-            raise MQFilterError(low.at + 1, f"BETWEEN {low.value} AND {high.value}: the first must not be the greater")
+            raise MQFilterError(
+                low.at + 1, f"BETWEEN {low.value} AND {high.value}: the first bound must not exceed the second"
+            )
         return _logic(both, is_and=True)
 
     def not_between(self, value: Expression, low: Expression, high: Expression) -> Expression:
@@ -274,7 +277,7 @@ class _Builder(Transformer[Token, Expression]):
         return _negated(_condition(operand))
 
     def parenthesis(self, inner: Expression) -> Expression:
-        # It adds nothing but its depth, which is that of the reader's stack in RocketMQ.
+        # It adds only its depth, which is that of the parser's stack in RocketMQ.
         inner.depth += 1
         return _bounded(inner)
 
@@ -284,13 +287,13 @@ class _Builder(Transformer[Token, Expression]):
     def decimal(self, token: Token) -> Expression:
         at, value = token.start_pos or 0, int(token.rstrip("lL")[:_SHOWN])
         if value > LONG_MAX:
-            raise MQFilterError(at + 1, f"{token[:_SHOWN]} is greater than {LONG_MAX}, the greatest whole number")
+            raise MQFilterError(at + 1, f"{token[:_SHOWN]} exceeds {LONG_MAX}, the greatest whole number")
         return Constant(at, value if value <= INTEGER_MAX else JavaLong(value))
 
     def floating(self, token: Token) -> Expression:
         at, value = token.start_pos or 0, float(token)
         if not DOUBLE_MIN <= value < float("inf"):
-            reason = f"{token[:_SHOWN]} is not between 4.9E-324 and 1.7976931348623157E308; zero is written 0"
+            reason = f"{token[:_SHOWN]} is not between 4.9E-324 and 1.7976931348623157E308; write zero as 0"
             raise MQFilterError(at + 1, reason)
         return Constant(at, value)
 

@@ -1,4 +1,4 @@
-"""A SQL92 filter, compiled once (org.apache.rocketmq.filter.SqlFilter)."""
+"""SQL92 filter, compiled once (org.apache.rocketmq.filter.SqlFilter)."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,21 +10,21 @@ from rocketbroker.codec.message.property_values import property_values
 from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.common.errors import MQFilterError
 
-#: RocketMQ keeps 100.
+#: Number of cached filters; RocketMQ keeps 100.
 MOST_COMPILED: Final = 128
-# Results that are remembered by the values they follow from, and the longest of these together in bytes.
+# Number of cached results, and the most bytes of the values that are the key of one.
 _MOST_KNOWN: Final = 4096
 _LONGEST_KNOWN: Final = 256
 
-#: Raw values of the properties that a filter names, empty for one that is not there; of a single one not as a tuple.
+#: Raw values of the properties that a filter names, empty for a missing one; a single value is not in a tuple.
 _Key = bytes | tuple[bytes, ...]
 
 
 class SqlFilter:
-    """Says which messages match; use :func:`compiled` to get one.
+    """Matches messages by their properties; :func:`compiled` returns one.
 
     Args:
-        expression: what to match, as ``selector_parser.parse`` gives it.
+        expression: the condition, from ``selector_parser.parse``.
     """
 
     __slots__ = ("_evaluate", "_known", "_names")
@@ -36,9 +36,9 @@ class SqlFilter:
         self._known: dict[_Key, bool] = {}
 
     def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
-        """For the properties of each message whether the filter is true for it.
+        """Return, for the properties of each message, true if the filter is true.
 
-        It is not for a message whose values cannot be compared as the filter says.
+        It is not true for a message whose values cannot be compared as the filter demands.
         """
         if not self._names:
             return [self._look(())] * len(properties)
@@ -64,21 +64,21 @@ class SqlFilter:
 
 
 def compiled(expression: str) -> SqlFilter:
-    """Return the filter that an expression makes, the same object for the same text while it is remembered.
+    """Return the filter of an expression; the same object for the same text while it is cached.
 
     Raises:
-        MQFilterError: it is no expression, or too long or nested too deep.
+        MQFilterError: The expression is invalid, too long, or nested too deep.
     """
     found = _compiled(expression)
     if isinstance(found, MQFilterError):
-        # Without the traceback of the last time.
+        # Without the traceback of the previous raise.
         raise MQFilterError(found.position, found.reason)
     return found
 
 
 @lru_cache(maxsize=MOST_COMPILED)
 def _compiled(expression: str) -> SqlFilter | MQFilterError:
-    # lark takes a while to import, and most brokers have no such filter.
+    # lark takes long to import, and most brokers have no such filter.
     from rocketbroker.codec.filter.selector_parser import parse
 
     try:

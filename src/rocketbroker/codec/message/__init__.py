@@ -1,1 +1,1 @@
-"""Messages as bytes: the commit-log record, its properties, ids, batches and hashes."""
+"""Messages as bytes: CommitLog records, their properties, ids, batches and hashes."""

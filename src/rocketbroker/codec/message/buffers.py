@@ -1,6 +1,6 @@
-"""The buffer types every decoder takes."""
+"""Buffer types that every decoder takes."""
 
 from typing import TypeAlias
 
-#: What can be read without a copy. A mapped file is passed as ``memoryview(mapping)``.
+#: Bytes that can be read without a copy. A mapped file is passed as ``memoryview(mapping)``.
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview

@@ -1,8 +1,8 @@
-"""Compressed bodies. Answers to ``org.apache.rocketmq.common.compression.CompressorFactory``.
+"""Compressed bodies (org.apache.rocketmq.common.compression.CompressorFactory).
 
     sysFlag bits 8-10   0, 3 zlib stream (RFC 1950)     1 LZ4 frame     2 Zstandard frame
 
-zlib is Python's own; the packages ``lz4`` and ``zstandard`` are imported when the first such body is met.
+zlib is Python's own; the packages ``lz4`` and ``zstandard`` are imported for the first such body.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rocketbroker.codec.message.message_sys_flag import (
 )
 from rocketbroker.common.errors import CodecError
 
-#: Limit of a decompressed body in bytes: a few kilobytes of well packed zeros would otherwise fill the memory.
+#: Limit of a decompressed body in bytes: a few kilobytes of compressed zeros would otherwise fill the memory.
 MAX_DECOMPRESSED_SIZE: Final = 64 << 20
 
-# The library cannot stop at a size. A block has at least 4 bytes and gives at most 128 KiB, so a piece gives 32 MiB.
+# The library cannot stop at a size. A block has at least 4 bytes and yields at most 128 KiB, so a piece yields 32 MiB.
 _ZSTD_PIECE: Final = 1024
-# The library takes memory for all that it may give, also when the frame holds a few bytes.
+# The library allocates memory for the whole possible output, even for a frame of a few bytes.
 _LZ4_PIECE: Final = 256 * 1024
 
 
@@ -52,7 +52,7 @@ def _decompress_zlib(body: ReadableBuffer, max_size: int) -> bytes:
     try:
         data = stream.decompress(body, max_size + 1)
     except zlib.error as error:
-        raise CodecError(f"body is no zlib stream: {error}") from error
+        raise CodecError(f"body is not a zlib stream: {error}") from error
     _check(len(data), max_size, complete=stream.eof)
     return data
 
@@ -68,7 +68,7 @@ def _decompress_lz4(body: ReadableBuffer, max_size: int) -> bytes:
                 break
             piece = b""
     except (RuntimeError, EOFError) as error:
-        raise CodecError(f"body is no LZ4 frame: {error}") from error
+        raise CodecError(f"body is not an LZ4 frame: {error}") from error
     _check(len(data), max_size, complete=stream.eof)
     return bytes(data)
 
@@ -83,7 +83,7 @@ def _decompress_zstd(body: ReadableBuffer, max_size: int) -> bytes:
             if stream.eof or len(data) > max_size:
                 break
     except zstandard.ZstdError as error:
-        raise CodecError(f"body is no Zstandard frame: {error}") from error
+        raise CodecError(f"body is not a Zstandard frame: {error}") from error
     _check(len(data), max_size, complete=stream.eof)
     return bytes(data)
 
@@ -97,6 +97,6 @@ def _library(module: str, package: str, what: str) -> ModuleType:
 
 def _check(size: int, max_size: int, *, complete: bool) -> None:
     if size > max_size:
-        raise CodecError(f"body unpacks to more than {max_size} bytes")
+        raise CodecError(f"body decompresses to more than the limit of {max_size:,} bytes")
     if not complete:
-        raise CodecError("compressed body ends before its stream does")
+        raise CodecError("compressed body is incomplete: its stream ends early")

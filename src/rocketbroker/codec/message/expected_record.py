@@ -1,10 +1,10 @@
 """Comparison of records with the fields expected at their place (CommitLog.checkMessageAndReturnSize).
 
-Made for pulls: nothing is decoded, and a sound record of a small message costs about a microsecond.
+It serves pulls: nothing is decoded, and a sound record of a small message costs about a microsecond.
 
-A record is sound when totalSize, magic code, queueId, queueOffset and physicalOffset are those of its place, the
-lengths in it add up, the topic is the queue's, and bodyCRC is that of the body. No checksum of the format covers the
-rest: flags, times, hosts and properties.
+A record is sound if totalSize, magic code, queueId, queueOffset and physicalOffset match its place, its lengths add up,
+the topic is the queue's, and bodyCRC matches the body. No checksum of the format covers the rest: flags, times, hosts
+and properties.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,14 +26,14 @@ _CRC_BITS: Final = 0x7FFFFFFF
 _NAMES: Final = ("totalSize", "magic code", "queueId", "queueOffset", "physicalOffset")
 
 
-# A message as its queue names it: queue offset, CommitLog offset, size, tags code. A bare tuple, since one is made for
-# each message that is read.
+# A message as its queue names it: queue offset, CommitLog offset, size, tags code. A bare tuple, because one is made
+# for each message read.
 ExpectedRecord = tuple[int, int, int, int]
 
 
 @lru_cache(maxsize=1024)
 def _behind_head(body_length: int, topic_length: int) -> Callable[[ReadableBuffer, int], tuple[bytes, bytes, int]]:
-    """Reads body, topic and length of the properties at a position: quicker than by a slice of each."""
+    """Return an unpacker of body, topic and length of the properties: quicker than a slice of each."""
     return Struct(f">{body_length}s{topic_length}sH").unpack_from
 
 
@@ -48,9 +48,9 @@ class RecordCheck:
     """Checks records of one queue.
 
     Args:
-        queue_id: its number.
-        magic: the magic code that records of its topic bear.
-        topic: the topic with its length before it, as it stands in them (``topic_block``).
+        queue_id: number of the queue.
+        magic: magic code of records of the topic.
+        topic: topic with its length before it, as records hold it (``topic_block``).
     """
 
     __slots__ = ("_magic", "_queue_id", "_topic_block", "least_size")
@@ -59,7 +59,7 @@ class RecordCheck:
         self._queue_id = queue_id
         self._magic = magic
         self._topic_block = topic
-        # Bytes of a record without body and properties: no record is smaller.
+        # Bytes of a record with an empty body and no properties: no record is smaller.
         self.least_size = BODY_POSITION + len(topic) + 2
 
     def unsound(
@@ -69,13 +69,13 @@ class RecordCheck:
         expected: Sequence[ExpectedRecord],
         is_wanted: Callable[[ExpectedRecord, bytes], bool] | None = None,
     ) -> list[int]:
-        """Return the numbers of records that are damaged, unexpected or unwanted.
+        """Return the numbers of the records that are damaged, unexpected or unwanted.
 
         Args:
-            data: holds all of the records.
-            positions: where each begins in ``data``, which has the bytes that are expected of it.
-            expected: what is expected of each; no size is below ``least_size``.
-            is_wanted: asked about each sound record, with its properties.
+            data: buffer with all the records.
+            positions: start of each record in ``data``, which holds the expected bytes of each.
+            expected: entry of each record; no size is below ``least_size``.
+            is_wanted: called with the properties of each sound record.
         """
         unpack, magic, queue_id, topic = _EXPECTED.unpack_from, self._magic, self._queue_id, self._topic_block
         least, known_length = self.least_size, -1
@@ -129,7 +129,7 @@ class RecordCheck:
         found = (total, magic, queue_id, queue_offset, physical_offset)
         wanted = (size, self._magic, self._queue_id, expected_queue_offset, expected_offset)
         if not any(data[at : at + BODY_POSITION]):
-            return "there are only zeros"
+            return "it holds only zeros"
         differ = [
             f"{name} is {value}, {right} is expected"
             for name, value, right in zip(_NAMES, found, wanted, strict=True)

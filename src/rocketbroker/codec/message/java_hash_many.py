@@ -1,5 +1,7 @@
-"""``String.hashCode`` of many keys at once, with numpy: keys of one length are the rows of a matrix, and its product
-with the powers of 31 is their hashes. Apart from ``tags_code.py``, since importing numpy takes 0.2 s.
+"""``String.hashCode`` of many keys at once, with numpy.
+
+Keys of one length are the rows of a matrix; its product with the powers of 31 is their hashes. This is separate from
+``tags_code.py`` because importing numpy takes 0.2 s.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ import numpy.typing as npt
 from rocketbroker.codec.byte_columns import rows_at
 from rocketbroker.codec.message.tags_code import extend_hash
 
-#: Longer keys are hashed one by one, so that no key's length makes a table of powers.
+#: Longer keys are hashed one by one, so that the table of powers stays short.
 _LONGEST = 1024
 
 
 def java_hash_many(
     keys: Sequence[bytes], prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None = None
 ) -> npt.NDArray[np.int32]:
-    """Hash of each key's text (``keys`` are UTF-8), as int32 of shape ``(len(keys),)``.
+    """Return the hash of each key's text (``keys`` are UTF-8), as int32 of shape ``(len(keys),)``.
 
-    With ``prefix_hashes``, of the same length, each is the hash of the prefix with that hash followed by the key.
+    With ``prefix_hashes``, of the same length, each key is hashed as if it followed the prefix with that hash.
     """
     prefixes = _prefixes(prefix_hashes, len(keys))
     joined = b"".join(keys)
@@ -51,7 +53,7 @@ def java_hash_slices(
     lengths: npt.NDArray[np.int64],
     prefix_hashes: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """:func:`java_hash_many` of the keys at ``starts`` of ``data`` that are ``lengths`` bytes long, shape (n,)."""
+    """Return the hashes of the keys at ``starts`` of ``data`` that are ``lengths`` bytes long, shape (n,)."""
     prefixes = _prefixes(prefix_hashes, len(starts))
     hashes = prefixes.copy()
     for length in np.unique(lengths[lengths > 0]).tolist():
@@ -67,7 +69,7 @@ def java_hash_slices(
 
 
 def index_key_hashes(java_hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """IndexFile's ``keyHash`` for hashes of built keys: the absolute value, 0 for the int32 that has none."""
+    """Return IndexFile's ``keyHash`` for hashes of built keys: the absolute value, or 0 for the int32 without one."""
     hashes = np.abs(java_hashes)
     return np.maximum(hashes, 0, out=hashes)
 
@@ -75,7 +77,7 @@ def index_key_hashes(java_hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32
 def index_key_hash_many(
     keys: Sequence[bytes], prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None = None
 ) -> npt.NDArray[np.int32]:
-    """IndexFile's ``keyHash`` of each key: the absolute value of its hash, 0 for the int32 that has none."""
+    """Return IndexFile's ``keyHash`` of each key: the absolute value of its hash, or 0 for the int32 without one."""
     return index_key_hashes(java_hash_many(keys, prefix_hashes))
 
 
@@ -84,12 +86,12 @@ def _prefixes(prefix_hashes: Sequence[int] | npt.NDArray[np.int32] | None, count
         return np.zeros(count, np.uint32)
     prefixes = np.asarray(prefix_hashes, np.int32).view(np.uint32)
     if len(prefixes) != count:
-        raise ValueError(f"{count} keys need as many prefix hashes, {len(prefixes)} were given")
+        raise ValueError(f"{count} keys need as many prefix hashes, not {len(prefixes)}")
     return prefixes
 
 
 def _of_one_length(units: npt.NDArray[np.uint8], prefixes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return the hashes of keys that are the rows of a matrix."""
+    """Return the hashes of the keys that are the rows of a matrix."""
     length = units.shape[1]
     sums: npt.NDArray[np.uint32] = np.einsum("ij,j->i", units, _powers(length))
     return prefixes * _power(length) + sums

@@ -1,9 +1,8 @@
-"""Several messages in one body: SEND_BATCH_MESSAGE (320) and inner batches.
-Answers to ``MessageDecoder.encodeMessages`` and ``decodeMessages``.
+"""Several messages in one body: SEND_BATCH_MESSAGE (320) and inner batches (MessageDecoder.encodeMessages).
 
-    body    := message+
-    message := int32 totalSize, int32 magic (0), int32 bodyCRC (0), int32 flag,
-               int32 bodyLength, body, int16 propertiesLength, properties
+body    := message+
+message := int32 totalSize, int32 magic (0), int32 bodyCRC (0), int32 flag,
+           int32 bodyLength, body, int16 propertiesLength, properties
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MIN_INNER_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
 
 
 class BatchParts(NamedTuple):
-    """The messages of a batch by column: flag, body and raw properties, each as long as the batch."""
+    """Messages of a batch by column: flag, body and raw properties, each as long as the batch."""
 
     flags: Sequence[int]
     bodies: Sequence[bytes]
@@ -38,7 +37,8 @@ class BatchParts(NamedTuple):
 def split_batch(body: ReadableBuffer) -> BatchParts:
     """Return the messages in ``body``.
 
-    :class:`CodecError` names the message whose lengths do not add up, and an empty batch.
+    Raises:
+        CodecError: The batch is empty, or the lengths of a message, which the text names, do not add up.
     """
     data = bytes(body)
     if not data:
@@ -47,7 +47,7 @@ def split_batch(body: ReadableBuffer) -> BatchParts:
 
 
 def _split_alike(data: bytes) -> BatchParts | None:
-    """Return the messages if all have the same lengths, which is common and takes no bytecode for each."""
+    """Return the messages if all have the same lengths: this is common, and runs no bytecode per message."""
     if len(data) < MIN_INNER_SIZE:
         return None
     total_size, _, body_length = _SIZE_FLAG_LENGTH.unpack_from(data)
@@ -76,7 +76,9 @@ def _split_one_by_one(data: bytes) -> BatchParts:
     while end < size:
         offset = end
         if size - offset < MIN_INNER_SIZE:
-            raise _broken(len(flags), offset, f"{size - offset} bytes are left, a message takes {MIN_INNER_SIZE}")
+            raise _broken(
+                len(flags), offset, f"{size - offset} bytes are left, but a message takes at least {MIN_INNER_SIZE}"
+            )
         total_size, flag, body_length = head(data, offset)
         start = offset + _HEAD.size
         stop = start + body_length
@@ -85,7 +87,7 @@ def _split_one_by_one(data: bytes) -> BatchParts:
             raise _broken(len(flags), offset, _wrong_sizes(total_size, body_length, size - offset))
         (length,) = properties_length(data, stop)
         if length != end - stop - 2:
-            raise _broken(len(flags), offset, f"propertiesLength is {length}, not {end - stop - 2}")
+            raise _broken(len(flags), offset, f"propertiesLength is {length} instead of {end - stop - 2}")
         add_flag(flag)
         add_body(data[start:stop])
         add_properties(data[stop + 2 : end])
@@ -95,7 +97,7 @@ def _split_one_by_one(data: bytes) -> BatchParts:
 def _wrong_sizes(total_size: int, body_length: int, left: int) -> str:
     if MIN_INNER_SIZE <= total_size <= left:
         return f"bodyLength is {body_length} in a totalSize of {total_size}"
-    return f"totalSize is {total_size}, {left} bytes are left"
+    return f"totalSize is {total_size}, but {left} bytes are left"
 
 
 def encode_batch(messages: Iterable[tuple[int, ReadableBuffer, ReadableBuffer]]) -> bytes:
@@ -109,7 +111,7 @@ def encode_batch(messages: Iterable[tuple[int, ReadableBuffer, ReadableBuffer]])
 
 
 def unwrap_batch(message: MessageExt) -> list[MessageExt]:
-    """Return the messages inside a record of a whole batch, each with its own queue offset, as consumers see them."""
+    """Return the messages inside the record of a whole batch, each with its own queue offset, as consumers see them."""
     return [
         msgspec.structs.replace(
             message,

@@ -13,9 +13,9 @@ class UniqueIds:
     Args:
         ip: address of this machine, 4 or 16 bytes.
         pid: the process id.
-        salt: a random number of 32 bits. Java takes a hash of its class loader; two generators of one process must
-            differ likewise.
-        time_ms: gives the time in ms since the epoch.
+        salt: a random number of 32 bits, like the hash of the class loader in Java; generators of one process must have
+            different ones.
+        time_ms: returns the time in ms since the epoch.
     """
 
     def __init__(self, ip: bytes, pid: int, salt: int, time_ms: Callable[[], int]) -> None:

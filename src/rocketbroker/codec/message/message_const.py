@@ -1,8 +1,8 @@
-"""Names of message properties. Answers to ``org.apache.rocketmq.common.message.MessageConst``."""
+"""Names of message properties (org.apache.rocketmq.common.message.MessageConst)."""
 
 from typing import Final
 
-#: Between the keys in ``KEYS``.
+#: Separator of the keys in ``KEYS``.
 KEY_SEPARATOR: Final = " "
 
 PROPERTY_KEYS: Final = "KEYS"
@@ -66,7 +66,7 @@ PROPERTY_LITE_TOPIC: Final = "__LITE_TOPIC"
 PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 
 
-#: Names that clients must not set as properties of their own.
+#: Names that clients must not use for properties of their own.
 STRING_HASH_SET: Final = frozenset(
     {
         PROPERTY_BORN_HOST,

@@ -1,8 +1,8 @@
-"""Reads commit-log records, from files and from pull bodies. Answers to ``MessageDecoder`` and
-``CommitLog.checkMessageAndReturnSize``. The byte grammar stands in ``message_encoder.py``.
+"""Decoder of CommitLog records, from files and from answers to pulls (MessageDecoder).
 
-Each length is checked against the rest of the record, and the record against the rest of the buffer, before a
-byte is taken; whatever does not fit is a :class:`CorruptRecordError` that names the position.
+The checks are those of CommitLog.checkMessageAndReturnSize. The byte grammar is in ``message_encoder.py``. Each length
+is checked against the rest of the record, and the record against the rest of the buffer, before a byte is read; a
+misfit is a :class:`CorruptRecordError` that names the position.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ _TOPIC_LENGTH_SIZES: Final = {MESSAGE_MAGIC_CODE_V1: 1, MESSAGE_MAGIC_CODE_V2: 2
 
 
 def peek(buffer: ReadableBuffer, offset: int = 0, *, end: int | None = None) -> tuple[int, int]:
-    """totalSize and magic code at ``offset``, unchecked; ``(0, 0)`` where nothing was written."""
+    """Return totalSize and magic code at ``offset``, unchecked; ``(0, 0)`` where nothing was written."""
     limit = len(buffer) if end is None else min(end, len(buffer))
     if offset < 0 or limit - offset < BLANK.size:
-        raise corrupt(offset, f"{max(limit - offset, 0)} bytes are left, totalSize and magic code take {BLANK.size}")
+        raise corrupt(
+            offset, f"{max(limit - offset, 0)} bytes are left, but totalSize and magic code take {BLANK.size}"
+        )
     total_size, magic = BLANK.unpack_from(buffer, offset)
     return total_size, magic
 
@@ -49,10 +51,10 @@ def decode_record(
     read_body: bool = True,
     decompress: bool = False,
 ) -> MessageExt:
-    """Return the record that begins at ``offset`` and ends, ``store_size`` bytes on, not behind ``end``.
+    """Return the record at ``offset``, which ends after ``store_size`` bytes, at ``end`` at the latest.
 
-    ``check_crc`` compares the stored body with its checksum. ``decompress`` unpacks the body and clears sysFlag's
-    compressed bit, as Java clients do. A BLANK, or space never written, is an error too: ask :func:`peek` first.
+    ``check_crc`` compares the stored body with its checksum. ``decompress`` decompresses the body and clears the
+    compressed bit of sysFlag, as Java clients do. A BLANK or unwritten space is an error: call :func:`peek` first.
     """
     total_size, magic = peek(buffer, offset, end=end)
     stop = offset + total_size
@@ -94,7 +96,7 @@ def decode_record(
 def decode_messages(
     buffer: ReadableBuffer, *, check_crc: bool = True, read_body: bool = True, decompress: bool = True
 ) -> list[MessageExt]:
-    """Return all records of a pull, query or view answer's body, which they fill to its last byte."""
+    """Return all records in the body of an answer to a pull, query or view, which they fill to its last byte."""
     messages = []
     offset, size = 0, len(buffer)
     while offset < size:
@@ -113,7 +115,7 @@ def iter_records(
     read_body: bool = True,
     decompress: bool = False,
 ) -> Iterator[MessageExt]:
-    """Yield the records of one commit-log file from position ``start`` to its BLANK or to where nothing was written."""
+    """Yield the records of one CommitLog file from position ``start`` to its BLANK or to unwritten space."""
     limit = len(buffer) if end is None else min(end, len(buffer))
     while limit - start >= BLANK.size:
         total_size, magic = peek(buffer, start, end=limit)
@@ -133,13 +135,13 @@ def _head_of(buffer: ReadableBuffer, offset: int, total_size: int, magic: int, l
         what = "that of a BLANK" if magic == BLANK_MAGIC_CODE else "unknown"
         raise corrupt(offset, f"magic code 0x{magic:08X} is {what}; 0xDAA320A7 (V1) or 0xDAA320AB (V2) is expected")
     if total_size > limit - offset:
-        raise corrupt(offset, f"totalSize is {total_size}, {limit - offset} bytes are left")
+        raise corrupt(offset, f"totalSize is {total_size}, but {limit - offset} bytes are left")
     rest = _TOPIC_LENGTH_SIZES[magic] + PROPERTIES_LENGTH.size
     if total_size >= RECORD_HEAD.size:
         head = RECORD_HEADS[buffer[offset + SYS_FLAG_POSITION + 3] >> 4 & 3]
         if total_size >= head.size + rest:
             return head
-    raise corrupt(offset, f"totalSize is {total_size}, the fixed fields alone take more")
+    raise corrupt(offset, f"totalSize is {total_size}, but the fixed fields alone take more")
 
 
 def _topic_range(
@@ -148,12 +150,12 @@ def _topic_range(
     size = _TOPIC_LENGTH_SIZES[magic]
     room = stop - body_start - size - PROPERTIES_LENGTH.size
     if not 0 <= body_length <= room:
-        raise corrupt(offset, f"bodyLength is {body_length}, at most {room} bytes are left in the record")
+        raise corrupt(offset, f"bodyLength is {body_length}, but at most {room} bytes are left in the record")
     at = body_start + body_length
     start = at + size
     topic_length = buffer[at] if size == 1 else buffer[at] << 8 | buffer[at + 1]
     if topic_length > room - body_length:
-        raise corrupt(offset, f"topicLength is {topic_length}, at most {room - body_length} bytes are left")
+        raise corrupt(offset, f"topicLength is {topic_length}, but at most {room - body_length} bytes are left")
     return start, start + topic_length
 
 
@@ -161,14 +163,14 @@ def _properties(buffer: ReadableBuffer, offset: int, at: int, stop: int) -> byte
     (length,) = PROPERTIES_LENGTH.unpack_from(buffer, at)
     start = at + PROPERTIES_LENGTH.size
     if length != stop - start:
-        raise corrupt(offset, f"propertiesLength is {length}, totalSize leaves {stop - start} bytes for them")
+        raise corrupt(offset, f"propertiesLength is {length}, but totalSize leaves {stop - start} bytes for them")
     return bytes(buffer[start:stop])
 
 
 def _check_crc(body: ReadableBuffer, expected: int, offset: int) -> None:
     found = crc32(body) & 0x7FFFFFFF
     if found != expected:
-        raise corrupt(offset, f"bodyCRC is 0x{expected:08X}, the body's own is 0x{found:08X}")
+        raise corrupt(offset, f"bodyCRC is 0x{expected:08X}, but the body has 0x{found:08X}")
 
 
 def _unpack(body: bytes, sys_flag: int, offset: int) -> bytes:

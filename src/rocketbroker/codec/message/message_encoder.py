@@ -1,4 +1,4 @@
-"""Writes commit-log records. Answers to ``org.apache.rocketmq.store.MessageExtEncoder``.
+"""Encoder of CommitLog records (org.apache.rocketmq.store.MessageExtEncoder).
 
 int32 totalSize         int32 magic         int32 bodyCRC (crc32 & 0x7FFFFFFF)
 int32 queueId           int32 flag          int64 queueOffset     int64 physicalOffset
@@ -39,7 +39,7 @@ PHYSICAL_OFFSET_POSITION: Final = 28
 SYS_FLAG_POSITION: Final = 36
 BORN_TIMESTAMP_POSITION: Final = 40
 BORN_HOST_POSITION: Final = 48
-#: The positions below hold when both hosts are IPv4; each IPv6 host before a field moves it by 12.
+#: The positions below hold if both hosts are IPv4; each IPv6 host before a field moves it by 12.
 STORE_TIMESTAMP_POSITION: Final = 56
 STORE_HOST_POSITION: Final = 64
 RECONSUME_TIMES_POSITION: Final = 72
@@ -61,7 +61,7 @@ RECORD_HEADS: Final = (
     Struct(">iIIiiqqiq20sq20siqi"),
 )
 _HOST_LENGTHS: Final = ((8, 8), (20, 8), (8, 20), (20, 20))
-#: queueOffset and physicalOffset, at QUEUE_OFFSET_POSITION: what ties a record to its place.
+#: queueOffset and physicalOffset, at QUEUE_OFFSET_POSITION: they tie a record to its place.
 OFFSETS: Final = Struct(">qq")
 BLANK: Final = Struct(">iI")
 BLANK_LENGTH: Final = 8
@@ -69,31 +69,31 @@ PROPERTIES_LENGTH: Final = Struct(">h")
 
 
 def body_crc(body: ReadableBuffer) -> int:
-    """Return the CRC-32 of ``body`` as records keep it, without the sign bit."""
+    """Return the CRC-32 of ``body`` as records store it, without the sign bit."""
     return crc32(body) & 0x7FFFFFFF
 
 
 def record_size(body_len: int, topic_len: int, props_len: int, *, sys_flag: int = 0) -> int:
-    """Return the bytes a record takes with these lengths in bytes and the host lengths ``sys_flag`` names."""
+    """Return the bytes of a record with these lengths; ``sys_flag`` determines those of the hosts."""
     fixed = RECORD_HEADS[sys_flag >> 4 & 3].size + (3 if topic_len <= MAX_TOPIC_LENGTH_V1 else 4)
     return fixed + body_len + topic_len + props_len
 
 
 @lru_cache(maxsize=1024)
 def topic_block(topic: bytes) -> bytes:
-    """Return ``topic`` with its length before it, one byte (V1) or two (V2), as it stands in a record."""
+    """Return ``topic`` with its length before it, one byte (V1) or two (V2), as records hold it."""
     length = len(topic)
     if length > MAX_TOPIC_LENGTH:
-        raise CodecError(f"topic takes {length} bytes, a record holds at most {MAX_TOPIC_LENGTH}")
+        raise CodecError(f"topic takes {length} bytes; a record holds at most {MAX_TOPIC_LENGTH}")
     return length.to_bytes(1 if length <= MAX_TOPIC_LENGTH_V1 else 2, "big") + topic
 
 
 def magic_code(topic_len: int) -> int:
-    """Return the magic code a record with a topic of ``topic_len`` bytes bears."""
+    """Return the magic code of a record with a topic of ``topic_len`` bytes."""
     return MESSAGE_MAGIC_CODE_V1 if topic_len <= MAX_TOPIC_LENGTH_V1 else MESSAGE_MAGIC_CODE_V2
 
 
-# One argument for each field: an object to hold them would be made and thrown away for every message.
+# One argument per field: an object for them would be created and discarded for every message.
 def encode_record(  # noqa: PLR0913, PLR0917
     queue_id: int,
     flag: int,
@@ -139,14 +139,14 @@ def encode_record(  # noqa: PLR0913, PLR0917
 
 
 def _check_lengths(sys_flag: int, born_host: bytes, store_host: bytes, props_len: int) -> None:
-    # struct pads or cuts an ``s`` field silently, so a host of the wrong length would go unseen.
+    # struct pads or cuts an ``s`` field silently, so that a host of the wrong length would go unnoticed.
     if (len(born_host), len(store_host)) != _HOST_LENGTHS[sys_flag >> 4 & 3]:
         raise CodecError(
             f"hosts of {len(born_host)} and {len(store_host)} bytes do not fit the IPv6 bits of sysFlag {sys_flag}, "
-            f"which call for {_HOST_LENGTHS[sys_flag >> 4 & 3]}"
+            f"which require {_HOST_LENGTHS[sys_flag >> 4 & 3]}"
         )
     if props_len > MAX_PROPERTIES_LENGTH:
-        raise CodecError(f"properties take {props_len} bytes, a record holds at most {MAX_PROPERTIES_LENGTH}")
+        raise CodecError(f"properties take {props_len} bytes; a record holds at most {MAX_PROPERTIES_LENGTH}")
 
 
 def encode_message(message: MessageExt) -> bytes:
@@ -172,5 +172,5 @@ def encode_message(message: MessageExt) -> bytes:
 def encode_blank(size: int) -> bytes:
     """Return the 8 bytes that close a commit-log file with ``size`` bytes left in it, at least 8."""
     if size < BLANK_LENGTH:
-        raise CodecError(f"a BLANK needs {BLANK_LENGTH} bytes, {size} are left")
+        raise CodecError(f"a BLANK needs {BLANK_LENGTH} bytes, but {size} are left")
     return BLANK.pack(size, BLANK_MAGIC_CODE)

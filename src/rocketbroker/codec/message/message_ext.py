@@ -1,4 +1,4 @@
-"""A stored message. Answers to ``org.apache.rocketmq.common.message.MessageExt``."""
+"""Stored message (org.apache.rocketmq.common.message.MessageExt)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rocketbroker.codec.message.message_properties import decode_properties, get
 
 
 class MessageExt(Struct, gc=False, kw_only=False):
-    """One record of the commit log, as it stands there. Times are ms since 1970, hosts the raw 8 or 20 bytes.
+    """One record of the CommitLog, as stored. Times are ms since 1970, hosts the raw 8 or 20 bytes.
 
-    ``body`` is empty when it was not asked for, ``body_length`` is the stored length either way.
-    ``properties_bytes`` is the raw form; ``properties`` is made of it when first asked for.
+    ``body`` is empty if it was not requested; ``body_length`` is the stored length either way. ``properties_bytes`` is
+    the raw form; ``properties`` is decoded from it on first use.
     """
 
     topic: str
@@ -37,20 +37,20 @@ class MessageExt(Struct, gc=False, kw_only=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties. Changes to the dict do not reach ``properties_bytes``."""
+        """All properties. Changes to the dict do not change ``properties_bytes``."""
         if self._properties is None:
             self._properties = decode_properties(self.properties_bytes)
         return self._properties
 
     def get_property(self, name: str) -> str | None:
-        """Return one property, without making the dict."""
+        """Return one property, without creating the dict."""
         if self._properties is not None:
             return self._properties.get(name)
         return get_property_text(self.properties_bytes, name)
 
     @property
     def tags(self) -> str | None:
-        """``TAGS``, None when the message has none."""
+        """``TAGS``, ``None`` if the message has none."""
         return self.get_property("TAGS")
 
     @property
@@ -60,12 +60,12 @@ class MessageExt(Struct, gc=False, kw_only=False):
 
     @property
     def uniq_key(self) -> str | None:
-        """``UNIQ_KEY``, the id its producer gave the message."""
+        """``UNIQ_KEY``, the id that its producer assigned to the message."""
         return self.get_property("UNIQ_KEY")
 
     @property
     def offset_msg_id(self) -> str:
-        """The id made of store host and commit-log offset: 32 or 56 upper-case hex digits."""
+        """Id of store host and CommitLog offset: 32 or 56 upper-case hex digits."""
         return create_message_id(self.store_host, self.commit_log_offset)
 
     @property

@@ -1,11 +1,11 @@
-"""Message ids and hosts. Answers to ``MessageId``, ``MessageDecoder.createMessageId`` and ``MessageClientIDSetter``.
+"""Message ids and hosts (MessageId, MessageDecoder.createMessageId, MessageClientIDSetter).
 
     host          := [4|16] ip, int32 port                                                      8 or 20 bytes
     offset msg id := host of the broker, int64 commit-log offset              upper hex, 32 or 56 digits
     unique id     := [4|16] ip, int16 pid, int32 class-loader hash,
                      int32 ms since the month began, int16 counter            upper hex, 32 or 56 digits
 
-Other clients make unique ids of their own kinds; only the ids made here need parse.
+Other clients make unique ids of their own kinds; only ids made here can be parsed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 class MessageId(NamedTuple):
-    """A decoded offset message id: where the message lies and which broker has it."""
+    """Decoded offset message id: place of the message, and the broker that has it."""
 
     ip: str
     port: int
@@ -29,7 +29,7 @@ class MessageId(NamedTuple):
 
 
 class UniqueId(NamedTuple):
-    """A decoded unique id; ``ms_diff`` counts from the first of the month in the client's time zone."""
+    """Decoded unique id; ``ms_diff`` counts from the first of the month in the client's time zone."""
 
     ip: str
     pid: int
@@ -85,7 +85,7 @@ def host_text(host: bytes) -> str:
 def create_message_id(store_host: bytes, offset: int) -> str:
     """Return the offset message id of the record at commit-log ``offset`` of the broker with host field ``store_host``.
 
-    A caller that makes many for one host keeps ``store_host.hex().upper()`` and appends ``f"{offset:016X}"``.
+    A caller with many messages of one host keeps ``store_host.hex().upper()`` and appends ``f"{offset:016X}"``.
     """
     return f"{store_host.hex().upper()}{offset:016X}"
 
@@ -98,7 +98,7 @@ def decode_message_id(text: str) -> MessageId:
 
 
 def encode_unique_id(ip: bytes, pid: int, clazz_hash: int, ms_diff: int, counter: int) -> str:
-    """Unique id from its parts, each cut to its field's width as Java's casts do; ``ip`` has 4 or 16 bytes."""
+    """Return the unique id of these parts, each cut to its field as Java's casts do; ``ip`` has 4 or 16 bytes."""
     if len(ip) not in {4, 16}:
         raise CodecError(f"an address has 4 or 16 bytes, not {len(ip)}")
     tail = _UNIQUE_TAIL.pack(pid & 0xFFFF, clazz_hash & 0xFFFFFFFF, ms_diff & 0xFFFFFFFF, counter & 0xFFFF)
@@ -106,7 +106,7 @@ def encode_unique_id(ip: bytes, pid: int, clazz_hash: int, ms_diff: int, counter
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """Return the parts of a unique id as Java and Go clients make it; any 32 or 56 hex digits pass."""
+    """Return the parts of a unique id as Java and Go clients make it; any 32 or 56 hex digits are accepted."""
     data = _unhex(text, "a unique message id")
     return UniqueId(ip_text(data[:-12]), *_UNIQUE_TAIL.unpack_from(data, len(data) - 12))
 

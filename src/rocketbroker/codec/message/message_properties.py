@@ -1,9 +1,9 @@
-"""A message's properties. Answers to ``MessageDecoder.string2messageProperties`` and ``messageProperties2String``.
+"""Properties of a message (MessageDecoder.string2messageProperties, messageProperties2String).
 
     properties := (name 0x01 value 0x02)*        UTF-8; the last 0x02 may be missing
 
-A pair without a value, or without a name, counts for nothing; of two pairs with one name the later counts. The
-functions on the raw bytes do without a dict, since the broker asks each message for two or three properties only.
+A pair without a value or without a name is ignored; of two pairs with one name the later counts. The functions on raw
+bytes need no dict: the broker reads only two or three properties of each message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.common.errors import CodecError
 
-#: What a record's int16 propertiesLength can say.
+#: Most bytes that a record's int16 propertiesLength can express.
 MAX_PROPERTIES_LENGTH: Final = 32767
 
 
@@ -36,16 +36,16 @@ def decode_properties(raw: ReadableBuffer) -> dict[str, str]:
 
 
 def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
-    """Return the value of property ``name`` in ``raw``, or None. No other pair is read."""
+    """Return the value of property ``name`` in ``raw``, or ``None``, without decoding other pairs."""
     data = bytes(raw) if type(raw) is memoryview else raw
     start = name + b"\x01"
     at = data.rfind(start)
     while at >= 0:
-        # A name that only ends like this one has other bytes before it than a separator.
+        # A name that only ends like this one is preceded by a byte other than a separator.
         if at == 0 or data[at - 1] == 2:
             value_at = at + len(start)
             stop = data.find(b"\x02", value_at)
-            # An empty pair counts for nothing, so it hides no earlier one.
+            # An empty pair is ignored, so it hides no earlier one.
             if value := bytes(data[value_at:] if stop < 0 else data[value_at:stop]):
                 return value
         at = data.rfind(start, 0, at)
@@ -53,21 +53,21 @@ def get_property(raw: ReadableBuffer, name: bytes) -> bytes | None:
 
 
 def split_keys(keys: bytes) -> list[bytes]:
-    """Return the keys in a value of ``KEYS``: parted by blanks alone, as Java does; a tab is part of a key."""
+    """Return the keys in a value of ``KEYS``: split at blanks alone, as in Java; a tab is part of a key."""
     return [key for key in keys.split(b" ") if key]
 
 
 def get_property_text(raw: ReadableBuffer, name: str) -> str | None:
-    """:func:`get_property` for text."""
+    """Return the value of :func:`get_property` as text."""
     value = get_property(raw, name.encode())
     return None if value is None else value.decode("utf-8", "replace")
 
 
-#: What a broker looks for in each message's properties: TAGS, UNIQ_KEY, KEYS, and whether one of ``BROKER_PROPERTIES``
-#: is there. A bare tuple, since one is made for each message.
+#: Properties that a broker reads from each message: TAGS, UNIQ_KEY, KEYS, and true if one of ``BROKER_PROPERTIES`` is
+#: present. A bare tuple, because one is made for each message.
 FoundProperties = tuple[bytes | None, bytes | None, bytes | None, bool]
 
-#: Properties that tell the broker to do something else than to store the message, or that it sets itself.
+#: Properties that make the broker do more than store the message, or that only it sets.
 BROKER_PROPERTIES: Final = frozenset(
     {
         b"DELAY",
@@ -84,16 +84,16 @@ BROKER_PROPERTIES: Final = frozenset(
 )
 _UNIQUE_KEY: Final = b"UNIQ_KEY\x01"
 _PAIR_END: Final = 2
-# Bounds of what is remembered: so many texts, none of them longer.
+# Bounds of the cache: number of texts, and the longest of them.
 _REMEMBERED_TEXTS: Final = 4096
 _REMEMBERED_LENGTH: Final = 256
 _remembered: dict[bytes, FoundProperties] = {}
 
 
 def find_properties(raw: bytes) -> FoundProperties:
-    """TAGS, UNIQ_KEY and KEYS of ``raw``, each None when missing, and whether a property is for the broker.
+    """Return TAGS, UNIQ_KEY and KEYS of ``raw``, ``None`` if missing, and true if a property is for the broker.
 
-    What stands before and after the unique id is the same in many messages of a sender, and is remembered.
+    The bytes before and after the unique id are the same in many messages of a sender, and are cached.
     """
     before, name, rest = raw.partition(_UNIQUE_KEY)
     if not name or (before and before[-1] != _PAIR_END):
@@ -134,13 +134,13 @@ def _scan(raw: bytes) -> FoundProperties:
 
 
 def append_property(raw: bytes, name: bytes, value: bytes) -> bytes:
-    """Return ``raw`` with one more pair at its end; ``name`` is known not to be in it."""
+    """Return ``raw`` with one more pair at its end; ``name`` must not be in it yet."""
     separator = b"" if not raw or raw.endswith(b"\x02") else b"\x02"
     return b"%b%b%b\x01%b\x02" % (raw, separator, name, value)
 
 
 def remove_property(raw: bytes, name: bytes) -> bytes:
-    """Return ``raw`` without any pair called ``name``; the other bytes stay as they are."""
+    """Return ``raw`` without any pair called ``name``; the other bytes stay unchanged."""
     prefix = name + b"\x01"
     if prefix not in raw:
         return raw
@@ -150,20 +150,20 @@ def remove_property(raw: bytes, name: bytes) -> bytes:
 
 
 def replace_property(raw: bytes, name: bytes, value: bytes) -> bytes:
-    """``raw`` with ``name`` set to ``value``: any older pair of that name goes, the new one stands at the end."""
+    """Return ``raw`` with ``name`` set to ``value`` at its end, without older pairs of that name."""
     return append_property(remove_property(raw, name), name, value)
 
 
 def check_property(name: str, value: str) -> None:
-    """:class:`CodecError` unless ``name`` and ``value`` can be one pair."""
+    """Raise :class:`CodecError` unless ``name`` and ``value`` can be one pair."""
     if not name or not value:
         raise CodecError(f"property {name!r} = {value!r}: neither name nor value may be empty")
     for text in (name, value):
         if "\x01" in text or "\x02" in text:
-            raise CodecError(f"property {name!r} = {value!r} holds a separator (0x01 or 0x02), which it must not")
+            raise CodecError(f"property {name!r} = {value!r} holds a separator (0x01 or 0x02); remove it")
 
 
 def check_properties_length(raw: ReadableBuffer) -> None:
-    """:class:`CodecError` when ``raw`` is longer than a record's int16 length can say."""
+    """Raise :class:`CodecError` if ``raw`` is longer than a record's int16 length can express."""
     if len(raw) > MAX_PROPERTIES_LENGTH:
-        raise CodecError(f"message properties take {len(raw)} bytes, at most {MAX_PROPERTIES_LENGTH} are allowed")
+        raise CodecError(f"message properties take {len(raw)} bytes; at most {MAX_PROPERTIES_LENGTH} are allowed")

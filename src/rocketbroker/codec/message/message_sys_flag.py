@@ -1,4 +1,4 @@
-"""Bits of a message's ``sysFlag``. Answers to ``org.apache.rocketmq.common.sysflag.MessageSysFlag``.
+"""Bits of a message's ``sysFlag`` (org.apache.rocketmq.common.sysflag.MessageSysFlag).
 
 bit 0        body is compressed
 bit 1        message has several tags
@@ -43,6 +43,6 @@ def compression_type(sys_flag: int) -> int:
 
 
 def host_flags(born_host: bytes, store_host: bytes) -> int:
-    """Return the IPv6 bits that hosts of these lengths call for."""
+    """Return the IPv6 bits for hosts of these lengths."""
     born = BORNHOST_V6_FLAG if len(born_host) == HOST_V6_LENGTH else 0
     return born | (STOREHOSTADDRESS_V6_FLAG if len(store_host) == HOST_V6_LENGTH else 0)

@@ -1,7 +1,7 @@
-"""Positions of properties of many messages, found by numpy. ``message_properties.py`` has the grammar.
+"""Positions of the properties of many messages, found with numpy; ``message_properties.py`` has the grammar.
 
-Producers write the same names in the same order, and values of few lengths: messages whose properties are of one length
-are compared with the layout of one of them, eight bytes at a time. Only the rest is parsed pair by pair.
+Producers write the same names in the same order, and values of few lengths. So messages whose properties have the same
+length are compared with the layout of one of them, eight bytes at a time. Only the rest is parsed pair by pair.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from rocketbroker.codec.byte_columns import Positions, gather
 _NAME_END = b"\x01"
 _PAIR_END = b"\x02"
 _WORD = 8
-# So many messages of one length are worth a layout, and so many layouts are tried for one length.
+# Fewest messages of one length that are worth a layout, and most layouts tried for one length.
 _FEW = 16
 _LAYOUTS = 4
 _ONES = np.uint64(0x0101010101010101)
@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class Slices(NamedTuple):
-    """Values in ``data``: where each begins and its length in bytes, 0 where a message has no such property."""
+    """Values in ``data``: start and length in bytes of each; length 0 if a message lacks the property."""
 
     starts: Positions
     lengths: Positions
@@ -36,7 +36,7 @@ def property_slices(
 ) -> tuple[Slices, ...]:
     """Return the values of each of ``names`` in the properties at ``at`` (ascending) of ``data``; shapes (n,).
 
-    As in :func:`get_property` an empty value counts for nothing, and of several the last counts.
+    As in :func:`get_property`, an empty value is ignored, and the last of several values counts.
     """
     found = tuple(Slices(np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)) for _ in names)
     if not names:
@@ -59,9 +59,9 @@ def _of_one_length(
     names: tuple[bytes, ...],
     found: tuple[Slices, ...],
 ) -> Positions:
-    """Find the values of messages with so many bytes of properties; return those that are of no common layout."""
+    """Find the values of messages with equally long properties; return the messages without a common layout."""
     count = -(-length // _WORD)
-    # Words are read that reach beyond the properties.
+    # Words are read that extend beyond the properties.
     near_end = at[rows] + count * _WORD > len(data)
     left, rows = rows[near_end], rows[~near_end]
     for _ in range(_LAYOUTS):
@@ -83,8 +83,8 @@ class _Layout:
     """Layout of the properties of one message: bytes of names and separators, and positions of values.
 
     Args:
-        raw: its properties, and what fills up the last word.
-        length: of its properties in bytes.
+        raw: its properties, padded to whole words.
+        length: length of its properties in bytes.
     """
 
     def __init__(self, raw: bytes, length: int) -> None:
@@ -108,7 +108,7 @@ class _Layout:
     def fits(self, words: Words) -> npt.NDArray[np.bool_]:
         """Return the rows with the same names and separators, and no pair separator within a value."""
         same = ((words & self._of_name) == self._names).all(axis=1)
-        # A byte of it is zero where a value has a separator.
+        # A byte of it is zero where a value contains a separator.
         units = (words ^ _PAIR_ENDS) | ~self._of_value
         found: npt.NDArray[np.bool_] = same & ~(((units - _ONES) & ~units & _HIGH_BITS) != 0).any(axis=1)
         return found
@@ -122,7 +122,7 @@ def _pair_by_pair(
     names: tuple[bytes, ...],
     found: tuple[Slices, ...],
 ) -> None:
-    """Find the values of the messages that have the numbers ``rows``."""
+    """Find the values of the messages numbered ``rows``."""
     if not len(rows):
         return
     text, begins = _joined(data, at[rows], lengths[rows])
@@ -134,13 +134,13 @@ def _pair_by_pair(
         value_at = starts + len(name) + 1
         chosen = np.flatnonzero(_begin_with(text, starts, name + _NAME_END) & (value_at < ends))
         of_data = to_data[owners[chosen]]
-        # Of several values for one message numpy keeps the last.
+        # numpy keeps the last of several values of one message.
         slices.starts[rows[owners[chosen]]] = value_at[chosen] + of_data
         slices.lengths[rows[owners[chosen]]] = (ends - value_at)[chosen]
 
 
 def _joined(data: npt.NDArray[np.uint8], at: Positions, lengths: Positions) -> tuple[npt.NDArray[np.uint8], Positions]:
-    """Return the properties one after the other, each ended by a separator, and where those of each message begin."""
+    """Return the properties one after the other, each ended by a separator, and the start of those of each message."""
     whole = data.data
     raws = map(whole.__getitem__, map(slice, at.tolist(), (at + lengths).tolist()))
     text = np.frombuffer(_PAIR_END.join(raws) + _PAIR_END, np.uint8)
@@ -148,7 +148,7 @@ def _joined(data: npt.NDArray[np.uint8], at: Positions, lengths: Positions) -> t
 
 
 def _begin_with(text: npt.NDArray[np.uint8], starts: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
-    """Return a mask of the ``starts`` at which ``prefix`` stands."""
+    """Return a mask of the ``starts`` at which ``prefix`` begins."""
     found = starts + len(prefix) <= len(text)
     for number, byte in enumerate(prefix):
         members = np.flatnonzero(found)

@@ -6,12 +6,12 @@ from typing import Final
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.record_properties import MANY, PropertyBlocks
 
-# Values of so few lengths are taken all of one length at a time.
+# Up to so many different lengths, all values of one length are read at a time.
 _FEW_LENGTHS: Final = 16
 
 
 def property_values(blocks: PropertyBlocks, names: Sequence[bytes]) -> list[list[bytes]]:
-    """For each of ``names`` the values of each message; empty where it has none."""
+    """Return, for each of ``names``, the values of all messages; empty for a message without one."""
     if len(blocks) < MANY:
         raws = blocks.raws()
         return [[get_property(raw, name) or b"" for raw in raws] for name in names]

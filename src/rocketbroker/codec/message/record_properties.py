@@ -1,4 +1,4 @@
-"""Positions of the properties of records, without decoding the rest; by numpy for many records."""
+"""Positions of the properties of records, without decoding the rest; with numpy for many records."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -11,10 +11,10 @@ from rocketbroker.codec.message.message_encoder import (
     SYS_FLAG_POSITION,
 )
 
-#: From so many messages on numpy is quicker, whose import takes longer than a broker's start may.
+#: Number of messages from which numpy is quicker; importing it takes longer than a broker may take to start.
 MANY: Final = 24
 
-#: Whole numbers: a list of them, or a numpy array.
+#: Whole numbers: a list or a numpy array.
 Numbers: TypeAlias = Any
 
 # sysFlag, bodyLength: both hosts IPv4.
@@ -26,9 +26,9 @@ _LONGER: Final = 12
 
 
 class PropertyBlocks:
-    """The properties of several messages: where those of each begin in ``data``, and their length in bytes.
+    """Properties of several messages: start of each in ``data``, and its length in bytes.
 
-    ``starts`` and ``lengths`` are lists, or numpy arrays when they are ``MANY``.
+    ``starts`` and ``lengths`` are lists, or numpy arrays for ``MANY`` messages.
     """
 
     __slots__ = ("data", "lengths", "starts")
@@ -40,7 +40,7 @@ class PropertyBlocks:
 
     @classmethod
     def of(cls, raws: Sequence[bytes]) -> Self:
-        """Make the blocks of messages whose properties are separate."""
+        """Return the blocks of messages whose properties are separate."""
         lengths = list(map(len, raws))
         starts = [sum(lengths[:number]) for number in range(len(raws))] if len(raws) < MANY else None
         data = memoryview(b"".join(raws))
@@ -55,7 +55,7 @@ class PropertyBlocks:
         return len(self.starts)
 
     def raws(self) -> list[bytes]:
-        """Return the properties of each."""
+        """Return the properties of each message."""
         data = self.data
         places = zip(self.starts, self.lengths, strict=True)
         return [bytes(data[start : start + length]) for start, length in places]
@@ -67,11 +67,11 @@ def record_properties(
     """Return the properties of sound records of one topic.
 
     Args:
-        data: holds the records.
-        places: where each begins, less ``base`` in ``data``; a numpy array when they are many.
-        sizes: how long each is.
-        topic_length: bytes that their topic takes, with the length before it (``topic_block``).
-        base: taken from each place.
+        data: buffer with the records.
+        places: start of each record, minus ``base`` in ``data``; a numpy array if there are many.
+        sizes: length of each record.
+        topic_length: bytes of their topic, with the length before it (``topic_block``).
+        base: number to subtract from each place.
     """
     behind = BODY_POSITION + topic_length + _LENGTH_OF_LENGTH
     if len(places) >= MANY:

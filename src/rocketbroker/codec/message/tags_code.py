@@ -1,8 +1,7 @@
-"""Java's ``String.hashCode`` and what RocketMQ makes of it: tag codes and index hashes.
-Answers to ``MessageExtBrokerInner.tagsString2tagsCode``.
+"""Java's ``String.hashCode``, and the tag codes and index hashes derived from it (tagsString2tagsCode).
 
-    hashCode(s) = s[0]*31^(n-1) + s[1]*31^(n-2) + … + s[n-1], over UTF-16 code units, kept to int32
-    hashCode(a + b) = hashCode(a)*31^len(b) + hashCode(b)
+hashCode(s) = s[0]*31^(n-1) + s[1]*31^(n-2) + … + s[n-1], over UTF-16 code units, kept to int32
+hashCode(a + b) = hashCode(a)*31^len(b) + hashCode(b)
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(_CHUNK +
 _MASK_8: Final = int.from_bytes(b"\x00\xff" * (_CHUNK // 2), "big")
 _MASK_16: Final = int.from_bytes(b"\x00\x00\xff\xff" * (_CHUNK // 4), "big")
 _MASK_32: Final = int.from_bytes((b"\x00" * 4 + b"\xff" * 4) * (_CHUNK // 8), "big")
-#: Longer tags are hashed each time, so that the cache stays small whatever clients send.
+#: Longer tags are not cached, so that the cache stays small whatever clients send.
 _LONGEST_CACHED: Final = 128
 
 
@@ -28,22 +27,22 @@ def java_hash(text: str) -> int:
 
 
 def java_hash_bytes(utf8: bytes) -> int:
-    """Return ``hashCode()`` of the text whose UTF-8 is ``utf8``; wrong bytes count as U+FFFD, as Java reads them."""
+    """Return the ``hashCode()`` of the text whose UTF-8 is ``utf8``; invalid bytes count as U+FFFD, as in Java."""
     return extend_hash(0, utf8)
 
 
 def extend_hash(prefix_hash: int, utf8: bytes) -> int:
-    """Return ``hashCode()`` of a text that hashes to ``prefix_hash``, followed by the text of ``utf8``, as an int32."""
+    """Return, as an int32, the ``hashCode()`` of a text with hash ``prefix_hash`` followed by the text of ``utf8``."""
     return _signed(_extend(prefix_hash, utf8 if utf8.isascii() else utf8.decode("utf-8", "replace")))
 
 
 def tags_code(tags: str | None) -> int:
-    """Return ``tagsCode`` of a ConsumeQueue entry: the hash of ``TAGS``, 0 when the message has none."""
+    """Return the ``tagsCode`` of a ConsumeQueue entry: the hash of ``TAGS``, 0 without tags."""
     return tags_code_bytes(tags.encode("utf-8", "surrogatepass")) if tags else 0
 
 
 def tags_code_bytes(tags: bytes | None) -> int:
-    """:func:`tags_code` for the UTF-8 bytes as a record holds them; the commonest are remembered."""
+    """Return :func:`tags_code` for the UTF-8 bytes of a record; the commonest are cached."""
     if not tags:
         return 0
     return _cached(tags) if len(tags) <= _LONGEST_CACHED else java_hash_bytes(tags)
@@ -69,8 +68,8 @@ def _extend(value: int, text: bytes | str) -> int:
 
 def _fold(part: bytes) -> int:
     # The bytes are lanes of one long integer. Each step joins neighbours, x[i]*31^k + x[i+1], in lanes twice as wide:
-    # three long multiplications instead of a short one for each byte. A byte more makes a lane 5 bits longer at most
-    # (31 < 2^5) and gives it 8 bits of room, so none overflows.
+    # three long multiplications instead of a short one per byte. One more byte makes a value at most 5 bits longer (31
+    # < 2^5) and its lane 8 bits wider, so none overflows.
     lanes = int.from_bytes(part, "big")
     lanes = (lanes >> 8 & _MASK_8) * 31 + (lanes & _MASK_8)
     lanes = (lanes >> 16 & _MASK_16) * 31**2 + (lanes & _MASK_16)

@@ -1,6 +1,6 @@
-"""Names that topics and groups may have. Answers to ``org.apache.rocketmq.common.topic.TopicValidator``.
+"""Rules for names of topics and groups (org.apache.rocketmq.common.topic.TopicValidator).
 
-The remarks are RocketMQ's, since they travel to clients in responses.
+The remarks are RocketMQ's, because clients receive them in responses.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from typing import Final, NamedTuple
 
 TOPIC_MAX_LENGTH: Final = 127
-#: Groups make up the names of retry and dead-letter topics, hence fewer.
+#: Groups are part of the names of retry and dead-letter topics, hence fewer.
 GROUP_MAX_LENGTH: Final = 120
-#: What brokers before 5.0 allowed for groups.
+#: Limit for groups in brokers before 5.0.
 LEGACY_GROUP_MAX_LENGTH: Final = 255
 RETRY_OR_DLQ_TOPIC_MAX_LENGTH: Final = 255
 
@@ -69,7 +69,7 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]*")
 
 
 class ValidateResult(NamedTuple):
-    """Result of a check; ``remark`` has the reason for an invalid name, else it is empty."""
+    """Result of a check; ``remark`` is the reason for an invalid name, else empty."""
 
     valid: bool
     remark: str
@@ -79,7 +79,7 @@ _VALID: Final = ValidateResult(True, "")
 
 
 def is_topic_or_group_illegal(name: str) -> bool:
-    """Return true if ``name`` holds a character outside RocketMQ's rule."""
+    """Return true if ``name`` contains a character that RocketMQ does not allow."""
     return _LEGAL.fullmatch(name) is None
 
 
@@ -117,7 +117,7 @@ def validate_group(group: str, max_length: int = GROUP_MAX_LENGTH) -> ValidateRe
 
 
 def is_system_topic(topic: str) -> bool:
-    """Return true for a system topic; a broker also counts its own name, its cluster's and others."""
+    """Return true for a system topic; a broker adds its own name, its cluster's and others."""
     return topic in SYSTEM_TOPIC_SET or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
@@ -127,5 +127,5 @@ def is_not_allowed_send_topic(topic: str) -> bool:
 
 
 def _shown(name: str) -> str:
-    # A name of megabytes must not come back whole in the remark.
+    # A remark must not repeat a name of megabytes.
     return name if len(name) <= 512 else f"{name[:512]}…"

@@ -47,7 +47,7 @@ def test_packed_bodies_are_unpacked_beside_what_is_stored(tmp_path: Path) -> Non
 def test_what_cannot_be_unpacked_is_null_and_reported(tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path)
     writer.append(b"x")
-    writer.append(b"no zlib stream", sys_flag=COMPRESSED_FLAG)
+    writer.append(b"not a zlib stream", sys_flag=COMPRESSED_FLAG)
     writer.append(zlib.compress(bytes(65 << 20)), sys_flag=COMPRESSED_FLAG)
     report = DecodeReport()
     assert [unpacked for _, unpacked in bodies(tmp_path, report)] == [b"x", None, None]

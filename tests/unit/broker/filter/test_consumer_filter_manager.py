@@ -114,7 +114,7 @@ def test_a_wrong_expression_ends_the_one_before(broker: SimpleNamespace, caplog:
     assert broker.filters.get("T", "G") is None
     assert broker.filters.get("V", "G") is not None
     assert "consumer group G: its filter for topic T is rejected" in caplog.text
-    assert "At character 13: ',' cannot stand here" in caplog.text
+    assert "At character 13: ',' is not allowed here" in caplog.text
     broker.filters.register("G", [sql("a between 10 and 20", 3), sql("b = 1", 2, "V")])
     assert matches(broker, a="15")
 

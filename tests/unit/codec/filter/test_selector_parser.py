@@ -99,40 +99,40 @@ def test_names_that_begin_as_words_do(name: str):
 WRONG = [
     ("", 1, "the expression ends too early"),
     ("a = ", 5, "the expression ends too early"),
-    ("a and between 2 and 10", 7, "'between' cannot stand here"),
-    ("a LIKE 'x%'", 3, "'LIKE' cannot stand here, AND, BETWEEN, CONTAINS, IN, IS, NOT, OR, '<>' or the like would"),
-    ("a = 1 b = 2", 7, "'b' cannot stand here"),
-    ("a = 1 1", 7, "'1' cannot stand here"),
-    ("a = 007", 6, "'0' cannot stand here"),
-    ("a = 1)", 6, "')' cannot stand here"),
+    ("a and between 2 and 10", 7, "'between' is not allowed here"),
+    ("a LIKE 'x%'", 3, "'LIKE' is not allowed here; expected AND, BETWEEN, CONTAINS, IN, IS, NOT, OR, '<>' and others"),
+    ("a = 1 b = 2", 7, "'b' is not allowed here"),
+    ("a = 1 1", 7, "'1' is not allowed here"),
+    ("a = 007", 6, "'0' is not allowed here"),
+    ("a = 1)", 6, "')' is not allowed here"),
     ("(a = 1", 7, "the expression ends too early"),
-    ("a ; b", 3, "no word begins so"),
-    ("é = 1", 1, "no word begins so"),
-    ("a = 'x", 5, "the text that begins here has no end"),
-    ("a == 1", 4, "'=' cannot stand here"),
-    ("a != 1", 3, "no word begins so"),
-    ("a IN (3)", 7, "'3' cannot stand here, a text in single quotes would be right"),
-    ("a IN ()", 7, "')' cannot stand here"),
-    ("a NOT NULL", 7, "'NULL' cannot stand here, BETWEEN, CONTAINS, IN would be right"),
-    ("a CONTAINS b", 12, "'b' cannot stand here, a text in single quotes would be right"),
-    ("'a' IN ('a')", 1, "only a property can stand before IN"),
-    ("5", 1, "a number or a text stands where a condition is wanted"),
-    ("a = 1 OR 'x'", 10, "a number or a text stands where a condition is wanted"),
-    ("a = 1 AND -b", 12, "a number or a text stands where a condition is wanted"),
-    ("NOT 1", 5, "a number or a text stands where a condition is wanted"),
+    ("a ; b", 3, "unexpected character"),
+    ("é = 1", 1, "unexpected character"),
+    ("a = 'x", 5, "this text has no closing quote"),
+    ("a == 1", 4, "'=' is not allowed here"),
+    ("a != 1", 3, "unexpected character"),
+    ("a IN (3)", 7, "'3' is not allowed here; expected a text in single quotes"),
+    ("a IN ()", 7, "')' is not allowed here"),
+    ("a NOT NULL", 7, "'NULL' is not allowed here; expected BETWEEN, CONTAINS, IN"),
+    ("a CONTAINS b", 12, "'b' is not allowed here; expected a text in single quotes"),
+    ("'a' IN ('a')", 1, "only a property is allowed before IN"),
+    ("5", 1, "a number or text is not a condition; compare it with something"),
+    ("a = 1 OR 'x'", 10, "a number or text is not a condition; compare it with something"),
+    ("a = 1 AND -b", 12, "a number or text is not a condition; compare it with something"),
+    ("NOT 1", 5, "a number or text is not a condition; compare it with something"),
     ("a > 'x'", 5, "only numbers and properties can be compared by <"),
     ("a > TRUE", 5, "only numbers and properties can be compared by <"),
     ("NULL > a", 1, "only numbers and properties can be compared by <"),
     ("a > 1 > 2", 1, "only numbers and properties can be compared by <"),
     ("a BETWEEN 'a' AND 'b'", 11, "only numbers and properties can be compared by <"),
     ("a BETWEEN NULL AND 2", 11, "only numbers and properties can be compared by <"),
-    ("a BETWEEN 10 AND 0", 11, "BETWEEN 10 AND 0: the first must not be the greater"),
-    ("a = NULL", 5, "NULL cannot be compared by = and <>, IS NULL would be right"),
-    ("NULL <> a", 1, "NULL cannot be compared by = and <>, IS NULL would be right"),
-    ("TRUE = 1", 1, "TRUE and FALSE cannot be compared with a number or a text"),
-    ("a = 9223372036854775808", 5, "9223372036854775808 is greater than 9223372036854775807"),
+    ("a BETWEEN 10 AND 0", 11, "BETWEEN 10 AND 0: the first bound must not exceed the second"),
+    ("a = NULL", 5, "NULL cannot be compared by = and <>; use IS NULL or IS NOT NULL"),
+    ("NULL <> a", 1, "NULL cannot be compared by = and <>; use IS NULL or IS NOT NULL"),
+    ("TRUE = 1", 1, "TRUE and FALSE cannot be compared with a number or text"),
+    ("a = 9223372036854775808", 5, "9223372036854775808 exceeds 9223372036854775807"),
     ("a = 1E999", 5, "1E999 is not between 4.9E-324 and 1.7976931348623157E308"),
-    ("a = 0.0", 5, "0.0 is not between 4.9E-324 and 1.7976931348623157E308; zero is written 0"),
+    ("a = 0.0", 5, "0.0 is not between 4.9E-324 and 1.7976931348623157E308; write zero as 0"),
 ]
 
 
@@ -146,7 +146,7 @@ def test_the_longest_expression():
     longest = f"a = '{'x' * (MAX_LENGTH - 6)}'"
     assert len(longest) == MAX_LENGTH
     parse(longest)
-    assert refused(longest + " ") == (8193, "the expression has 8193 characters, the limit is 8192")
+    assert refused(longest + " ") == (8193, "the expression has 8,193 characters; the limit is 8,192")
 
 
 NESTED = {
@@ -166,7 +166,7 @@ def test_what_is_nested_too_deep_is_refused(kind: str):
     for times in (MAX_DEPTH + 1, 600, 1000):
         text = NESTED[kind](times)
         if len(text) <= MAX_LENGTH:
-            assert refused(text)[1] == "the expression is nested more than 64 deep, which is the limit"
+            assert refused(text)[1] == "the expression is nested more than 64 levels deep, which is the limit"
 
 
 def test_a_thousand_parentheses_without_an_end():
@@ -181,7 +181,7 @@ def test_alternatives_in_a_row_are_not_nested():
 
 def test_what_would_be_right_is_what_can_stand_there():
     reason = refused("(a = 1 b")[1]
-    words = re.findall(r"[A-Z]+|'.'", reason.partition("cannot stand here, ")[2])
+    words = re.findall(r"[A-Z]+|'.'", reason.partition("is not allowed here; expected ")[2])
     assert "AND" in words
     assert "IS" in words
     assert "the end" not in reason

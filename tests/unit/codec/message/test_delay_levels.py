@@ -10,7 +10,7 @@ def test_levels_count_from_one_in_the_units_of_java():
 
 @pytest.mark.parametrize("text", ["1s 5", "5x", "s", "-1s", "1.5s", "²s"])
 def test_a_part_that_is_no_delay_is_named(text: str):
-    with pytest.raises(ConfigError, match=f"messageDelayLevel: '{text.rsplit(maxsplit=1)[-1]}' is no delay"):
+    with pytest.raises(ConfigError, match=f"messageDelayLevel: '{text.rsplit(maxsplit=1)[-1]}' is not a delay"):
         parse_delay_levels(text)
 
 

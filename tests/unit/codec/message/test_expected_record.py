@@ -93,7 +93,7 @@ def test_nothing_written_is_called_so():
     check, view = check_of(), memoryview(data)
 
     assert check.unsound(view, starts, expected) == [0, 1, 2, 3, 4]
-    assert check.describe(view, starts[1], expected[1]) == "there are only zeros"
+    assert check.describe(view, starts[1], expected[1]) == "it holds only zeros"
 
 
 def test_sound_records_may_be_unwanted():

@@ -43,7 +43,7 @@ def test_the_hash_without_an_absolute_value_is_zero() -> None:
 
 
 def test_prefixes_must_match_the_keys() -> None:
-    with pytest.raises(ValueError, match="2 keys need as many prefix hashes, 1 were given"):
+    with pytest.raises(ValueError, match="2 keys need as many prefix hashes, not 1"):
         java_hash_many([b"a", b"b"], [1])
 
 

@@ -79,8 +79,8 @@ def test_the_golden_inner_batch_unwraps(name: str) -> None:
         (24, ">i", 0x7FFFFFFF, "24 bytes are left"),
         (40, ">i", -1, "bodyLength is -1"),
         (40, ">i", 3, "bodyLength is 3"),
-        (40, ">i", 1, "propertiesLength is 12800, not 1"),
-        (46, ">h", -1, "propertiesLength is -1, not 0"),
+        (40, ">i", 1, "propertiesLength is 12800 instead of 1"),
+        (46, ">h", -1, "propertiesLength is -1 instead of 0"),
     ],
 )
 def test_lengths_that_do_not_add_up_are_named(at: int, form: str, value: int, cause: str) -> None:

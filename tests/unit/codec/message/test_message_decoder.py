@@ -160,7 +160,7 @@ def test_decoding_begins_and_ends_where_it_is_told() -> None:
         pytest.param(with_int(sample(), 95, -1, ">h"), "propertiesLength is -1", id="negative properties"),
         pytest.param(with_int(sample(), 95, 6, ">h"), "propertiesLength is 6", id="properties shorter than the record"),
         pytest.param(with_int(sample(), 36, 0x30), "fixed fields alone", id="IPv6 bits without IPv6 hosts"),
-        pytest.param(sample(b"no zlib", sys_flag=1), "no zlib stream", id="body that does not unpack"),
+        pytest.param(sample(b"no zlib", sys_flag=1), "not a zlib stream", id="body that does not unpack"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_named(spoilt: bytes, cause: str) -> None:

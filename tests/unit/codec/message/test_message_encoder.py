@@ -105,5 +105,5 @@ def test_the_checksum_has_no_sign_and_may_be_given() -> None:
 
 def test_a_blank_says_how_much_it_covers() -> None:
     assert encoder.encode_blank(16) == b"\x00\x00\x00\x10\xcb\xd4\x31\x94"
-    with pytest.raises(CodecError, match="needs 8 bytes, 7 are left"):
+    with pytest.raises(CodecError, match="needs 8 bytes, but 7 are left"):
         encoder.encode_blank(7)

@@ -78,7 +78,7 @@ def test_what_cannot_be_a_pair_is_refused(name: str, value: str) -> None:
 
 def test_length_is_counted_in_bytes() -> None:
     mp.check_properties_length(b"x" * 32767)
-    with pytest.raises(CodecError, match="take 32768 bytes, at most 32767"):
+    with pytest.raises(CodecError, match="take 32768 bytes; at most 32767"):
         mp.check_properties_length(b"x" * 32768)
 
 
