@@ -103,10 +103,10 @@ class TestBrokenPeers:
     @pytest.mark.parametrize(
         ("data", "text"),
         [
-            (b"\xff\xff\xff\xff" + bytes(8), "frame length -1 is below the 4 bytes"),
-            (bytes(12), "frame length 0 is below the 4 bytes"),
-            ((20_001).to_bytes(4, "big") + bytes(8), "frame length 20001 is over the limit of 20000 bytes"),
-            (b"GET / HTTP/1.1\r\n\r\n", "is over the limit"),
+            (b"\xff\xff\xff\xff" + bytes(8), "frame length -1 is below the minimum of 4"),
+            (bytes(12), "frame length 0 is below the minimum of 4"),
+            ((20_001).to_bytes(4, "big") + bytes(8), "frame length 20001 exceeds the limit of 20000 bytes"),
+            (b"GET / HTTP/1.1\r\n\r\n", "exceeds the limit"),
             ((8).to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(4), "header length 100 is over the 4 bytes"),
             ((8).to_bytes(4, "big") + b"\x07\0\0\x04" + bytes(4), "header encoding 7 is unknown"),
             ((8).to_bytes(4, "big") + b"\0\0\0\x04[{}]", "JSON header"),

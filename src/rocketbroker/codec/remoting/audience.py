@@ -1,12 +1,12 @@
-"""Kinds of peers that a request code is meant for."""
+"""Kinds of peers to which a request code is open."""
 
 from enum import IntEnum
 
 
 class Audience(IntEnum):
-    """Kind of peer; each may also send what those before it may.
+    """Kind of peer; each may also send what those before it may send.
 
-    A route names the least of them that may send it, a connection has the one that its peer is admitted as.
+    A route names the lowest kind that may send it; a connection has the kind as which its peer was admitted.
     """
 
     CLIENT = 1
@@ -15,5 +15,5 @@ class Audience(IntEnum):
 
     @property
     def word(self) -> str:
-        """The audience in texts for people: ``client``, ``broker`` or ``administration``."""
+        """Name of the audience in texts for people: ``client``, ``broker`` or ``administration``."""
         return self.name.lower()

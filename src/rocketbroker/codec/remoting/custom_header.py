@@ -1,7 +1,8 @@
 """Typed request and response headers (org.apache.rocketmq.remoting.CommandCustomHeader).
 
-A header is a msgspec struct whose encoded field names are RocketMQ's. On the wire each value is a string; the C++
-client also sends JSON numbers and booleans, and booleans as "0" and "1", so reading is lax about the kind of a scalar.
+A header is a msgspec struct whose encoded field names are RocketMQ's. On the wire each value is a string. The C++
+client also sends JSON numbers and booleans, and booleans as "0" and "1", so that decoding is lax about the kind of a
+scalar.
 """
 
 from enum import Enum
@@ -41,10 +42,10 @@ def to_ext_fields(header: object) -> dict[str, str] | None:
 
 
 def from_ext_fields(fields: dict[str, Any] | None, header_type: type[T]) -> T:
-    """Return a typed header from raw ``extFields``.
+    """Decode a typed header from raw ``extFields``.
 
     Raises:
-        CodecError: a required field is missing or a value has the wrong type; the text names the field.
+        CodecError: A required field is missing or a value has the wrong type; the text names the field.
     """
     texts = {key: value if isinstance(value, str) else text_of(value) for key, value in (fields or {}).items()}
     try:
@@ -54,7 +55,7 @@ def from_ext_fields(fields: dict[str, Any] | None, header_type: type[T]) -> T:
 
 
 def describe_field_error(text: str, fields: dict[str, str]) -> str:
-    """msgspec's error in the words of the protocol: which field, what was found, what would be right."""
+    """Return msgspec's error in the words of the protocol: the field, its value, and the expected type."""
     if "missing required field" in text:
         name = text.split("`")[1]
         return f"the custom field <{name}> is missing from extFields"

@@ -1,11 +1,11 @@
-"""The JSON that RocketMQ's bodies and config files are written in. Answers to ``RemotingSerializable`` and fastjson.
+"""JSON of RocketMQ's bodies and config files, as fastjson writes it (RemotingSerializable).
 
     value  := standard JSON, except for the keys of objects:
     object := '{' [ key ':' value (',' key ':' value)* ] '}'
     key    := string | int (a map with integer keys) | object (a map with object keys)
 
 Integer keys become ``int``, object keys :class:`ObjectKey`. A map whose integer keys were quoted, as newer brokers do
-for some clients, keeps them as ``str``; who may meet both says ``int(key)``.
+for some clients, keeps them as ``str``; a caller that may receive both applies ``int``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rocketbroker.common.errors import CodecError
 
 #: The largest frame is 16 MiB, and so is the largest body.
 MAX_SIZE: Final = 16 << 20
-#: RocketMQ nests five or six deep.
+#: RocketMQ nests five or six levels deep.
 MAX_DEPTH: Final = 128
 
-# Possessive quantifiers: a string without an end is given up at once instead of being tried in every split.
+# Possessive quantifiers: an unterminated string fails at once instead of being tried in every split.
 _TOKEN: Final = re.compile(
     r"""[ \t\r\n]*+(?:
         (?P<mark>[\[\]{},:])
@@ -42,10 +42,10 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 class ObjectKey(tuple[tuple[str, Any], ...]):
-    """A JSON object as the key of a map: pairs of name and value, in the order they are written.
+    """JSON object as the key of a map: pairs of name and value in their order.
 
-    Java writes the fields of an object by alphabet, and :meth:`of` does so. Nested lists are tuples here and nested
-    objects are keys of this kind themselves, so that it can be hashed.
+    Java writes the fields of an object in alphabetical order, as :meth:`of` does. Nested lists are tuples and nested
+    objects are keys of this kind, so that the key can be hashed.
     """
 
     __slots__ = ()
@@ -61,9 +61,9 @@ class ObjectKey(tuple[tuple[str, Any], ...]):
 
 
 def loads(buffer: bytes | bytearray | memoryview, *, max_size: int = MAX_SIZE) -> Any:
-    """Return the value in ``buffer``; :class:`CodecError` for anything but one value of at most ``max_size`` bytes."""
+    """Return the one value in ``buffer``; :class:`CodecError` for anything else, or more than ``max_size`` bytes."""
     if len(buffer) > max_size:
-        raise CodecError(f"JSON of {len(buffer)} bytes is over the limit of {max_size}")
+        raise CodecError(f"JSON of {len(buffer):,} bytes exceeds the limit of {max_size:,}")
     try:
         return msgspec.json.decode(buffer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -71,10 +71,11 @@ def loads(buffer: bytes | bytearray | memoryview, *, max_size: int = MAX_SIZE) -
 
 
 def dumps(value: Any, *, indent: str = "") -> bytes:
-    """``value`` as fastjson writes it: compact, or pretty with ``indent`` (a TAB in RocketMQ's files) for each level.
+    """Return ``value`` as fastjson writes it: compact, or pretty with ``indent`` (a TAB in RocketMQ's files) per level.
 
-    Takes dicts with str, int, :class:`ObjectKey` or ``msgspec.Struct`` keys, lists, tuples, structs (fields by
-    alphabet), enums (by name) and plain values. Entries that are None are left out, as RocketMQ does.
+    Dicts may have str, int, :class:`ObjectKey` or ``msgspec.Struct`` keys. Lists, tuples, structs (fields in
+    alphabetical order), enums (by name) and plain values are accepted. Entries that are ``None`` are left out, as in
+    RocketMQ.
     """
     out: list[str] = []
     _Writer(out, indent).write(value, 0)
@@ -82,10 +83,10 @@ def dumps(value: Any, *, indent: str = "") -> bytes:
 
 
 def loads_lenient(buffer: bytes | bytearray | memoryview) -> Any:
-    """Read a value token by token: slower than ``loads``, but other threads run meanwhile.
+    """Decode a value token by token: slower than ``loads``, but other threads can run meanwhile.
 
     Raises:
-        CodecError: it is not one value.
+        CodecError: It is not exactly one value.
     """
     try:
         text = str(buffer, "utf-8")
@@ -98,23 +99,23 @@ def loads_lenient(buffer: bytes | bytearray | memoryview) -> Any:
 
 
 class _Reader:
-    """Reads one value from ``text``, token by token."""
+    """Reader of one value from ``text``, token by token."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def token(self) -> tuple[str, str]:
-        """Kind and text of the next token."""
+        """Return kind and text of the next token."""
         match = _TOKEN.match(self._text, self._at)
         if match is None:
-            raise self._error("a value, a key or one of []{},: is expected")
+            raise self._error("expected a value, a key or one of []{},:")
         self._at = match.end()
         kind = match.lastgroup or ""
         return kind, match[kind]
 
     def value(self, kind: str, text: str, depth: int) -> Any:
-        """Return the value that begins with this token."""
+        """Return the value that starts with this token."""
         if kind == "string":
             return self._string(text)
         if kind == "int":
@@ -127,13 +128,13 @@ class _Reader:
             return dict(self._pairs(depth + 1))
         if text == "[":
             return self._items(depth + 1)
-        raise self._error(f"{text!r} stands where a value is expected")
+        raise self._error(f"expected a value instead of {text!r}")
 
     def end(self) -> None:
-        """:class:`CodecError` unless only blanks are left."""
+        """Raise :class:`CodecError` unless only blanks are left."""
         at = _SPACE.match(self._text, self._at)
         if at is not None and at.end() != len(self._text):
-            raise self._error("nothing more is expected")
+            raise self._error("expected the end")
 
     def _items(self, depth: int) -> list[Any]:
         items: list[Any] = []
@@ -168,7 +169,7 @@ class _Reader:
             return int(text)
         if text == "{":
             return _object_key(self._pairs(depth + 1))
-        raise self._error(f"{text!r} stands where a key is expected")
+        raise self._error(f"expected a key instead of {text!r}")
 
     def _string(self, text: str) -> str:
         if "\\" not in text:
@@ -181,7 +182,7 @@ class _Reader:
     def _mark(self, wanted: str) -> str:
         kind, text = self.token()
         if kind != "mark" or text not in wanted:
-            raise self._error(f"{' or '.join(wanted)} is expected, not {text[:32]!r}")
+            raise self._error(f"expected {' or '.join(wanted)} instead of {text[:32]!r}")
         return text
 
     def _check_depth(self, depth: int) -> None:
@@ -193,7 +194,7 @@ class _Reader:
 
 
 class _Writer:
-    """Writes values to ``out``, piece by piece."""
+    """Writer of values to ``out``, piece by piece."""
 
     def __init__(self, out: list[str], indent: str) -> None:
         self._out = out
@@ -201,7 +202,7 @@ class _Writer:
 
     def write(self, value: Any, depth: int) -> None:
         """Write ``value``, ``depth`` levels down."""
-        # Tables of many thousand numbers and texts are written while the broker serves: exact types come first.
+        # Tables of many thousand numbers and texts are encoded while the broker serves: exact types come first.
         plain = _PLAIN.get(type(value))
         if plain is not None:
             self._out.append(plain(value))
@@ -258,7 +259,7 @@ class _Writer:
         # fastjson writes a Java int[] on one line, and nothing else in RocketMQ's files is a list of numbers.
         inline = all(type(item) is int for item in items)
         if items and not self._indent and all(type(item) is str for item in items):
-            self._out.append(msgspec.json.encode(items).decode())  # lists of topics have a hundred thousand
+            self._out.append(msgspec.json.encode(items).decode())  # lists of topics may have a hundred thousand names
             return
         for number, item in enumerate(items):
             self._out += "," if number else "[", "" if inline else self._line(depth)
@@ -277,7 +278,7 @@ class _Writer:
 
 
 def java_double(value: float) -> str:
-    """``value`` as Java's ``Double.toString`` gives it; ``null`` when it is not finite, as fastjson writes that."""
+    """Return ``value`` as Java's ``Double.toString`` writes it; ``null`` if it is not finite, as in fastjson."""
     if not isfinite(value):
         return "null"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -313,7 +314,7 @@ def _plain_subtype(value: Any) -> str:
 
 @cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a struct by alphabet: what is written before the value, and the attribute."""
+    """Return the fields of a struct in alphabetical order: text before the value, and attribute."""
     names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
     return tuple((_text(shown) + ":", attribute) for shown, attribute in sorted(names))
 

@@ -24,40 +24,40 @@ MAX_HEADER_LENGTH = 0xFFFFFF
 
 
 def check_length(length: int, limit: int = FRAME_MAX_LENGTH) -> None:
-    """Check the length field of a frame before any memory is taken for it.
+    """Check the length field of a frame before memory is taken for it.
 
     Raises:
-        RemoteProtocolError: it is below 4 or over the limit.
+        RemoteProtocolError: It is below 4 or above the limit.
     """
     if length < LENGTH.size:
-        raise RemoteProtocolError(f"frame length {length} is below the 4 bytes that each frame has")
+        raise RemoteProtocolError(f"frame length {length} is below the minimum of 4")
     if length > limit:
-        raise RemoteProtocolError(f"frame length {length} is over the limit of {limit} bytes (frameMaxLength)")
+        raise RemoteProtocolError(f"frame length {length} exceeds the limit of {limit} bytes (frameMaxLength)")
 
 
 def check_header_length(mark: int, limit: int) -> None:
-    """Check the header's length in the mark of a frame before the rest of the frame is awaited.
+    """Check the header length in the mark of a frame before the rest of the frame is awaited.
 
     Raises:
-        RemoteProtocolError: it is over the limit.
+        RemoteProtocolError: It is above the limit.
     """
     if mark & MAX_HEADER_LENGTH > limit:
         raise RemoteProtocolError(
-            f"header length {mark & MAX_HEADER_LENGTH} is over the limit of {limit} bytes (maxHeaderLength)"
+            f"header length {mark & MAX_HEADER_LENGTH} exceeds the limit of {limit} bytes (maxHeaderLength)"
         )
 
 
 def split_frame(frame: memoryview) -> tuple[int, memoryview, memoryview]:
-    """Return the header encoding, header and body of a frame that starts with its mark (the length field cut off).
+    """Return the header encoding, header and body of a frame without its length field.
 
     Raises:
-        RemoteProtocolError: the header is longer than the frame, or its encoding is unknown.
+        RemoteProtocolError: The header is longer than the frame, or its encoding is unknown.
     """
     mark = int.from_bytes(frame[:4], "big")
     end = 4 + (mark & MAX_HEADER_LENGTH)
     serialize_type = mark >> 24
     if end > len(frame):
-        raise RemoteProtocolError(f"header length {end - 4} is over the {len(frame) - 4} bytes of the frame")
+        raise RemoteProtocolError(f"header length {end - 4} exceeds the {len(frame) - 4} bytes of the frame")
     if serialize_type not in (SERIALIZE_JSON, SERIALIZE_ROCKETMQ):
         raise RemoteProtocolError(f"header encoding {serialize_type} is unknown; 0 is JSON, 1 is ROCKETMQ")
     return serialize_type, frame[4:end], frame[end:]
@@ -67,7 +67,7 @@ def decode_frame(frame: memoryview) -> Command:
     """Decode a frame without knowing its code; ``header`` is the raw ``extFields``, ``body`` a view.
 
     Raises:
-        RemoteProtocolError: the frame is broken.
+        RemoteProtocolError: The frame is broken.
     """
     serialize_type, header, body = split_frame(frame)
     command = decode_json_header(header) if serialize_type == SERIALIZE_JSON else decode_rocketmq_header(header)
@@ -78,7 +78,7 @@ def decode_frame(frame: memoryview) -> Command:
 def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON) -> tuple[bytes, ...]:
     """Return the length, mark, header and body of a frame as separate pieces."""
     if len(header) > MAX_HEADER_LENGTH:
-        raise LocalProtocolError(f"header has {len(header)} bytes; a frame can carry {MAX_HEADER_LENGTH}")
+        raise LocalProtocolError(f"header of {len(header)} bytes exceeds the limit of {MAX_HEADER_LENGTH}")
     mark = serialize_type << 24 | len(header)
     return LENGTH_AND_MARK.pack(4 + len(header) + len(body), mark), header, body
 

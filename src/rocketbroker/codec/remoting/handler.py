@@ -46,7 +46,7 @@ class Connection(Protocol):
 
     @property
     def waited_s(self) -> float:
-        """Seconds that the current request waited after its read, because its connection had too many pending ones."""
+        """Seconds that the current request waited after its read, because too many of its connection were pending."""
 
     @property
     def last_read(self) -> float:
@@ -65,8 +65,8 @@ class Connection(Protocol):
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingSendError: the connection was lost before the answer arrived, or the peer is too far behind.
-            RemotingTimeoutError: no answer arrived in time.
+            RemotingSendError: The connection was lost before the answer arrived, or the peer is too far behind.
+            RemotingTimeoutError: No answer arrived in time.
         """
 
     def close(self, reason: str) -> None:
@@ -88,7 +88,7 @@ class InTurn(NamedTuple):
     work: Awaitable["Response"]
 
 
-#: Answer of a handler that has kept the request, for ``Connection.answer`` to answer later.
+#: Result of a handler that keeps the request, for ``Connection.answer`` to answer later.
 HELD: Final = Held.HELD
 
 # A frame whose code is SUCCESS, the pieces of any frame with the header in the first, or a command to encode.
@@ -140,8 +140,8 @@ class Route:
         """Decode a header in either encoding.
 
         Raises:
-            RemoteProtocolError: the header is broken.
-            HeaderFieldError: a field is missing or of the wrong type.
+            RemoteProtocolError: The header is broken.
+            HeaderFieldError: A field is missing or of the wrong type.
         """
         if serialize_type == SERIALIZE_JSON:
             return self.decode_json(header)
@@ -183,8 +183,8 @@ class MethodTable:
         """Add the route of a code; by default only administrators may send it.
 
         Raises:
-            ValueError: the code has a route.
+            ValueError: The code has a route already.
         """
         if code in self.routes:
-            raise ValueError(f"request code {int(code)} is routed twice")
+            raise ValueError(f"request code {int(code)} has two routes")
         self.routes[int(code)] = Route(code, process, header_type, audience, takes_large_bodies=takes_large_bodies)

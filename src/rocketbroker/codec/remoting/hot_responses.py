@@ -1,7 +1,7 @@
-"""Answers of the hot codes as byte templates: whole frames with JSON headers, no command, no dict, no encoder.
+"""Answers of the hot codes from byte templates: whole frames with JSON headers, without command, dict or encoder.
 
-Field by field they are what ``encode_frame`` makes of the same answer; the order of ``extFields`` is the one in which
-Java's hash map hands them out, so that the bytes are those of Apache RocketMQ.
+Each equals the frame that ``encode_frame`` makes of the same answer. The order of ``extFields`` is that of Java's hash
+map, so that the bytes are those of Apache RocketMQ.
 """
 
 from functools import lru_cache
@@ -23,39 +23,39 @@ _pack = LENGTH_AND_MARK.pack
 
 
 def success_response(opaque: int) -> bytes:
-    """Success without fields or body."""
+    """Return an answer of success without fields or body."""
     header = _SUCCESS % opaque
     length = len(header)
     return _pack(4 + length, length) + header
 
 
 def region_suffix(region_id: str, *, trace_on: bool) -> bytes:
-    """Return the fields ``TRACE_ON`` and ``MSG_REGION`` that each answer to a send carries, to be made once."""
+    """Return the fields ``TRACE_ON`` and ``MSG_REGION`` of each answer to a send; make them once."""
     return b',"TRACE_ON":"%b","MSG_REGION":%b' % (b"true" if trace_on else b"false", msgspec.json.encode(region_id))
 
 
 def recall_handle_suffix(handle: str) -> bytes:
-    """Return the field ``recallHandle``, to go behind the region's, of an answer to the send of a timer message."""
+    """Return the field ``recallHandle``, to follow the region's fields in the answer to the send of a timer message."""
     return b',"recallHandle":"%b"' % handle.encode()
 
 
 def batch_uniq_id_suffix(unique_key: bytes) -> bytes:
-    """Return the field ``batchUniqId``, likewise, of an answer to a batch that is stored as one record."""
+    """Return the field ``batchUniqId``, to follow the region's fields in the answer to a batch stored as one record."""
     return b',"batchUniqId":%b' % msgspec.json.encode(unique_key.decode("utf-8", "replace"))
 
 
 def send_response(
     opaque: int, queue_id: int, queue_offset: int, msg_id: bytes, transaction_id: bytes | None, region_suffix: bytes
 ) -> bytes:
-    """Success of a send (codes 10, 310, 320).
+    """Return an answer of success to a send (codes 10, 310, 320).
 
     Args:
-        opaque: that of the request.
-        queue_id: where the message went.
-        queue_offset: of the message, or of the first in a batch.
+        opaque: opaque of the request.
+        queue_id: queue of the message.
+        queue_offset: offset of the message, or of the first in a batch.
         msg_id: offset message id in ASCII hex; comma-joined for a batch.
-        transaction_id: the message's UNIQ_KEY in UTF-8, left out when ``None``.
-        region_suffix: made by the function of that name; another suffix may follow.
+        transaction_id: UNIQ_KEY of the message in UTF-8, left out if ``None``.
+        region_suffix: result of the function of that name; another suffix may follow.
     """
     header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
     length = len(header)
@@ -82,7 +82,7 @@ def pull_response_head(  # noqa: PLR0913, PLR0917 - one argument for each field 
     topic_sys_flag: int = 0,
     group_sys_flag: int = 0,
 ) -> bytes:
-    """Length, mark and header of an answer to a pull (codes 11, 361); ``body_length`` bytes of records must follow."""
+    """Return length, mark and header of an answer to a pull (11, 361); ``body_length`` bytes of records must follow."""
     header = _PULL % (
         code,
         suggest_which_broker_id,

@@ -1,10 +1,10 @@
-"""The JSON header (org.apache.rocketmq.remoting.protocol.RemotingSerializable), as fastjson writes and reads it.
+"""JSON header, as fastjson writes and reads it (org.apache.rocketmq.remoting.protocol.RemotingSerializable).
 
     {"code":310,"extFields":{"a":"group",...},"flag":0,"language":"JAVA","opaque":7,
      "serializeTypeCurrentRPC":"JSON","version":513}
 
-Keys come in alphabetical order, ``remark`` and ``extFields`` are left out when null, each value of ``extFields`` is a
-string. What other clients send differs (order, numbers, blanks, a line feed at the end) and is read as well.
+Keys are in alphabetical order, ``remark`` and ``extFields`` are left out if null, and each value of ``extFields`` is a
+string. Other clients differ in order, numbers, blanks, or a line feed at the end, and are understood as well.
 """
 
 from typing import Any, Generic, TypeVar
@@ -28,7 +28,7 @@ def decode_json_header(header: memoryview) -> Command:
     """Decode a JSON header; ``header`` of the command is the raw ``extFields`` (texts only) or ``None``.
 
     Raises:
-        RemoteProtocolError: the header is not a JSON object of the right kinds.
+        RemoteProtocolError: The header is not a JSON object with fields of the right types.
     """
     try:
         command: Command = _UNTYPED_DECODER.decode(header)
@@ -68,16 +68,16 @@ class TypedJsonDecoder(Generic[T]):
         self._decode = msgspec.json.Decoder(RemotingCommand[header_type], strict=False).decode  # type: ignore[valid-type]
 
     def __call__(self, header: memoryview) -> RemotingCommand[T]:
-        """Decode.
+        """Decode a header.
 
         Raises:
-            RemoteProtocolError: the bytes are no JSON header at all.
-            HeaderFieldError: a field is missing or of the wrong type; carries the command, so that it can be answered.
+            RemoteProtocolError: The bytes are not a JSON header at all.
+            HeaderFieldError: A field is missing or of the wrong type; carries the command, so that it can be answered.
         """
         try:
             command: Command = self._decode(header)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Rare shapes (numbers for texts, nulls) and errors: read without types, then name what is wrong.
+            # Rare shapes (numbers for texts, nulls) and errors: decode without types, then name the fault.
             return with_typed_header(decode_json_header(header), self._header_type)
         if command.header is None:
             return with_typed_header(command, self._header_type)
@@ -85,7 +85,7 @@ class TypedJsonDecoder(Generic[T]):
 
 
 class HeaderFieldError(CodecError):
-    """A custom header lacks a field or has a bad one; ``command`` is the request it stands in."""
+    """A custom header lacks a field or has an invalid one; ``command`` is the request."""
 
     def __init__(self, command: Command, text: str) -> None:
         super().__init__(text)
@@ -96,7 +96,7 @@ def with_typed_header(command: Command, header_type: type[T]) -> RemotingCommand
     """Replace the raw ``extFields`` of a command by its typed header.
 
     Raises:
-        HeaderFieldError: a field is missing or of the wrong type.
+        HeaderFieldError: A field is missing or of the wrong type.
     """
     try:
         command.header = from_ext_fields(command.header, header_type)

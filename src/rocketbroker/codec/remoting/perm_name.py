@@ -5,6 +5,6 @@ from typing import Final
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
-# The bit for reading in a group's forbidden permissions.
+# The bit for reading in a group's forbidden operations.
 INDEX_PERM_READ: Final = 2
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE

@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.java_types import Int
 
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
-# MQVersion.Version.V5_5_0.ordinal(): clients switch features on by what the server says here.
+# MQVersion.Version.V5_5_0.ordinal(): clients enable features by the server's version.
 CURRENT_VERSION = 513
 
 H = TypeVar("H")
@@ -27,10 +27,10 @@ class RemotingCommand(
 ):
     """A command with its custom header.
 
-    ``header`` is the typed header struct where the code has one, else the raw ``extFields`` (``dict[str, str]``) or
+    ``header`` is the typed header struct if the code has one, else the raw ``extFields`` (``dict[str, str]``) or
     ``None``. ``body`` is a bytes-like object; in a handler it is a view of the receive buffer, valid only during the
-    call. ``received_at`` is a time of the event loop in seconds, ``is_suspended`` tells a held request; both are set
-    when a request is not answered at once.
+    call. ``received_at`` is a time of the event loop in seconds, ``is_suspended`` marks a held request; both are set
+    only for a request that is not answered at once.
     """
 
     code: Int
@@ -53,7 +53,7 @@ class RemotingCommand(
 
     @property
     def is_oneway(self) -> bool:
-        """True if the sender wants no answer."""
+        """True if the sender expects no answer."""
         return bool(self.flag & FLAG_ONEWAY)
 
 
@@ -62,10 +62,10 @@ Command = RemotingCommand[Any]
 
 
 def request(code: int, header: object = None, body: bytes = b"", *, oneway: bool = False) -> Command:
-    """Make a request; its sender sets the opaque."""
+    """Return a request; its sender sets the opaque."""
     return RemotingCommand(int(code), header, flag=FLAG_ONEWAY if oneway else 0, body=body)
 
 
 def response(code: int = 0, remark: str | None = None, header: object = None, body: bytes = b"") -> Command:
-    """Make an answer; its sender copies the opaque of the request."""
+    """Return an answer; its sender copies the opaque of the request."""
     return RemotingCommand(int(code), header, flag=FLAG_RESPONSE, remark=remark, body=body)

@@ -1,10 +1,10 @@
-"""The ROCKETMQ (binary) header (org.apache.rocketmq.remoting.protocol.RocketMQSerializable).
+"""Binary header ROCKETMQ (org.apache.rocketmq.remoting.protocol.RocketMQSerializable).
 
     int16 code   int8 language   int16 version   int32 opaque   int32 flag
     int32 remarkLength     remark, UTF-8 (length 0 when there is none)
     int32 extFieldsLength  pairs until consumed: int16 keyLength, key, int32 valueLength, value
 
-Code and version have 16 bits only: larger numbers are cut, as Java does it.
+Code and version have only 16 bits: larger numbers are cut, as in Java.
 """
 
 from struct import Struct
@@ -18,7 +18,7 @@ _FIXED = Struct(">hbhiii")
 _KEY_LENGTH = Struct(">h")
 _LENGTH = Struct(">i")
 _MAX_KEY_LENGTH = 0x7FFF
-# Requests and answers of RocketMQ have some twenty; a pair costs about 2 µs.
+# Requests and answers of RocketMQ have about twenty fields; a pair costs about 2 µs.
 _MOST_FIELDS = 1_024
 
 
@@ -42,7 +42,7 @@ def _ext_fields(pairs: memoryview) -> dict[str, str]:
     while position < len(pairs):
         count += 1
         if count > _MOST_FIELDS:
-            raise RemoteProtocolError(f"ROCKETMQ header: over {_MOST_FIELDS} fields in extFields")
+            raise RemoteProtocolError(f"ROCKETMQ header: extFields exceed the limit of {_MOST_FIELDS} fields")
         length, position = _number(_KEY_LENGTH, pairs, position, "key length")
         key, position = _cut(pairs, position, length, "key")
         length, position = _number(_LENGTH, pairs, position, "value length")
@@ -55,7 +55,7 @@ def decode_rocketmq_header(header: memoryview) -> Command:
     """Decode a binary header; ``header`` of the command is the raw ``extFields`` or ``None``.
 
     Raises:
-        RemoteProtocolError: a length goes past the header, or a text is not UTF-8.
+        RemoteProtocolError: A length exceeds the header, or a text is not UTF-8.
     """
     if len(header) < _FIXED.size + _LENGTH.size:
         raise RemoteProtocolError(f"ROCKETMQ header has {len(header)} bytes; at least {_FIXED.size + 4} are needed")
@@ -83,7 +83,7 @@ def encode_rocketmq_header(command: Command) -> bytes:
         name, text = key.encode(), value.encode()
         if len(name) > _MAX_KEY_LENGTH:
             raise LocalProtocolError(
-                f"field name of {len(name)} bytes: the ROCKETMQ header has room for {_MAX_KEY_LENGTH}"
+                f"field name of {len(name)} bytes exceeds the limit of {_MAX_KEY_LENGTH} in the ROCKETMQ header"
             )
         fields += _KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(text)) + text
     language = LANGUAGE_CODES.get(command.language, OTHER)

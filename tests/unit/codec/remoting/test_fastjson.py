@@ -144,17 +144,17 @@ def test_doubles_look_as_in_java(number: float, shown: str) -> None:
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        (b"", "at character 0: a value"),
-        (b"{0}", ": is expected, not '}'"),
-        (b"{0:1,}", "'}' stands where a key is expected"),
-        (b"{0:1 2", ", or } is expected"),
-        (b"{true:1}", "'true' stands where a key"),
-        (b"[1,]x", "']' stands where a value"),
-        (b"{0:1}}", "nothing more is expected"),
+        (b"", "at character 0: expected a value"),
+        (b"{0}", "expected : instead of '}'"),
+        (b"{0:1,}", "expected a key instead of '}'"),
+        (b"{0:1 2", "expected , or }"),
+        (b"{true:1}", "expected a key instead of 'true'"),
+        (b"[1,]x", "expected a value instead of ']'"),
+        (b"{0:1}}", "expected the end"),
         (b'{0:"abc', "at character 3"),
         (b'{0:"\\x"}', "string cannot be read"),
         (b'{0:"\xff"}', "JSON is not UTF-8"),
-        (b"{0:" + b"9" * 50 + b"}", "is expected"),
+        (b"{0:" + b"9" * 50 + b"}", "expected , or }"),
     ],
 )
 def test_errors_say_where_and_what(data: bytes, cause: str) -> None:
@@ -170,7 +170,7 @@ def test_depth_is_bounded(opening: bytes) -> None:
 
 
 def test_size_is_bounded() -> None:
-    with pytest.raises(CodecError, match="JSON of 11 bytes is over the limit of 10"):
+    with pytest.raises(CodecError, match="JSON of 11 bytes exceeds the limit of 10"):
         loads(b'"123456789"', max_size=10)
     assert fastjson.MAX_SIZE == 16 << 20
 

@@ -68,7 +68,7 @@ class TestMethodTable:
         table = MethodTable()
         table.add(31, process)
 
-        with pytest.raises(ValueError, match="request code 31 is routed twice"):
+        with pytest.raises(ValueError, match="request code 31 has two routes"):
             table.add(RequestCode.GET_MIN_OFFSET, process_later)
         assert table.routes[31].process is process
 

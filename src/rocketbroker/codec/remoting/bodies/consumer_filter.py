@@ -7,14 +7,14 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class BloomFilterData(RemotingSerializable):
-    """The bits that a group has in the bit map of each message of a topic, of so many."""
+    """Bits of a group in the bit map of each message of a topic; ``bit_num`` is the size of the map."""
 
     bit_num: Int = 0
     bit_pos: list[int] | None = None
 
 
 class ConsumerFilterData(RemotingSerializable):
-    """The filter of a group for a topic; times in ms, ``dead`` and ``dead_time`` since no client has it any more."""
+    """Filter of a group for a topic; times in ms, ``dead`` and ``dead_time`` after its last client has left."""
 
     consumer_group: str
     topic: str
@@ -28,7 +28,7 @@ class ConsumerFilterData(RemotingSerializable):
 
 
 class FilterDataMapByTopic(RemotingSerializable):
-    """The filters of a topic by group."""
+    """Filters of a topic by group."""
 
     topic: str = ""
     group_filter_data: dict[str, ConsumerFilterData] = msgspec.field(default_factory=dict)

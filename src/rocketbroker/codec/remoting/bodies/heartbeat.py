@@ -1,7 +1,7 @@
-"""Heartbeats of clients (org.apache.rocketmq.remoting.protocol.heartbeat), and what subscriptions look like.
+"""Heartbeats of clients and their subscriptions (org.apache.rocketmq.remoting.protocol.heartbeat).
 
-Java and Go write enums by name, C++ by ordinal with ``subVersion`` as text. Go writes ``codeSet`` as texts; it is never
-to be trusted: the codes follow from ``tagsSet``.
+Java and Go write enums by name, C++ by ordinal with ``subVersion`` as text. Go writes ``codeSet`` as texts; do not
+trust it: the codes follow from ``tagsSet``.
 """
 
 from enum import StrEnum
@@ -22,7 +22,7 @@ from rocketbroker.common.errors import CodecError
 
 
 class ConsumeType(StrEnum):
-    """Pull or push consumer; in the order of Java's ordinals, as the next two enums."""
+    """Pull or push consumer; in the order of Java's ordinals, like the next two enums."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -67,7 +67,7 @@ class SubscriptionData(RemotingSerializable):
 
 
 class ConsumerData(RemotingSerializable):
-    """One group a client consumes in."""
+    """One group in which a client consumes."""
 
     group_name: str
     consume_type: ConsumeType | None = None
@@ -78,13 +78,13 @@ class ConsumerData(RemotingSerializable):
 
 
 class ProducerData(RemotingSerializable):
-    """One group a client produces in."""
+    """One group in which a client produces."""
 
     group_name: str
 
 
 class HeartbeatData(RemotingSerializable):
-    """Request of HEART_BEAT (34). With ``without_sub`` a client of 5.x sends their fingerprint instead of groups."""
+    """Request of HEART_BEAT (34). With ``without_sub`` a 5.x client sends a fingerprint instead of its groups."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
@@ -94,10 +94,10 @@ class HeartbeatData(RemotingSerializable):
 
     @classmethod
     def decode(cls, body: Buffer, *, most_values: int | None = None) -> Self:
-        """Read a heartbeat of any client.
+        """Decode the heartbeat of any client.
 
         Raises:
-            CodecError: it is no JSON, or a field is missing or of the wrong type; the text names it.
+            CodecError: It is not JSON, or a field is missing or of the wrong type; the text names it.
         """
         try:
             return decode_body(body, cls, most_values)

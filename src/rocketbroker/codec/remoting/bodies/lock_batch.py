@@ -16,7 +16,7 @@ class LockBatchRequestBody(RemotingSerializable):
 
 
 class LockBatchResponseBody(RemotingSerializable):
-    """Answer to LOCK_BATCH_MQ: the queues the client now holds."""
+    """Answer to LOCK_BATCH_MQ: the queues that the client now holds."""
 
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
 

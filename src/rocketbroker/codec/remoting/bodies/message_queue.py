@@ -6,7 +6,7 @@ from rocketbroker.codec.remoting.java_types import Int
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel", gc=False):
-    """Orders by topic, broker and queue; can be the key of a map, which fastjson writes as ``{{...}:value}``."""
+    """One queue, ordered by topic, broker and id; a map with queues as keys is written as ``{{...}:value}``."""
 
     topic: str
     broker_name: str

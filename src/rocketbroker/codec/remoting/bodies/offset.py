@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 class ConsumerOffsetSerializeWrapper(RemotingSerializable):
     """Answer to GET_ALL_CONSUMER_OFFSET (43) and consumerOffset.json; tables by ``topic@group``, then queue id.
 
-    ``reset_offset_table`` is in our files only, while consumers have still to take over offsets that were reset.
+    ``reset_offset_table`` is only in our files: offsets that were reset and that consumers have still to take over.
     """
 
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
@@ -36,7 +36,7 @@ class ResetOffsetBody(RemotingSerializable):
 
 
 class MessageQueueForC(RemotingSerializable):
-    """A queue and its offset, as the C++ client reads them (org.apache.rocketmq.common.message.MessageQueueForC)."""
+    """A queue and its offset in the form for the C++ client (org.apache.rocketmq.common.message.MessageQueueForC)."""
 
     topic: str
     broker_name: str
@@ -45,7 +45,7 @@ class MessageQueueForC(RemotingSerializable):
 
 
 class ResetOffsetBodyForC(RemotingSerializable):
-    """Body of RESET_CONSUMER_CLIENT_OFFSET (220) for C++ clients, which read no map with object keys."""
+    """Body of RESET_CONSUMER_CLIENT_OFFSET (220) for C++ clients, which cannot read maps with object keys."""
 
     offset_table: list[MessageQueueForC] = msgspec.field(default_factory=list)
 

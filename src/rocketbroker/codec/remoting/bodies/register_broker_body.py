@@ -7,8 +7,8 @@ Plain JSON, or with ``compressed=true`` one zlib stream of
     int32 length   list of filter servers as JSON
     int32 count    then for each static topic: int32 length, TopicQueueMappingInfo as JSON   (from 5.0.0 on)
 
-A name server reads these on a thread while it serves others, and anyone may send them: what a body may hold is counted
-before memory is taken, and no step holds the interpreter for long.
+Name servers decode these bodies on a thread while they serve others, and anyone may send one. So the content is counted
+before memory is taken for it, and no step holds the interpreter for long.
 """
 
 import zlib
@@ -37,10 +37,10 @@ from rocketbroker.common.errors import CodecError
 _INT = Struct(">i")
 # MQVersion.Version.V5_0_0.ordinal()
 V5_0_0 = 413
-# A topic is an object with another one, its attributes; with what they hold it has 10 commas and braces.
+# A topic is an object with another one, its attributes; together they have 10 commas and braces.
 _OBJECTS_OF_TOPIC = 2
 _VALUES_OF_TOPIC = 16
-# Dialects other than JSON are read in Python, or twice.
+# Dialects other than JSON are decoded in Python, or twice.
 _LENIENT_VALUES_OF_TOPIC = 4
 _VALUES_BESIDES = 1_024
 _LARGEST_PART = 1 << 18
@@ -48,14 +48,14 @@ _LARGEST_PART = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class RegistrationLimits:
-    """Bounds of a registration: bytes (maxRegistrationSize), topics and filter servers (max…PerBroker)."""
+    """Limits of a registration: bytes (maxRegistrationSize), topics and filter servers (max…PerBroker)."""
 
     max_size: int = 32 << 20
     max_topics: int = 100_000
     max_filter_servers: int = 16
 
     def check_size(self, size: int) -> None:
-        """Raises CodecError: more bytes than allowed."""
+        """Raise CodecError if there are more topics than allowed."""
         self._check("maxRegistrationSize", size, self.max_size, "bytes")
 
     def check_topics(self, count: int) -> None:
@@ -63,7 +63,7 @@ class RegistrationLimits:
         self._check("maxTopicsPerBroker", count, self.max_topics, "topics")
 
     def check_filter_servers(self, count: int) -> None:
-        """Raises CodecError: more filter servers than allowed."""
+        """Raise CodecError if there are more commas and brackets than the allowed topics have."""
         self._check("maxFilterServersPerBroker", count, self.max_filter_servers, "filter servers")
 
     def check_values(self, data: Buffer, values_of_topic: int = _VALUES_OF_TOPIC) -> None:
@@ -80,7 +80,7 @@ class RegistrationLimits:
     def _check(setting: str, value: int, limit: int, what: str) -> None:
         if value > limit:
             raise CodecError(
-                f"{setting}: {value:,} {what} exceed the limit of {limit:,}; send less or raise {setting}."
+                f"{setting}: {value:,} {what} exceed the limit of {limit:,}; send fewer or raise {setting}"
             )
 
 
@@ -93,7 +93,7 @@ class _Wrapper(msgspec.Struct, rename="camel"):
 
 
 class _Parts(msgspec.Struct, rename="camel"):
-    """The body with its topics not read yet: read all at once they would hold the interpreter for 0.1 s."""
+    """Body with encoded topics: decoding them all at once would hold the interpreter for 0.1 s."""
 
     topic_config_serialize_wrapper: _Wrapper = msgspec.field(default_factory=_Wrapper)
     filter_server_list: list[str] = msgspec.field(default_factory=list)
@@ -103,7 +103,7 @@ _decode_parts = msgspec.json.Decoder(_Parts, strict=False).decode
 
 
 class RegisterBrokerBody(RemotingSerializable):
-    """A broker's topics, as it tells the name server."""
+    """Topics of a broker in its registration at a name server."""
 
     topic_config_serialize_wrapper: TopicConfigAndMappingSerializeWrapper = msgspec.field(
         default_factory=TopicConfigAndMappingSerializeWrapper
@@ -112,10 +112,10 @@ class RegisterBrokerBody(RemotingSerializable):
 
     @classmethod
     def decode_within(cls, body: Buffer, limits: RegistrationLimits) -> Self:
-        """Read the JSON of a stranger, in any of the dialects that brokers write.
+        """Decode the JSON of an untrusted peer, in any of the dialects that brokers write.
 
         Raises:
-            CodecError: it is no such body, or exceeds a limit; the text names it.
+            CodecError: It is not such a body, or exceeds a limit; the text names it.
         """
         limits.check_size(len(body))
         limits.check_values(body)
@@ -145,7 +145,7 @@ class RegisterBrokerBody(RemotingSerializable):
         return cls(whole, parts.filter_server_list)
 
     def encode_compressed(self) -> bytes:
-        """The zlib stream, with the static topics that 5.0.0 added at its end (older name servers do not read on)."""
+        """Return the zlib stream, with the static topics of 5.0.0 at its end; older name servers ignore them."""
         wrapper = self.topic_config_serialize_wrapper
         topics = [config.encode_text().encode() for config in wrapper.topic_config_table.values()]
         mappings = [info.encode() for info in wrapper.topic_queue_mapping_info_map.values()]
@@ -155,10 +155,10 @@ class RegisterBrokerBody(RemotingSerializable):
 
     @classmethod
     def decode_compressed(cls, body: Buffer, broker_version: int, limits: RegistrationLimits | None = None) -> Self:
-        """Read the zlib stream of a broker of that version (an MQVersion ordinal).
+        """Decode the zlib stream of a broker of that version (an MQVersion ordinal).
 
         Raises:
-            CodecError: the stream or one of its parts is broken, or exceeds a limit.
+            CodecError: The stream or one of its parts is broken, or exceeds a limit.
         """
         limits = limits or RegistrationLimits()
         data = _inflate(body, limits)
@@ -179,11 +179,11 @@ class RegisterBrokerBody(RemotingSerializable):
 
 
 def _bounded(part: Buffer) -> memoryview:
-    """Refuse what is never so long: 10,000 queues of a static topic take 120,000 bytes, and no broker sends details."""
+    """Check the length of a part: 10,000 queues of a static topic take 120,000 bytes, and no broker sends details."""
     view = memoryview(part)
     if len(view) > _LARGEST_PART:
-        text = f"RegisterBrokerBody: {len(view):,} bytes of one static topic or of details are too many"
-        raise CodecError(f"{text}; {_LARGEST_PART:,} are allowed")
+        text = f"RegisterBrokerBody: {len(view):,} bytes of one static topic or of details exceed the limit"
+        raise CodecError(f"{text} of {_LARGEST_PART:,}")
     return view
 
 
@@ -209,7 +209,9 @@ def _inflate(body: Buffer, limits: RegistrationLimits) -> bytes:
     try:
         data = stream.decompress(body, limits.max_size + 1)
     except zlib.error as broken:
-        raise CodecError(f"RegisterBrokerBody: no zlib stream ({broken}), though compressed is true") from None
+        raise CodecError(
+            f"RegisterBrokerBody: compressed is true, but the body is not a zlib stream: {broken}"
+        ) from None
     limits.check_size(len(data))
     if not stream.eof:
         raise CodecError("RegisterBrokerBody: the zlib stream ends early")
@@ -236,7 +238,9 @@ class _Reader:
         length = self.number()
         end = self._at + length
         if length < 0 or end > len(self._data):
-            raise CodecError(f"RegisterBrokerBody: {length} bytes at {self._at} claimed, of {len(self._data)}")
+            raise CodecError(
+                f"RegisterBrokerBody: a part at {self._at} claims {length} bytes, beyond the end at {len(self._data)}"
+            )
         block = self._data[self._at : end]
         self._at = end
         return block

@@ -1,7 +1,7 @@
 """Routes and clusters (TopicRouteData, ClusterInfo, BrokerMemberGroup).
 
-Broker ids are the integer keys of ``brokerAddrs``: without quotes (``{0:"ip:port"}``), except in routes for
-clients that ask for them or are of V4_9_4 or later.
+Broker ids are the integer keys of ``brokerAddrs``: without quotes (``{0:"ip:port"}``), except in routes for clients
+that request quotes or are of V4_9_4 or later.
 """
 
 import json
@@ -50,11 +50,11 @@ class TopicRouteData(RemotingSerializable):
     topic_queue_mapping_by_broker: dict[str, dict[str, Any]] | None = None
 
     def encode_for(self, version: int, accept_standard_json_only: bool | None) -> bytes:
-        """Encode for a client of that version (an MQVersion ordinal): broker ids quoted if it can read or wants it."""
+        """Encode for a client of that version (an MQVersion ordinal); quote broker ids if it supports that."""
         return self.encode_standard() if version >= V4_9_4 or accept_standard_json_only else self.encode()
 
     def encode_standard(self) -> bytes:
-        """Encode as standard JSON in ASCII, keys of maps quoted and sorted."""
+        """Encode as standard JSON in ASCII, with map keys quoted and sorted."""
         text = fastjson.dumps(_standard(self)).decode()
         return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text).encode()
 

@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.java_types import Long
 
 
 class TopicOffset(RemotingSerializable):
-    """One queue; ``last_update_timestamp`` in ms, 0 when nothing was stored."""
+    """Offsets of one queue; ``last_update_timestamp`` in ms, 0 if nothing was stored."""
 
     min_offset: Long = 0
     max_offset: Long = 0
@@ -16,14 +16,14 @@ class TopicOffset(RemotingSerializable):
 
 
 class TopicStatsTable(RemotingSerializable):
-    """Answer to GET_TOPIC_STATS_INFO (202); ``topic_put_tps`` in messages a second."""
+    """Answer to GET_TOPIC_STATS_INFO (202); ``topic_put_tps`` in messages per second."""
 
     offset_table: dict[MessageQueue, TopicOffset] = msgspec.field(default_factory=dict)
     topic_put_tps: float = 0.0
 
 
 class OffsetWrapper(RemotingSerializable):
-    """One queue as a group sees it; ``last_timestamp`` in ms, 0 when nothing was consumed."""
+    """One queue as a group sees it; ``last_timestamp`` in ms, 0 if nothing was consumed."""
 
     broker_offset: Long = 0
     consumer_offset: Long = 0
@@ -32,14 +32,14 @@ class OffsetWrapper(RemotingSerializable):
 
 
 class ConsumeStats(RemotingSerializable):
-    """Answer to GET_CONSUME_STATS (208); ``consume_tps`` in messages a second."""
+    """Answer to GET_CONSUME_STATS (208); ``consume_tps`` in messages per second."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = msgspec.field(default_factory=dict)
     consume_tps: float = 0.0
 
 
 class ConsumeStatsList(RemotingSerializable):
-    """Answer to GET_BROKER_CONSUME_STATS (317): one map of a group to its statistics by topic for each group."""
+    """Answer to GET_BROKER_CONSUME_STATS (317): for each group, a map from the group to its statistics by topic."""
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = msgspec.field(default_factory=list)
     broker_addr: str | None = None
@@ -48,7 +48,7 @@ class ConsumeStatsList(RemotingSerializable):
 
 
 class BrokerStatsItem(RemotingSerializable):
-    """A sum over a time, by second, and by call."""
+    """Sum over a time, per second, and per call."""
 
     sum: Long = 0
     tps: float = 0.0
@@ -64,7 +64,7 @@ class BrokerStatsData(RemotingSerializable):
 
 
 class QueueTimeSpan(RemotingSerializable):
-    """From when to when the messages of a queue are and how far a group is; all in ms, and as text for people."""
+    """Store times of the first and last message of a queue, and of the group's position; in ms, and as text."""
 
     message_queue: MessageQueue | None = None
     min_time_stamp: Long = 0

@@ -39,7 +39,7 @@ class GroupRetryPolicy(RemotingSerializable):
 
 
 class SimpleSubscriptionData(RemotingSerializable):
-    """A subscription that was fixed for a group."""
+    """A subscription that is fixed for a group."""
 
     topic: str = ""
     expression_type: str = "TAG"

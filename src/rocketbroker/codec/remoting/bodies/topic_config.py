@@ -46,17 +46,17 @@ class TopicConfig(RemotingSerializable):
         return self.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     def encode_text(self) -> str:
-        """Return the text form; ``order`` and ``topicSysFlag`` have no place in it."""
+        """Return the text form; it has no place for ``order`` and ``topicSysFlag``."""
         numbers = f"{self.read_queue_nums} {self.write_queue_nums} {self.perm}"
         attributes = fastjson.dumps(self.attributes).decode()
         return f"{self.topic_name} {numbers} {self.topic_filter_type} {attributes}"
 
     @classmethod
     def decode_text(cls, text: str) -> Self:
-        """Read the text form.
+        """Decode the text form.
 
         Raises:
-            CodecError: a field is missing or wrong.
+            CodecError: A field is missing or wrong.
         """
         name, *fields = text.split(" ", _TEXT_FIELDS)
         try:
@@ -92,7 +92,7 @@ class TopicConfigSerializeWrapper(RemotingSerializable):
 
 
 class TopicQueueMappingInfo(RemotingSerializable):
-    """The queues that a broker has of a static topic (TopicQueueMappingInfo): physical ids by logical ones."""
+    """Queues of a static topic on a broker (TopicQueueMappingInfo): physical ids by logical ones."""
 
     bname: str | None = None
     curr_id_map: dict[Int, Int] = msgspec.field(default_factory=dict)
@@ -103,13 +103,13 @@ class TopicQueueMappingInfo(RemotingSerializable):
     total_queues: Int = 0
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the fields by RocketMQ's names, in the order of the alphabet."""
+        """Return the fields by RocketMQ's names, in alphabetical order."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return fields
 
 
 class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
-    """Topics with what static topics need, in REGISTER_BROKER (103) and the answer to GET_ALL_TOPIC_CONFIG (21)."""
+    """Topics and static topics, in REGISTER_BROKER (103) and the answer to GET_ALL_TOPIC_CONFIG (21)."""
 
     mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)

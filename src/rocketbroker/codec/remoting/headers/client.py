@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.java_types import Int
 
 
 class UnregisterClientRequestHeader(CommandCustomHeader):
-    """Code 35. C++ sends an empty text for the group it is not in."""
+    """Code 35. C++ sends an empty text for the group that it is not in."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_group: str | None = None

@@ -5,7 +5,7 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class RegisterBrokerRequestHeader(CommandCustomHeader):
-    """Code 103. ``body_crc32`` 0: not checked; ``compressed``: the body is a zlib stream (see RegisterBrokerBody)."""
+    """Code 103. ``body_crc32`` 0: unchecked; ``compressed``: the body is a zlib stream (see RegisterBrokerBody)."""
 
     broker_name: str
     broker_addr: str

@@ -5,7 +5,7 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 
 
 class QueryConsumerOffsetRequestHeader(CommandCustomHeader, gc=False):
-    """Code 14. Only ``set_zero_if_not_found`` = false forbids the answer 0 for a new group."""
+    """Code 14. Only ``set_zero_if_not_found`` = false rules out the answer 0 for a new group."""
 
     consumer_group: str
     topic: str
@@ -20,7 +20,7 @@ class QueryConsumerOffsetResponseHeader(CommandCustomHeader, gc=False):
 
 
 class UpdateConsumerOffsetRequestHeader(CommandCustomHeader, gc=False):
-    """Code 15. Go commits -1 for queues it has consumed nothing of."""
+    """Code 15. Go commits -1 for queues of which it has consumed nothing."""
 
     consumer_group: str
     topic: str
@@ -45,7 +45,7 @@ class SearchOffsetResponseHeader(CommandCustomHeader):
 
 
 class GetMaxOffsetRequestHeader(CommandCustomHeader, gc=False):
-    """Code 30. ``committed`` false: count what is not yet readable as well."""
+    """Code 30. ``committed`` false: include messages that are not readable yet."""
 
     topic: str
     queue_id: Int
@@ -79,13 +79,13 @@ class GetEarliestMsgStoretimeRequestHeader(CommandCustomHeader):
 
 
 class GetEarliestMsgStoretimeResponseHeader(CommandCustomHeader):
-    """Answer to 32, in ms; -1 where nothing is stored."""
+    """Answer to 32, in ms; -1 if nothing is stored."""
 
     timestamp: Long
 
 
 class ResetOffsetRequestHeader(CommandCustomHeader):
-    """Code 222. ``timestamp`` in ms, -1: to the end; ``queue_id`` -1: all queues; ``offset`` -1 or None: by time."""
+    """Code 222. ``timestamp`` in ms, -1: end; ``queue_id`` -1: all queues; ``offset`` -1 or None: by time."""
 
     group: str
     topic: str

@@ -1,4 +1,4 @@
-"""Looking up: QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321)."""
+"""Queries: QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321)."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ class QueryMessageRequestHeader(CommandCustomHeader):
 
 
 class QueryMessageResponseHeader(CommandCustomHeader):
-    """Answer to 12: up to where the index reaches (ms, commit-log offset)."""
+    """Answer to 12: last update of the index (ms, CommitLog offset)."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long

@@ -1,6 +1,6 @@
 """Sending: SEND_MESSAGE (10, _V2 310), SEND_BATCH_MESSAGE (320), replies (324, 325, 326), CONSUMER_SEND_MSG_BACK (36).
 
-The two request headers carry the same values under different names on the wire and have equal attributes here, in equal
+The two request headers carry the same values under different names on the wire. Their attributes are equal and in equal
 order, so that one handler serves both.
 """
 
@@ -79,7 +79,7 @@ class ReplyMessageRequestHeader(CommandCustomHeader, gc=False):
 
 
 class ConsumerSendMsgBackRequestHeader(CommandCustomHeader, gc=False):
-    """Code 36. ``offset``: in the commit log; ``delay_level`` < 0: to the dead letters, 0: by the times consumed."""
+    """Code 36. ``offset``: in the CommitLog; ``delay_level`` < 0: to the dead letters, 0: by the number of retries."""
 
     offset: Long
     group: str

@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.java_types import Int
 
 
 class GetAllSubscriptionGroupRequestHeader(CommandCustomHeader):
-    """Code 201: a page from ``group_seq`` on. Before 5.4 no field was sent, which asks for all."""
+    """Code 201: a page from ``group_seq`` on. Clients before 5.4 send no field, and receive all groups."""
 
     group_seq: Int | None = None
     data_version: str | None = None
@@ -35,7 +35,7 @@ class DeleteSubscriptionGroupRequestHeader(CommandCustomHeader):
 
 
 class UpdateGroupForbiddenRequestHeader(CommandCustomHeader):
-    """Code 353. ``readable`` None: only read the state."""
+    """Code 353. ``readable`` None: only return the state."""
 
     group: str
     topic: str
@@ -43,7 +43,7 @@ class UpdateGroupForbiddenRequestHeader(CommandCustomHeader):
 
 
 class GetConsumeStatsRequestHeader(CommandCustomHeader):
-    """Code 208. ``topic`` None: all of the group; ``topic_list`` is joined by semicolons."""
+    """Code 208. ``topic`` None: all topics of the group; ``topic_list`` is joined by semicolons."""
 
     consumer_group: str
     topic: str | None = None

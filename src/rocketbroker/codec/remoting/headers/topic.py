@@ -26,7 +26,7 @@ class DeleteTopicRequestHeader(CommandCustomHeader):
 
 
 class GetAllTopicConfigRequestHeader(CommandCustomHeader):
-    """Code 21: a page from ``topic_seq`` on. Before 5.4 no field was sent, which asks for all."""
+    """Code 21: a page from ``topic_seq`` on. Clients before 5.4 send no field, and receive all topics."""
 
     topic_seq: Int | None = None
     data_version: str | None = None
@@ -40,7 +40,7 @@ class GetAllTopicConfigResponseHeader(CommandCustomHeader):
 
 
 class GetTopicConfigRequestHeader(CommandCustomHeader):
-    """Code 351. ``lo``: only what this broker itself has."""
+    """Code 351. ``lo``: only the topics of this broker itself."""
 
     topic: str
     lo: bool | None = None

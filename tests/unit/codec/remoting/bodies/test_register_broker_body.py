@@ -97,8 +97,8 @@ def test_a_stream_cut_at_each_byte_is_refused(stream: bytes):
 @pytest.mark.parametrize(
     ("stream", "cause"),
     [
-        (pack(">i", -1), "-1 bytes at 4 claimed"),
-        (pack(">i", 2**31 - 1) + b"x", "2147483647 bytes at 4 claimed, of 5"),
+        (pack(">i", -1), "a part at 4 claims -1 bytes"),
+        (pack(">i", 2**31 - 1) + b"x", "a part at 4 claims 2147483647 bytes, beyond the end at 5"),
         (VERSION + pack(">i", 5), "ends at byte"),
         (VERSION + pack(">i", 2**31 - 1), "maxTopicsPerBroker: 2,147,483,647 topics exceed the limit of 100,000"),
         (VERSION + pack(">i", 1) + sized(b'T 8 8 6 SINGLE_TAG {"a":[[]]}'), "are not a table of texts"),
@@ -116,7 +116,7 @@ def test_what_is_wrong_in_a_stream_is_named(stream: bytes, cause: str):
 
 
 def test_a_body_that_is_no_stream_is_refused():
-    with pytest.raises(CodecError, match=r"no zlib stream .* though compressed is true"):
+    with pytest.raises(CodecError, match="compressed is true, but the body is not a zlib stream"):
         RegisterBrokerBody.decode_compressed(BODY.encode(), V5_0_0)
 
 

@@ -88,7 +88,7 @@ def test_unknown_fields_are_skipped_and_any_buffer_will_do():
         (b'{"topic":"T","byName":{"n":{"brokerOffset":9223372036854775808}}}', "Expected `int` <= 9223372036854775807"),
         (b'{"topic":"T","byQueue":{"q":1}}', "Expected `object`, got `str` - at `key` in `$.byQueue`"),
         (b'{"topic":"T","byQueue":{{"topic":"T"}:1}}', "MessageQueue: Object missing required field `brokerName`"),
-        (b'{"topic":"T"} {}', "JSON at character 13: nothing more"),
+        (b'{"topic":"T"} {}', "JSON at character 13: expected the end"),
     ],
 )
 def test_what_is_wrong_is_named(data: bytes, cause: str):
