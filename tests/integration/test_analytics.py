@@ -62,7 +62,7 @@ def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, store: Pa
 
 
 def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    with pytest.raises(AnalysisException, match="messages have no column 'offset'; there are broker, topic"):
+    with pytest.raises(AnalysisException, match="table messages has no column 'offset'; its columns are broker, topic"):
         spark.read.format("rocketmq_store").schema("offset int").load(str(store)).collect()
     with pytest.raises(AnalysisException, match="has no commit log; a RocketMQ store directory") as caught:
         spark.read.format("rocketmq_store").load(str(tmp_path)).collect()

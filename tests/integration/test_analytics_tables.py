@@ -108,11 +108,11 @@ def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path
 
 def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     read = spark.read.format("rocketmq_store")
-    with pytest.raises(AnalysisException, match="there is no table 'queues'; there are messages, consume_queue"):
+    with pytest.raises(AnalysisException, match="table 'queues' is unknown; use one of messages, consume_queue"):
         read.option("table", "queues").load(str(store))
     with pytest.raises(PySparkException, match=r"has no option 'topics'; there are path, paths"):
         spark.read.format("rocketmq_store").option("topics", "T").load(str(store))
-    with pytest.raises(PySparkException, match="is not a RocketMQ store"):
+    with pytest.raises(PySparkException, match="is not the root of a RocketMQ store"):
         table(spark, tmp_path, "topics").collect()
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text("{")

@@ -384,7 +384,7 @@ def test_columns_may_be_left_out_of_a_comparison(spark: SparkSession) -> None:
     other = [row(flag=1)]
     assert len(found(compare(frame(spark, [row()]), frame(spark, other)))) == 1
     assert found(compare(frame(spark, [row()]), frame(spark, other), ignored=("flag",))) == []
-    with pytest.raises(ConfigError, match="messages have no column 'flags'; there are broker, topic"):
+    with pytest.raises(ConfigError, match="messages have no column 'flags'; their columns are broker, topic"):
         compare(frame(spark, [row()]), frame(spark, other), ignored=("flags",))
     with pytest.raises(ConfigError, match="compared by physical or queue, not by 'key'"):
         compare(frame(spark, [row()]), frame(spark, other), "key")

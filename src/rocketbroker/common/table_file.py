@@ -53,11 +53,14 @@ def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T], file_syst
             _set_aside(path, path.with_name(path.name + ".damaged"), file_system)
         return table
     if damage or backup_damage:
-        raise ConfigError(
-            f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {backup.name}'}: "
-            "repair the file, or remove it and its backup to start with an empty table"
-        )
+        faults = both_faults(str(path), damage, backup.name, backup_damage)
+        raise ConfigError(f"{faults}: repair the file, or remove it and its backup to start with an empty table")
     return None
+
+
+def both_faults(path: str, damage: str, backup: str, backup_damage: str) -> str:
+    """Return the faults of a file and its backup as text; an empty fault means that the file is missing."""
+    return f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {backup}'}"
 
 
 def _keep_backup_of_empty(
@@ -95,6 +98,11 @@ def _read(path: Path, parse: Callable[[bytes], T]) -> tuple[T | None, str]:
         return None, ""
     except OSError as error:
         return None, f"{path} cannot be read: {error.strerror}"
+    return parsed(str(path), data, parse)
+
+
+def parsed(path: str, data: bytes, parse: Callable[[bytes], T]) -> tuple[T | None, str]:
+    """Return the table in ``data``, or the fault of the file ``path``."""
     if not data.strip():
         return None, f"{path} is empty"
     try:

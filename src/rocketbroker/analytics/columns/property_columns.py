@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.columns.arrow_slices import binary_slices, number_array
+from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices, number_array
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.storefile.record_columns import Records
 
 _NAME_END: Final = 1
 _PAIR_END: Final = 2
@@ -23,6 +24,11 @@ _PAIR_END: Final = 2
 _MESSAGE_END: Final = 3
 # Repeated names are found by a lookup table if it has at most this many places for each pair.
 _PLACES: Final = 64
+
+
+def properties_text(records: Records) -> pa.Array:
+    """Return the properties of each record as one string, as stored."""
+    return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
 
 
 def property_values(properties: pa.Array, name: str) -> pa.Array:

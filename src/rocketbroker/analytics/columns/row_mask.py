@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices
-from rocketbroker.analytics.columns.property_columns import property_values
+from rocketbroker.analytics.columns.property_columns import properties_text, property_values
 from rocketbroker.codec.byte_columns import rows_at
 from rocketbroker.codec.message.message_const import (
     KEY_SEPARATOR,
@@ -43,12 +43,12 @@ def text_rows(data: NDArray[np.uint8], slices: Slices, wanted: Set[str]) -> Mask
 
 def tag_rows(records: Records, wanted: Set[str]) -> Mask:
     """Return a mask of the records with one of the tags ``wanted`` (the whole property TAGS), shape (n,)."""
-    return _to_mask(arrow_among(property_values(_properties(records), PROPERTY_TAGS), wanted))
+    return _to_mask(arrow_among(property_values(properties_text(records), PROPERTY_TAGS), wanted))
 
 
 def key_rows(records: Records, wanted: Set[str]) -> Mask:
     """Return a mask of the records with one of the keys ``wanted``: a word of KEYS, or UNIQ_KEY. Shape (n,)."""
-    properties = _properties(records)
+    properties = properties_text(records)
     unique = property_values(properties, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     return _to_mask(arrow_keys(property_values(properties, PROPERTY_KEYS), unique, wanted))
 
@@ -65,10 +65,6 @@ def arrow_keys(keys: pa.Array, unique: pa.Array, wanted: Set[str]) -> pa.Array:
 def arrow_among(values: pa.Array, wanted: Set[Any]) -> pa.Array:
     """Return a mask of the ``values`` that are among ``wanted``; false for null."""
     return pc.is_in(values, value_set=pa.array(sorted(wanted), values.type), skip_nulls=True)
-
-
-def _properties(records: Records) -> pa.Array:
-    return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
 
 
 def _to_mask(values: pa.Array) -> Mask:

@@ -80,6 +80,11 @@ class Selection:
         """True if no message can be selected."""
         return any(values is not None and not values for values in (getattr(self, name) for name in _SETS))
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Return true if messages of a queue can be selected."""
+        topics, queue_ids = self.topics, self.queue_ids
+        return (topics is None or topic in topics) and (queue_ids is None or queue_id in queue_ids)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the table ``messages`` that the selection depends on."""

@@ -56,7 +56,7 @@ def compare(first: DataFrame, second: DataFrame, by: str = "physical", ignored: 
     compared = [name for name in first.columns if name not in {"broker", *keys, *unlike, *ignored}]
     for name in ignored:
         if name not in first.columns:
-            raise ConfigError(f"messages have no column {name!r}; there are {', '.join(first.columns)}")
+            raise ConfigError(f"messages have no column {name!r}; their columns are {', '.join(first.columns)}")
     ours, theirs = _side(first, keys, compared, "a"), _side(second, keys, compared, "b")
     joined = ours.join(theirs, list(keys), "full")
     found = joined.withColumn("found", _found(compared)).where(F.col("found").isNotNull())

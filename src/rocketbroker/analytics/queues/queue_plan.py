@@ -27,7 +27,7 @@ from rocketbroker.analytics.queues.queue_entries import (
     QueueNotWholeError,
 )
 from rocketbroker.analytics.queues.queue_folders import queue_numbers, queue_topics
-from rocketbroker.analytics.queues.queue_proof import all_queues, entries_of, has_all_queues, most_queues, shown_to
+from rocketbroker.analytics.queues.queue_proof import has_all_queues, shown_or_none
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.codec.storefile.record_search import Found, inspect
 
@@ -40,7 +40,7 @@ _OTHERS_REMOTE: Final = 16
 _DISPATCH_MARGIN: Final = 16 << 20
 # The proof that queues have all of the log is not worth it for less than this part of the log.
 _WORTH_SHOWING: Final = 1 / 8
-_NOT_CLOSED: Final = "the store was not stopped in order, and its queues do not show that they have all of the log"
+_NOT_CLOSED: Final = "the store was not stopped cleanly, and its queues are not proven complete"
 
 logger = logging.getLogger(__name__)
 
@@ -157,13 +157,11 @@ class _Planner:
 
     def _shown(self, front: int, tail: int) -> int:
         """Return the offset, ``tail`` at most, up to which queues have all messages from ``front`` on."""
-        known, log = front, self._log_end - self._files[0].base
-        queues = all_queues(self._folder)
-        worth_it = tail - front >= log * _WORTH_SHOWING and len(queues) <= most_queues(self._folder)
-        if worth_it:
-            known = min(max(shown_to(self._files, entries_of(self._folder, queues), front), front), tail)
+        worth_it = tail - front >= (self._log_end - self._files[0].base) * _WORTH_SHOWING
+        shown = shown_or_none(self._folder, self._files, front) if worth_it else None
+        known = front if shown is None else min(max(shown, front), tail)
         if known < tail:
-            add = self._report.add_unproven if worth_it else self._report.unproven.append
+            add = self._report.unproven.append if shown is None else self._report.add_unproven
             add(UnprovenRange(self._folder.root.broker, known, tail, _NOT_CLOSED))
         return known
 

@@ -65,11 +65,6 @@ def all_queues(folder: StoreFolder) -> list[tuple[str, str, int]]:
     ]
 
 
-def most_queues(folder: StoreFolder) -> int:
-    """Return the largest number of queues that the proof may read."""
-    return _MOST_LOCAL if folder.root.is_local else _MOST_REMOTE
-
-
 def entries_of(folder: StoreFolder, queues: Iterable[tuple[str, str, int]]) -> Iterator[QueueEntries]:
     """Yield the entries of all ``queues`` in blocks, each queue up to its first damaged entry.
 
@@ -95,6 +90,19 @@ def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[Que
         if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
             raise QueueNotWholeError(f"{topic}/{number}: entries do not lead to records in log order")
         yield QueueEntries(0, offsets, sizes)
+
+
+def shown_or_none(folder: StoreFolder, files: Sequence[LogFile], low: int) -> int | None:
+    """Return the offset up to which the queues of a store have each record from the file with ``low`` on.
+
+    ``None`` if there are too many queues to read. A missing queue folder proves nothing: it may not have reached the
+    disk.
+    """
+    queues, most = all_queues(folder), _MOST_LOCAL if folder.root.is_local else _MOST_REMOTE
+    if len(queues) > most:
+        logger.info("%s: %d queues are too many to check; the limit is %d", folder.root.shown, len(queues), most)
+        return None
+    return shown_to(files, entries_of(folder, queues), low)
 
 
 def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int) -> int:

@@ -1,6 +1,6 @@
 """The table ``dead_letters``: messages that a consumer group gave up."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,27 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketbroker.analytics.columns.message_schema import TIME, field, message_fields
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.split import Split
 from rocketbroker.analytics.queues.queue_files import QueueSlice, queue_slices, queues
 from rocketbroker.analytics.tables.matching import chosen
-from rocketbroker.analytics.tables.queued_columns import queued_columns
-from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
-from rocketbroker.analytics.tables.record_values import RecordValues
+from rocketbroker.analytics.tables.queued_entries import Makers, QueuedEntries, queued_entries, queued_rows
 from rocketbroker.analytics.tables.root_folder import root_folder
-from rocketbroker.analytics.tables.table import (
-    BROKER,
-    TEXTS,
-    TIME,
-    Rows,
-    Table,
-    TableOptions,
-    constant,
-    field,
-    select_by,
-)
-from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, LogPart, log_parts, logged_entries, queued_to
+from rocketbroker.analytics.tables.table import BROKER, Table, TableOptions, select_by
+from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, log_splits, logged_entries, queued_to
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
@@ -40,13 +30,13 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 
-# Entries of a part: their records are scattered over the log, so reading those takes far longer.
+# Bytes of entries per part: few, since their records are scattered over the log and take far longer to read.
 _PART_BYTES = 20 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPart:
-    """A slice of a group's dead-letter queue, with the entries that lead before the physical offset ``before``."""
+    """A slice of a group's dead-letter queue, with the entries that point before the physical offset ``before``."""
 
     store: StoreRoot
     piece: QueueSlice
@@ -62,27 +52,17 @@ class DeadLettersTable(Table):
         [
             BROKER,
             field("group_name", pa.string(), "group that gave it up"),
-            field("topic", pa.string(), "%DLQ% and the group"),
-            field("queue_id", pa.int32(), "queue within that topic"),
-            field("queue_offset", pa.int64(), "number of the message in that queue"),
-            field("physical_offset", pa.int64(), "byte offset of the record in the commit log"),
+            field("topic", pa.string(), "%DLQ% and the name of the group"),
+            *message_fields("queue_id", "queue_offset", "physical_offset"),
             field("store_timestamp", TIME, "when it became a dead letter"),
-            field("born_timestamp", TIME, "when the producer made it, by the producer's clock"),
-            field("origin_topic", pa.string(), "topic it was sent to (RETRY_TOPIC, else DLQ_ORIGIN_TOPIC)"),
-            field("origin_message_id", pa.string(), "offset message id it had there (ORIGIN_MESSAGE_ID)"),
-            field("real_topic", pa.string(), "topic that it last waited for (REAL_TOPIC)"),
-            field("reconsume_times", pa.int32(), "failed consumptions, the last one included"),
-            field(
-                "max_reconsume_times", pa.int64(), "so many the consumer allowed, null if it left that to the broker"
-            ),
+            *message_fields("born_timestamp"),
+            field("origin_topic", pa.string(), "original topic (RETRY_TOPIC, else DLQ_ORIGIN_TOPIC)"),
+            field("origin_message_id", pa.string(), "offset message id in the original topic (ORIGIN_MESSAGE_ID)"),
+            field("real_topic", pa.string(), "topic of its last delay (REAL_TOPIC)"),
+            field("reconsume_times", pa.int32(), "failed consumptions, including the last one"),
+            field("max_reconsume_times", pa.int64(), "retries that the consumer allowed, null for the group's number"),
             field("msg_id", pa.string(), "offset message id of the dead letter"),
-            field("uniq_key", pa.string(), "unique message id (property UNIQ_KEY)"),
-            field("keys", pa.string(), "keys, separated by blanks (property KEYS)"),
-            field("tags", pa.string(), "property TAGS"),
-            field("body", pa.binary(), "the body as stored: compressed if sys_flag & 1"),
-            field("sys_flag", pa.int32(), "bits of MessageSysFlag"),
-            field("properties", TEXTS, "all properties by name"),
-            field("size", pa.int32(), "bytes of the whole record"),
+            *message_fields("uniq_key", "keys", "tags", "body", "sys_flag", "properties", "size"),
         ]
     )
     selects = select_by(
@@ -91,24 +71,26 @@ class DeadLettersTable(Table):
 
     def plan(
         self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions
-    ) -> list[DeadLetterPart | LogPart]:
-        """Return parts of the queues, and of the log from the offset where queues may be incomplete."""
-        parts = list[DeadLetterPart | LogPart]()
+    ) -> list[DeadLetterPart | Split]:
+        """Return parts of the queues, and splits of the log from the offset where queues may be incomplete."""
+        parts = list[DeadLetterPart | Split]()
         for folder in map(root_folder, stores):
             before = queued_to(folder)
             parts += [DeadLetterPart(folder.root, piece, before) for piece in _pieces(folder, selection)]
-            parts += log_parts(folder, before, options.split_size)
+            parts += log_splits(folder, before, options.split_size)
         return parts
 
-    def read(self, part: DeadLetterPart | LogPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the dead letters of a part; without its record, an entry has only the values from the queue."""
-        broker = part.split.file.root.broker if isinstance(part, LogPart) else part.store.broker
+    def read(self, part: DeadLetterPart | Split, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """Yield the dead letters of a part; an entry without a record has only the values from the queue."""
+        broker = part.file.root.broker if isinstance(part, Split) else part.store.broker
         for entries in _entries(part):
-            yield chosen(_rows(broker, entries), self.selects, selection, schema)
+            group = entries.topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX)
+            rows = queued_rows(self.schema, broker, entries, {"group_name": group}, _OF_PROPERTIES)
+            yield chosen(rows, self.selects, selection, schema)
 
 
-def _entries(part: DeadLetterPart | LogPart) -> Iterator[QueuedEntries]:
-    if isinstance(part, LogPart):
+def _entries(part: DeadLetterPart | Split) -> Iterator[QueuedEntries]:
+    if isinstance(part, Split):
         yield from logged_entries(part, DLQ_GROUP_TOPIC_PREFIX)
         return
     for entries in queued_entries(root_folder(part.store), iter([part.piece])):
@@ -119,18 +101,11 @@ def _entries(part: DeadLetterPart | LogPart) -> Iterator[QueuedEntries]:
 
 def _pieces(folder: StoreFolder, selection: Selection) -> Iterator[QueueSlice]:
     for topic, queue_id in queues(folder, CONSUME_QUEUE):
-        wanted = selection.topics is None or topic in selection.topics
-        if wanted and topic.startswith(DLQ_GROUP_TOPIC_PREFIX):
+        if selection.has_queue(topic, queue_id) and topic.startswith(DLQ_GROUP_TOPIC_PREFIX):
             yield from queue_slices(folder, CONSUME_QUEUE, topic, queue_id, _PART_BYTES)
 
 
-def _rows(broker: str, entries: QueuedEntries) -> Rows:
-    group = entries.topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX)
-    columns = queued_columns(DeadLettersTable.schema, broker, entries, _OF_PROPERTIES)
-    return Rows(len(entries), columns | {"group_name": constant(group, pa.string(), len(entries))})
-
-
-_OF_PROPERTIES: Final[dict[str, Callable[[RecordValues], pa.Array]]] = {
+_OF_PROPERTIES: Final[Makers] = {
     "origin_topic": lambda values: pc.coalesce(
         values.property(PROPERTY_RETRY_TOPIC), values.property(PROPERTY_DLQ_ORIGIN_TOPIC)
     ),

@@ -1,16 +1,18 @@
 """The table ``delayed``: messages that wait in system topics until they are due.
 
-Delay levels: entries of SCHEDULE_TOPIC_XXXX after ``config/delayOffset.json``. Timer messages: those of
-rmq_sys_wheel_timer not yet delivered by ``config/timerProgress.json``, or ``config/timercheck`` of Apache RocketMQ.
+Delayed messages are the entries of SCHEDULE_TOPIC_XXXX after ``config/delayOffset.json``. Timer messages are those of
+rmq_sys_wheel_timer that ``config/timerProgress.json``, or ``config/timercheck`` of Apache RocketMQ, does not count as
+delivered.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from rocketbroker.analytics.columns.message_schema import TIME, field, message_fields
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
@@ -18,11 +20,10 @@ from rocketbroker.analytics.queues.queue_files import queue_slices, queues
 from rocketbroker.analytics.tables.config_file import load_config_file
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.pending_timers import pending_timers
-from rocketbroker.analytics.tables.queued_columns import Maker, queued_columns
-from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
-from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues
+from rocketbroker.analytics.tables.queued_entries import Makers, QueuedEntries, queued_entries, queued_rows
+from rocketbroker.analytics.tables.record_values import MOST_QUEUES
 from rocketbroker.analytics.tables.root_folder import queues_folder, root_folder
-from rocketbroker.analytics.tables.table import BROKER, TIME, Rows, Table, TableOptions, constant, field, select_by
+from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, select_by
 from rocketbroker.codec.message.message_const import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -49,28 +50,20 @@ class DelayedTable(Table):
     """One row per waiting message."""
 
     name = "delayed"
-    comment = "a message that waits till it is due: for a delay level, or as a timer message"
+    comment = "a delayed message or timer message that is not delivered yet"
     schema = pa.schema(
         [
             BROKER,
             field("kind", pa.string(), "level or timer"),
             field("delay_level", pa.int32(), "delay level, null for a timer message"),
-            field("due_timestamp", TIME, "not delivered before; a timer message up to a slot of the timer later"),
-            field("real_topic", pa.string(), "topic it is for (REAL_TOPIC)"),
-            field("real_queue_id", pa.int32(), "queue it is for (REAL_QID)"),
-            field("origin_topic", pa.string(), "topic it was first sent to, where it is tried again (RETRY_TOPIC)"),
-            field("cancelled", pa.bool_(), "whether a timer message is recalled: it will not be delivered"),
-            field("topic", pa.string(), "topic in which it waits"),
-            field("queue_id", pa.int32(), "queue in which it waits"),
-            field("queue_offset", pa.int64(), "number of the message in that queue"),
-            field("physical_offset", pa.int64(), "byte offset of the record in the commit log"),
-            field("store_timestamp", TIME, "when it was stored there"),
-            field("born_timestamp", TIME, "when the producer made it, by the producer's clock"),
-            field("reconsume_times", pa.int32(), "failed consumptions so far"),
-            field("uniq_key", pa.string(), "unique message id (property UNIQ_KEY)"),
-            field("keys", pa.string(), "keys, separated by blanks (property KEYS)"),
-            field("tags", pa.string(), "property TAGS"),
-            field("size", pa.int32(), "bytes of the whole record"),
+            field("due_timestamp", TIME, "earliest delivery; a timer message may be up to one timer slot later"),
+            field("real_topic", pa.string(), "target topic (REAL_TOPIC)"),
+            field("real_queue_id", pa.int32(), "target queue (REAL_QID)"),
+            field("origin_topic", pa.string(), "for a retry, the original topic (RETRY_TOPIC)"),
+            field("cancelled", pa.bool_(), "true for a recalled timer message, which will not be delivered"),
+            field("topic", pa.string(), "system topic in which it waits"),
+            *message_fields("queue_id", "queue_offset", "physical_offset", "store_timestamp", "born_timestamp"),
+            *message_fields("reconsume_times", "uniq_key", "keys", "tags", "size"),
         ]
     )
     selects = select_by("physical_offset", "store_timestamp", "keys", "uniq_key", "tags", topic="real_topic")
@@ -80,7 +73,7 @@ class DelayedTable(Table):
         return [part for store in stores for part in _parts(queues_folder(store, self.name))]
 
     def read(self, part: DelayedPart, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the waiting messages of a queue; without its record, an entry has only the values from the queue."""
+        """Yield the waiting messages of a queue; an entry without a record has only the values from the queue."""
         folder = root_folder(part.store)
         rows = _timers(folder) if part.topic == TIMER_TOPIC else _of_level(folder, part)
         for each in rows:
@@ -100,35 +93,24 @@ def _parts(folder: StoreFolder) -> Iterator[DelayedPart]:
 def _of_level(folder: StoreFolder, part: DelayedPart) -> Iterator[Rows]:
     slices = queue_slices(folder, CONSUME_QUEUE, part.topic, part.queue_id)
     for entries in queued_entries(folder, slices, part.start):
-        count = len(entries)
-        own: dict[str, Maker] = {
-            "kind": constant("level", pa.string(), count),
-            "delay_level": constant(part.queue_id + 1, pa.int32(), count),
-            "due_timestamp": partial(pa.array, entries.tags_codes),
-            "cancelled": constant(False, pa.bool_(), count),
-        }
+        level, due = part.queue_id + 1, entries.tags_codes
+        own = {"kind": "level", "delay_level": level, "due_timestamp": due, "cancelled": False}
         yield _rows(folder, entries, own)
 
 
 def _timers(folder: StoreFolder) -> Iterator[Rows]:
     for entries, cancelled in pending_timers(folder):
-        values = entries.values
-        assert values is not None
-        own: dict[str, Maker] = {
-            "kind": constant("timer", pa.string(), len(entries)),
-            "delay_level": constant(None, pa.int32(), len(entries)),
-            "due_timestamp": partial(values.number, PROPERTY_TIMER_OUT_MS),
-            "cancelled": partial(pa.array, cancelled),
-        }
+        assert entries.values is not None
+        due = partial(entries.values.number, PROPERTY_TIMER_OUT_MS)
+        own = {"kind": "timer", "delay_level": None, "due_timestamp": due, "cancelled": cancelled}
         yield _rows(folder, entries, own)
 
 
-def _rows(folder: StoreFolder, entries: QueuedEntries, own: Mapping[str, Maker]) -> Rows:
-    columns = queued_columns(DelayedTable.schema, folder.root.broker, entries, _OF_PROPERTIES)
-    return Rows(len(entries), {**columns, **own})
+def _rows(folder: StoreFolder, entries: QueuedEntries, own: Mapping[str, Any]) -> Rows:
+    return queued_rows(DelayedTable.schema, folder.root.broker, entries, own, _OF_PROPERTIES)
 
 
-_OF_PROPERTIES: Final[dict[str, Callable[[RecordValues], pa.Array]]] = {
+_OF_PROPERTIES: Final[Makers] = {
     "real_topic": lambda values: values.property(PROPERTY_REAL_TOPIC),
     "real_queue_id": lambda values: values.number(PROPERTY_REAL_QUEUE_ID, MOST_QUEUES),
     "origin_topic": lambda values: values.property(PROPERTY_RETRY_TOPIC),

@@ -1,4 +1,4 @@
-"""The table ``index``: the entries of IndexFiles, by which messages are found by key, unique id and tag."""
+"""The table ``index``: entries of IndexFiles, which find messages by key, unique id and tag."""
 
 import logging
 import time
@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rocketbroker.analytics.columns.message_schema import TIME, field, message_fields
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_files import StoreFolder, opened
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
-from rocketbroker.analytics.tables.table import BROKER, TIME, Rows, Table, TableOptions, constant, field, select_by
+from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, select_by
 from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, INDEX_SIZE, decode_header
 from rocketbroker.codec.storefile.index_image import IndexImage, read_entries
 from rocketbroker.codec.storefile.store_file import StoreFile
@@ -33,16 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """Entries ``start`` to before ``stop`` of an index file.
-
-    Attributes:
-        store: the store.
-        file: the file's name.
-        slot_count: slots of the file.
-        begin_timestamp: begin timestamp in the file's header, in ms.
-        start: number of the first entry.
-        stop: number after the last entry.
-    """
+    """Entries ``start`` to before ``stop`` of an index file; ``begin_timestamp`` is that of its header, in ms."""
 
     store: StoreRoot
     file: str
@@ -56,16 +48,16 @@ class IndexTable(Table):
     """One row per entry in use."""
 
     name = "index"
-    comment = "an entry of an IndexFile: a key, unique id or tag of a message, by its hash"
+    comment = "an entry of an IndexFile: the hash of a key, unique id or tag, and its message"
     schema = pa.schema(
         [
             BROKER,
             field("file", pa.string(), "name of the index file"),
-            field("entry", pa.int32(), "number of the entry in the file, from 1 on"),
+            field("entry", pa.int32(), "number of the entry in the file, starting at 1"),
             field("key_hash", pa.int32(), "hash of topic#key, topic#unique id or topic#T#tag"),
-            field("physical_offset", pa.int64(), "byte offset of the record in the commit log"),
-            field("store_timestamp", TIME, "when the message was stored, in whole seconds from the file's begin"),
-            field("previous_entry", pa.int32(), "number of the entry before it with the same slot, 0 if none"),
+            *message_fields("physical_offset"),
+            field("store_timestamp", TIME, "when the message was stored, in whole seconds after the file's start"),
+            field("previous_entry", pa.int32(), "number of the previous entry in the same slot, 0 for the first"),
         ]
     )
     selects = select_by("store_timestamp", "physical_offset")
@@ -79,29 +71,29 @@ class IndexTable(Table):
         folder, path, start = root_folder(part.store), f"{_FOLDER}/{part.file}", part.start
         try:
             with opened(folder, path) as file:
-                while start < part.stop and len(entries := _some(file, part, start)):
+                while start < part.stop and len(entries := _read(file, part, start)):
                     yield chosen(_rows(part, start, entries), self.selects, selection, schema)
                     start += len(entries)
         except StoreError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
         if start < part.stop:
-            logger.warning("%s was cut or removed; entries from %d on are left out", folder.name_of(path), start)
+            logger.warning("%s was truncated or removed; entries from %d on are left out", folder.name_of(path), start)
 
 
-def _some(file: StoreFile, part: IndexPart, start: int) -> NDArray[Any]:
+def _read(file: StoreFile, part: IndexPart, start: int) -> NDArray[Any]:
     return read_entries(file, part.slot_count, start, min(start + _AT_ONCE, part.stop))
 
 
 def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
-    """List the index files of ``store`` that cannot be read or were cut short, each with the reason.
+    """List the index files of ``store`` that cannot be read or were truncated, each with the reason.
 
     ``slot_count`` is ``maxHashSlotNum`` of the broker's settings, 0 to detect it in each file.
     """
-    told = list[str]()
-    for _ in _index_files(root_folder(store), slot_count, told.append):
+    faults = list[str]()
+    for _ in _index_files(root_folder(store), slot_count, faults.append):
         pass
-    return told
+    return faults
 
 
 def _parts(folder: StoreFolder, options: TableOptions) -> Iterator[IndexPart]:
@@ -113,13 +105,7 @@ def _parts(folder: StoreFolder, options: TableOptions) -> Iterator[IndexPart]:
 
 
 def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], None]) -> Iterator[tuple[str, IndexImage]]:
-    """Yield the files with entries by name.
-
-    Args:
-        folder: the store.
-        slot_count: slots of each file, 0 to detect it.
-        tell: called with each fault.
-    """
+    """Yield the files with entries by name, and call ``tell`` with each fault; a ``slot_count`` of 0 detects it."""
     # A damaged file that a broker moved aside has another kind of name.
     names = [name for name in folder.files(_FOLDER) if name.isascii() and name.isdigit()]
     newest = max(names, default="")
@@ -138,8 +124,8 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
             lost = image.header.index_count - image.used
             if lost:
                 tell(
-                    f"{folder.name_of(path)}: the header counts {image.header.index_count - 1} entries, of which the "
-                    f"{image.size} bytes of the file have {image.used - 1}; the others are left out"
+                    f"{folder.name_of(path)}: the header counts {image.header.index_count - 1} entries, but the file "
+                    f"of {image.size} bytes has {image.used - 1}; the others are left out"
                 )
             yield name, image
 
@@ -148,7 +134,7 @@ def _image(folder: StoreFolder, path: str, slot_count: int, turns: int) -> Index
     """Open a file, with at most ``turns`` attempts; ``None`` if it has no entries.
 
     Raises:
-        CodecError: it is not an index file, or its slots cannot be told from its entries.
+        CodecError: it is not an index file, or its number of slots is unknown.
         StoreError: it is gone or cannot be read.
     """
     header = decode_header(folder.read(path, 0, INDEX_HEADER_SIZE))
@@ -159,24 +145,20 @@ def _image(folder: StoreFolder, path: str, slot_count: int, turns: int) -> Index
             # A broker writes slots before the header that counts their entries: read again if one may be writing.
             if turn + 1 == turns or folder.read_if_there("abort") is None:
                 raise CodecError(
-                    f"{error}; the option maxHashSlotNum, with the number of the broker's settings, says how many "
-                    "slots a sound file has"
+                    f"{error}; if the file is sound, set the option maxHashSlotNum to the broker's maxHashSlotNum"
                 ) from error
         time.sleep(_TURN_SECONDS)
     return None
 
 
 def _rows(part: IndexPart, start: int, entries: NDArray[Any]) -> Rows:
-    count = len(entries)
-    return Rows(
-        count,
-        {
-            "broker": constant(part.store.broker, pa.string(), count),
-            "file": constant(part.file, pa.string(), count),
-            "entry": lambda: pa.array(np.arange(start, start + count, dtype=np.int32)),
-            "key_hash": lambda: pa.array(entries["key_hash"].astype(np.int32)),
-            "physical_offset": lambda: pa.array(entries["phy_offset"].astype(np.int64)),
-            "store_timestamp": lambda: pa.array(part.begin_timestamp + entries["time_diff"].astype(np.int64) * 1000),
-            "previous_entry": lambda: pa.array(entries["previous"].astype(np.int32)),
-        },
-    )
+    columns = {
+        "broker": part.store.broker,
+        "file": part.file,
+        "entry": np.arange(start, start + len(entries), dtype=np.int32),
+        "key_hash": entries["key_hash"],
+        "physical_offset": entries["phy_offset"],
+        "store_timestamp": lambda: part.begin_timestamp + entries["time_diff"].astype(np.int64) * 1000,
+        "previous_entry": entries["previous"],
+    }
+    return Rows(len(entries), columns)

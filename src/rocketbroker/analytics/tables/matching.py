@@ -15,16 +15,12 @@ _MEANINGS: Final = {"store_timestamp": "time", "queue_id": "queue", "tags": "tag
 
 
 def check_selection(table: Table, selection: Selection) -> None:
-    """Check that a table supports a selection, so that it returns no unselected rows.
-
-    Raises:
-        ConfigError: a criterion is not supported; the text lists those that are.
-    """
+    """Raise :class:`ConfigError` if a table does not support a selection: it would return unselected rows."""
     possible = {"broker", *table.selects}
     for column in selection.columns:
         if column not in possible:
             named = ", ".join(dict.fromkeys(_meaning(each) for each in sorted(possible)))
-            raise ConfigError(f"{table.name} cannot be selected by {_meaning(column)}, only by {named}")
+            raise ConfigError(f"table {table.name} does not support selection by {_meaning(column)}, only by {named}")
 
 
 def _meaning(column: str) -> str:
@@ -32,22 +28,14 @@ def _meaning(column: str) -> str:
 
 
 def chosen_stores(stores: Sequence[StoreRoot], selection: Selection) -> list[StoreRoot]:
-    """Return the stores of the brokers that ``selection`` names, all if it names none."""
+    """Return the stores of the selected brokers."""
     return [store for store in stores if selection.brokers is None or store.broker in selection.brokers]
 
 
 def chosen(rows: Rows, selects: Mapping[str, str], selection: Selection, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows that ``selection`` chooses, with the columns of ``schema``.
-
-    Args:
-        rows: the rows.
-        selects: see ``Table``.
-        selection: the selection.
-        schema: the columns to return.
-    """
+    """Return the rows that ``selection`` chooses, with the columns of ``schema``; ``selects`` is that of ``Table``."""
     batch = rows.batch(schema)
     if not selection.columns:
         return batch
     columns = {name: rows.column(selects.get(name, name)) for name in selection.columns}
-    looked_at = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-    return batch.filter(selection.arrow_mask(looked_at))
+    return batch.filter(selection.arrow_mask(pa.RecordBatch.from_pydict(columns)))

@@ -17,7 +17,7 @@ class MessagesTable(Table):
     """One row per record."""
 
     name = "messages"
-    comment = "a record of the commit log, in the form in which it is stored"
+    comment = "a record of the commit log, as it is stored"
     schema = MESSAGE_SCHEMA
     selects = select_by(
         "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "keys", "uniq_key", "tags"
@@ -25,13 +25,11 @@ class MessagesTable(Table):
 
     @property
     def fields(self) -> Mapping[str, pa.Field]:
-        """All columns by name, including those that exist only on request."""
         return ALL_FIELDS
 
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[Split]:
-        """Return the splits that may contain messages of ``selection``."""
         return plan_splits(stores, options.split_size, selection) if stores else []
 
     def read(self, part: Split, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a split; unreadable ranges are logged, and are rows of ``corrupt_ranges``."""
+        """Yield the messages of a split; unreadable ranges are logged, and listed in ``corrupt_ranges``."""
         yield from read_split(part, schema, DecodeReport(), selection=selection)

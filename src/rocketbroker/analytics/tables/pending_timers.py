@@ -1,4 +1,4 @@
-"""Timer messages that still wait (org.apache.rocketmq.store.timer.TimerMessageStore)."""
+"""Timer messages that are not delivered yet (org.apache.rocketmq.store.timer.TimerMessageStore)."""
 
 import logging
 from collections.abc import Iterator
@@ -48,12 +48,9 @@ class TimerState:
 
 
 def pending_timers(folder: StoreFolder) -> Iterator[tuple[QueuedEntries, list[bool]]]:
-    """Yield waiting timer messages, and for each whether another one cancels it.
+    """Yield waiting timer messages, each with true if another one cancels it.
 
     The queue is read twice, since the cancelling message is stored after the cancelled one.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     state = timer_state(folder)
     cancels = {key for entries in _waiting(folder, state) for key in _cancels(entries)}
@@ -67,9 +64,6 @@ def timer_state(folder: StoreFolder) -> TimerState:
     """Read the progress that the last broker saved.
 
     Without it all messages of the timer's queue count as waiting, as they do for a broker; a warning is logged.
-
-    Raises:
-        StoreError: the saved progress cannot be read.
     """
     names = folder.files("config")
     if _OURS in names or f"{_OURS}.bak" in names:
@@ -78,14 +72,14 @@ def timer_state(folder: StoreFolder) -> TimerState:
     path = f"config/{_OF_ROCKETMQ}"
     data = folder.read_if_there(path)
     if data is None:
-        logger.warning("%s is missing: all timer messages of the store are taken to wait", folder.name_of(path))
+        logger.warning("%s is missing; all timer messages of the store count as waiting", folder.name_of(path))
         return TimerState()
     try:
         found = decode_timer_checkpoint(data)
     except CodecError as error:
-        logger.warning("%s: %s; all timer messages of the store are taken to wait", folder.name_of(path), error)
+        logger.warning("%s: %s; all timer messages of the store count as waiting", folder.name_of(path), error)
         return TimerState()
-    # When Apache RocketMQ stored messages again is unknown.
+    # It is unknown when Apache RocketMQ stored messages again.
     return TimerState(((found.last_read_time_ms, found.last_timer_queue_offset),))
 
 
@@ -100,7 +94,7 @@ def slots_of(out_ms: Positions, stored_ms: Positions, state: TimerState) -> Posi
 
 
 def _waiting(folder: StoreFolder, state: TimerState) -> Iterator[QueuedEntries]:
-    """Yield the messages of the timer's queue that are not delivered, those that cancel others among them."""
+    """Yield the undelivered messages of the timer's queue, including those that cancel others."""
     for entries in queued_entries(folder, queue_slices(folder, CONSUME_QUEUE, TIMER_TOPIC, 0)):
         if entries.values is None:
             continue  # already logged; their due time is in their records
@@ -111,11 +105,13 @@ def _waiting(folder: StoreFolder, state: TimerState) -> Iterator[QueuedEntries]:
 
 def _usable(folder: StoreFolder, entries: QueuedEntries, values: RecordValues) -> QueuedEntries:
     """Return the messages with a due time and a destination; a broker discards others."""
-    says = pc.and_(pc.is_valid(values.number(PROPERTY_TIMER_OUT_MS)), pc.is_valid(values.property(PROPERTY_REAL_TOPIC)))
-    says = pc.and_(says, pc.is_valid(values.number(PROPERTY_REAL_QUEUE_ID, MOST_QUEUES)))
-    usable = np.flatnonzero(says.to_numpy(zero_copy_only=False))
+    valid = pc.and_(
+        pc.is_valid(values.number(PROPERTY_TIMER_OUT_MS)), pc.is_valid(values.property(PROPERTY_REAL_TOPIC))
+    )
+    valid = pc.and_(valid, pc.is_valid(values.number(PROPERTY_REAL_QUEUE_ID, MOST_QUEUES)))
+    usable = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
     if len(usable) < len(entries):
-        text = "%s: %d timer messages are left out, since they have no due time or destination"
+        text = "%s: %d timer messages without due time or destination are left out"
         logger.warning(text, folder.name_of(f"{CONSUME_QUEUE}/{TIMER_TOPIC}/0"), len(entries) - len(usable))
     return entries.taken(usable)
 
@@ -150,7 +146,7 @@ def _keys(entries: QueuedEntries, name: str = PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KE
 
 
 def _cancels(entries: QueuedEntries) -> Iterator[CancelKey]:
-    """Yield the keys of cancelled messages; the topic may stand before the unique id (appendTopicForTimerDeleteKey)."""
+    """Yield the keys of cancelled messages; the topic may precede the unique id (appendTopicForTimerDeleteKey)."""
     cancelling = entries.taken(np.flatnonzero(_is_cancel(entries)))
     for due, topic, named in _keys(cancelling, PROPERTY_TIMER_DEL_UNIQKEY) if len(cancelling) else ():
         yield due, topic, (named or "").removeprefix(f"{topic}+")

@@ -1,17 +1,20 @@
-"""Entries of a queue together with the records they lead to, for tables of messages that a queue lists."""
+"""Entries of a queue with the records they point to, for tables of queued messages."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_files import QueueSlice, read_entries
 from rocketbroker.analytics.tables.record_values import RecordValues
 from rocketbroker.analytics.tables.records_by_offset import RecordsByOffset
+from rocketbroker.analytics.tables.table import Rows
 from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.storefile.record_columns import Records
 
@@ -19,10 +22,13 @@ _FIELDS: Final = ("commit_log_offset", "size", "tags_code")
 
 logger = logging.getLogger(__name__)
 
+#: By column, how to make it from records.
+Makers = Mapping[str, Callable[[RecordValues], pa.Array]]
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedEntries:
-    """Entries of one queue, shape (n,) each, and their records; ``None`` where these cannot be read."""
+    """Entries of one queue, columns of shape (n,), and their records; ``None`` if these are unreadable."""
 
     topic: str
     queue_id: int
@@ -36,7 +42,7 @@ class QueuedEntries:
         return len(self.queue_offsets)
 
     def taken(self, numbers: Positions) -> "QueuedEntries":
-        """Return the entries with these numbers."""
+        """Return the entries with these indexes."""
         values = self.values
         if values is not None and len(numbers) < len(self):
             values = RecordValues(_records(values.records, numbers), values.root)
@@ -51,10 +57,9 @@ class QueuedEntries:
 
 
 def queued_entries(folder: StoreFolder, slices: Iterator[QueueSlice], start: int = 0) -> Iterator[QueuedEntries]:
-    """Yield the entries from queue offset ``start`` on whose records the log has, or should have.
+    """Yield the entries from queue offset ``start`` on, except expired ones, which point before the log's start.
 
-    Entries that lead before the log's start have expired and are skipped. An entry that leads to no valid record of its
-    queue is logged, and yielded without a record.
+    An entry that points to no valid record of its queue is logged, and yielded without a record.
     """
     log = RecordsByOffset(folder)
     for part in slices:
@@ -77,12 +82,46 @@ def _with_records(
             yield replace(entries.taken(numbers[own]), values=values)
     if missing.any():
         logger.warning(
-            "%s: %d entries from queue offset %d on lead to no readable record of their queue",
+            "%s: %d entries from queue offset %d on point to no readable record of their queue",
             folder.name_of(part.file.path),
             missing.sum(),
             entries.queue_offsets[missing.argmax()],
         )
         yield entries.taken(np.flatnonzero(missing))
+
+
+def queued_rows(
+    schema: pa.Schema, broker: str, entries: QueuedEntries, own: Mapping[str, Any], special: Makers
+) -> Rows:
+    """Return the rows of a table of queued messages. Without records, columns that are not in the queue are null.
+
+    Args:
+        schema: schema of the table.
+        broker: name of the broker.
+        entries: the messages.
+        own: columns of the table that neither queue nor records have, as for ``Rows``.
+        special: other columns that ``messages`` does not have.
+    """
+    known = {
+        "broker": broker,
+        "topic": entries.topic,
+        "queue_id": entries.queue_id,
+        "queue_offset": entries.queue_offsets,
+        "physical_offset": entries.physical_offsets,
+        "size": entries.sizes,
+        **own,
+    }
+    missing = [column for column in schema if column.name not in known]
+    return Rows(len(entries), known | {column.name: _of_records(column, entries, special) for column in missing})
+
+
+def _of_records(column: pa.Field, entries: QueuedEntries, special: Makers) -> Callable[[], pa.Array]:
+    if entries.values is None:
+        is_time = pa.types.is_timestamp(column.type)
+        return partial(pa.nulls, len(entries), pa.int64() if is_time else column.type)
+    if column.name in special:
+        return partial(special[column.name], entries.values)
+    return partial(entries.values.column, column.name)
 
 
 def _records(records: Records, chosen: Positions) -> Records:
@@ -92,8 +131,7 @@ def _records(records: Records, chosen: Positions) -> Records:
 def _of_queue(values: RecordValues, entries: QueuedEntries, numbers: Positions) -> Positions:
     """Return the indexes of the records that match queue and queue offset of their entry."""
     records = values.records
-    mask = (records.field("queue_id") == entries.queue_id) & (
-        records.field("queue_offset") == entries.queue_offsets[numbers]
-    )
+    mask = records.field("queue_id") == entries.queue_id
+    mask &= records.field("queue_offset") == entries.queue_offsets[numbers]
     same_topic = pc.equal(values.column("topic"), entries.topic).to_numpy(zero_copy_only=False)
     return np.flatnonzero(mask & same_topic)

@@ -6,11 +6,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_columns import message_batches
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.columns.property_columns import property_values
+from rocketbroker.analytics.columns.property_columns import properties_text, property_values
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.codec.storefile.record_columns import Records
@@ -22,7 +21,7 @@ MOST_QUEUES: Final = (1 << 31) - 1
 
 
 class RecordValues:
-    """Columns of ``records``, all of the store ``root``."""
+    """Columns of ``records`` of one store."""
 
     def __init__(self, records: Records, root: StoreRoot) -> None:
         self.records = records
@@ -31,7 +30,7 @@ class RecordValues:
     def column(self, name: str) -> pa.Array:
         """Return a column of the table ``messages``; times in ms since 1970."""
         kind = pa.int64() if name.endswith("_timestamp") else MESSAGE_SCHEMA.field(name).type
-        # Records may be of several files; no column here depends on the file.
+        # Records may be from several files; no column here depends on the file.
         nowhere = LogFile(self.root, "", 0, 0, 0)
         (batch,) = message_batches(self.records, nowhere, pa.schema([pa.field(name, kind)]), DecodeReport())
         return batch.column(0)
@@ -48,5 +47,4 @@ class RecordValues:
 
     @cached_property
     def _properties(self) -> pa.Array:
-        records = self.records
-        return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
+        return properties_text(self.records)

@@ -19,11 +19,7 @@ _AT_ONCE: Final = 16 << 20
 
 
 class RecordsByOffset:
-    """Reader of the records of a store by their offsets.
-
-    Args:
-        folder: the store.
-    """
+    """Reader of the records of a store by their offsets."""
 
     def __init__(self, folder: StoreFolder) -> None:
         self._folder = folder
@@ -31,7 +27,7 @@ class RecordsByOffset:
 
     @property
     def begin(self) -> int:
-        """The offset at which the log begins, 0 for a log without files."""
+        """Start offset of the log, 0 without files."""
         return self._files[0].base if self._files else 0
 
     def groups(self, offsets: Positions, sizes: Positions) -> Iterator[tuple[Records, Positions]]:

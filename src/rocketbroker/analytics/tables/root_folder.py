@@ -1,4 +1,4 @@
-"""The folder of a store for tables that need more of it than the commit log."""
+"""Root folder of a store, for tables that need more than the commit log."""
 
 import logging
 from typing import Final
@@ -16,31 +16,23 @@ logger = logging.getLogger(__name__)
 
 
 def root_folder(root: StoreRoot) -> StoreFolder:
-    """Return the folder of a store's root.
-
-    Raises:
-        StoreError: it is not a store's root; a commit-log directory alone is not enough.
-    """
+    """Return the folder of a store's root; raise :class:`StoreError` if it is not one."""
     folder = open_folder(root)
     if not any(folder.is_folder(part) for part in _PARTS):
         raise StoreError(
-            f"{root.shown} is not a RocketMQ store: a directory with {', '.join(_PARTS)} in it is expected, "
-            "since all tables but messages and corrupt_ranges need more than the commit log"
+            f"{root.shown} is not the root of a RocketMQ store: it contains none of {', '.join(_PARTS)}; only the "
+            "tables messages and corrupt_ranges can be read from a commit-log directory alone"
         )
     return folder
 
 
 def queues_folder(root: StoreRoot, table: str) -> StoreFolder:
-    """Return the folder for ``table``, which is read through queues; warn if entries may be missing.
-
-    Raises:
-        StoreError: as from :func:`root_folder`.
-    """
+    """Return the folder for ``table``, which is read through queues; warn if entries may be missing."""
     folder = root_folder(root)
     if not has_all_queues(folder):
         logger.warning(
-            "%s was not stopped in order: %s has no messages whose entries in the queues did not reach the disk; "
-            "messages chosen by their topics has them",
+            "%s was not stopped cleanly: %s lacks messages whose queue entries did not reach the disk; "
+            "select their topics in the table messages to find them",
             root.shown,
             table,
         )

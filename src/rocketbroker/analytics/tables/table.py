@@ -1,21 +1,21 @@
 """Table of stores: a schema, parts that are read independently, and batches of rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketbroker.analytics.columns.arrow_slices import number_array
+from rocketbroker.analytics.columns.message_schema import field, select_fields
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.split import SPLIT_SIZE
 from rocketbroker.common.errors import ConfigError
-
-TIME: Final = pa.timestamp("us", tz="UTC")
-TEXTS: Final = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Table(ABC):
         name: what users call it.
         comment: what a row is.
         schema: name, type and order of its columns; each field's metadata has a ``comment``.
-        selects: criteria besides the broker: columns of ``Selection.columns``, with the table's own column for each, if
-            it has one: ``corrupt_ranges`` are selected by time when they are planned.
+        selects: criteria besides the broker: columns of ``Selection.columns``, with the table's own column for each.
+            ``corrupt_ranges`` has none for the time: planning selects by it.
     """
 
     name: ClassVar[str]
@@ -71,17 +71,12 @@ class Table(ABC):
         """
 
 
-def field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    """Return a column with its meaning as metadata."""
-    return pa.field(name, kind, metadata={"comment": comment})
-
-
 def select_by(*columns: str, **renamed: str) -> Mapping[str, str]:
     """Return ``Table.selects`` for columns named as in ``messages``, and for renamed ones."""
     return {**{column: column for column in columns}, **renamed}
 
 
-BROKER: Final = field("broker", pa.string(), "name given to the store, or that of its folder")
+BROKER: Final = field("broker", pa.string(), "name given to the store, else the name of its folder")
 
 
 class Rows:
@@ -89,75 +84,58 @@ class Rows:
 
     Args:
         count: number of rows.
-        columns: makers of the columns; times (``*_timestamp``) as int64, ms since 1970.
+        columns: an array, a list, one value for all rows, or a function that returns one of these. Times
+            (``*_timestamp``) are int64, ms since 1970.
     """
 
-    def __init__(self, count: int, columns: Mapping[str, Callable[[], pa.Array]]) -> None:
+    def __init__(self, count: int, columns: Mapping[str, Any]) -> None:
         self.count = count
         self._columns = columns
         self._made: dict[str, pa.Array] = {}
 
     def column(self, name: str) -> pa.Array:
-        """Return a column as it was made."""
+        """Return a column in its original type."""
         if name not in self._made:
-            self._made[name] = self._columns[name]()
+            self._made[name] = self._array(self._columns[name])
         return self._made[name]
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """Return the columns and types of ``schema``."""
         return pa.RecordBatch.from_arrays([_typed(self.column(each.name), each) for each in schema], schema=schema)
 
-
-def constant(value: Any, kind: pa.DataType, count: int) -> Callable[[], pa.Array]:
-    """Return a maker of a column with the same value in each row."""
-    return lambda: pa.repeat(pa.scalar(value, kind), count)
+    def _array(self, values: Any) -> pa.Array:
+        if callable(values):
+            return self._array(values())
+        if isinstance(values, pa.Array):
+            return values
+        if isinstance(values, np.ndarray):
+            return number_array(values)
+        return pa.array(values) if isinstance(values, list) else pa.repeat(values, self.count)
 
 
 def _typed(values: pa.Array, wanted: pa.Field) -> pa.Array:
+    """Return values in the requested type; a timestamp is null outside the years 1 to 9999."""
     if wanted.name.endswith("_timestamp") and pa.types.is_timestamp(wanted.type):
-        return timestamps(values, wanted.type)
+        shown = pc.and_(pc.greater_equal(values, FIRST_MS), pc.less_equal(values, LAST_MS))
+        values = pc.multiply(pc.if_else(shown, values, None), 1000)
     return values if values.type == wanted.type else values.cast(wanted.type)
 
 
-def timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the times in ms since 1970 as timestamps, null outside the years 1 to 9999."""
-    shown = pc.and_(pc.greater_equal(millis, FIRST_MS), pc.less_equal(millis, LAST_MS))
-    return pc.multiply(pc.if_else(shown, millis, None), 1000).cast(kind)
-
-
 def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
-    """Return ``columns`` of ``table`` in their order, all if None, without metadata, as readers return them.
-
-    Raises:
-        ConfigError: a column is unknown or repeated.
-    """
-    names = table.schema.names if columns is None else list(columns)
-    _check_names(table, names)
-    return pa.schema([table.fields[name].remove_metadata() for name in names])
+    """Return ``columns`` of ``table`` in their order, all if None, as readers return them (``select_fields``)."""
+    return select_fields(columns, table.name, table.fields, table.schema)
 
 
 def check_table_schema(table: Table, schema: pa.Schema) -> None:
-    """Check a requested schema against the table's.
-
-    Raises:
-        ConfigError: a column is unknown or repeated, or not available in the requested type.
-    """
-    _check_names(table, schema.names)
+    """Raise :class:`ConfigError` if a column is unknown, repeated or not available in the requested type."""
+    select_fields(schema.names, table.name, table.fields)
     for each in schema:
         allowed = allowed_types(table.fields[each.name])
         if each.type not in allowed:
             wanted = " or ".join(map(str, allowed))
-            raise ConfigError(f"column {each.name} of {table.name} is of type {wanted}, not {each.type}")
+            raise ConfigError(f"column {each.name} of {table.name} has type {wanted}, not {each.type}")
 
 
 def allowed_types(column: pa.Field) -> list[pa.DataType]:
     """Return the types in which a column is available: times also as stored, in ms since 1970."""
     return [column.type, pa.int64()] if pa.types.is_timestamp(column.type) else [column.type]
-
-
-def _check_names(table: Table, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in table.fields:
-            raise ConfigError(f"{table.name} have no column {name!r}; there are {', '.join(table.fields)}")
-    if len(set(names)) != len(names):
-        raise ConfigError(f"a column is named twice in {', '.join(names)}")

@@ -2,16 +2,14 @@
 
 from typing import Final
 
+from rocketbroker.analytics.tables.config_tables import ConsumerOffsetsTable, SubscriptionGroupsTable, TopicsTable
 from rocketbroker.analytics.tables.consume_queue import ConsumeQueueTable
-from rocketbroker.analytics.tables.consumer_offsets import ConsumerOffsetsTable
 from rocketbroker.analytics.tables.corrupt_ranges import CorruptRangesTable
 from rocketbroker.analytics.tables.dead_letters import DeadLettersTable
 from rocketbroker.analytics.tables.delayed import DelayedTable
 from rocketbroker.analytics.tables.index import IndexTable
 from rocketbroker.analytics.tables.messages import MessagesTable
-from rocketbroker.analytics.tables.subscription_groups import SubscriptionGroupsTable
 from rocketbroker.analytics.tables.table import Table
-from rocketbroker.analytics.tables.topics import TopicsTable
 from rocketbroker.common.errors import ConfigError
 
 #: Default table.
@@ -34,11 +32,7 @@ TABLES: Final[dict[str, Table]] = {
 
 
 def find_table(name: str) -> Table:
-    """Return the table called ``name``.
-
-    Raises:
-        ConfigError: it is unknown.
-    """
+    """Return the table called ``name``; raise :class:`ConfigError` if it is unknown."""
     if name not in TABLES:
-        raise ConfigError(f"there is no table {name!r}; there are {', '.join(TABLES)} (option table)")
+        raise ConfigError(f"table {name!r} is unknown; use one of {', '.join(TABLES)}")
     return TABLES[name]

@@ -1,4 +1,4 @@
-"""Reading of any table without Spark."""
+"""Reader of any table without Spark."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rocketbroker.analytics.columns.message_schema import ALL_FIELDS, check_column_names
+from rocketbroker.analytics.columns.message_schema import ALL_FIELDS, select_fields
 from rocketbroker.analytics.tables.table import allowed_types
 from rocketbroker.common.errors import ConfigError
 
@@ -34,4 +34,4 @@ def test_the_manual_lists_every_column_with_its_type_and_meaning() -> None:
 
 def test_a_column_named_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="a column is named twice in size, topic, size"):
-        check_column_names(["size", "topic", "size"])
+        select_fields(["size", "topic", "size"])

@@ -132,7 +132,7 @@ def test_an_empty_log_has_no_messages(tmp_path: Path) -> None:
 
 
 def test_an_unknown_column_is_named_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no column 'offset'; there are broker, topic, queue_id, queue_offset"):
+    with pytest.raises(ConfigError, match=r"no column 'offset'; its columns are broker, topic, queue_id, queue_offset"):
         read_store(tmp_path, ["topic", "offset"])
 
 

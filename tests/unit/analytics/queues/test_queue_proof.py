@@ -148,7 +148,7 @@ def test_a_store_that_was_stopped_in_order_is_not_gone_through(tmp_path: Path) -
 
 def test_a_small_part_of_the_log_is_read_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = store(tmp_path)
-    monkeypatch.setattr(queue_plan, "shown_to", lambda *given: pytest.fail("all queues are read"))
+    monkeypatch.setattr(queue_proof, "shown_to", lambda *given: pytest.fail("all queues are read"))
     low = rows[900]["physical_offset"]
     selection = Selection(topics={"Slow"}, physical_offsets=(low, low + 30_000))
     expected = sum(row["topic"] == "Slow" and low <= row["physical_offset"] < low + 30_000 for row in rows)

@@ -84,9 +84,9 @@ def test_spark_is_left_all_filters_unless_it_is_told_otherwise(tmp_path: Path) -
         (
             {"path": "x"},
             StructType([StructField("born_timestamp", StringType())]),
-            r"born_timestamp of messages is of type timestamp\[us, tz=UTC\] or int64, not string",
+            r"born_timestamp of messages has type timestamp\[us, tz=UTC\] or int64, not string",
         ),
-        ({"path": "x", "table": "topics"}, PRUNED, "topics have no column 'queue_id'"),
+        ({"path": "x", "table": "topics"}, PRUNED, "table topics has no column 'queue_id'"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], schema: StructType, message: str) -> None:

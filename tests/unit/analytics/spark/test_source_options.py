@@ -67,7 +67,7 @@ def test_stores_may_be_given_by_name_and_place():
         ({"path": "x", "selection": '{"exact":"no"}'}, "Expected `bool`, got `str` - at `.*exact`"),
         ({"path": "x", "selection": '{"since_ms":2,"until_ms":1}'}, "since 2 is not before until 1"),
         ({"path": "x", "topic": "T"}, r'format\("rocketmq_store"\) has no option \'topic\'; there are path, paths,'),
-        ({"path": "x", "table": "queues"}, "there is no table 'queues'; there are messages, consume_queue, index"),
+        ({"path": "x", "table": "queues"}, "table 'queues' is unknown; use one of messages, consume_queue, index"),
         ({"path": "x", "splitSize": "0"}, "splitSize is '0'; a number above 0 is expected: bytes that one task"),
         ({"path": "x", "splitSize": "1m"}, "splitSize is '1m'"),
         ({"path": "x", "maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger is '-1'"),

@@ -375,5 +375,5 @@ def test_only_messages_are_streamed(writer):
     options = source_options({"path": str(writer.root), "table": "topics"})
     with pytest.raises(ConfigError, match="only the table messages can be streamed; read topics with"):
         MessageStreamReader(options, SCHEMA)
-    with pytest.raises(ConfigError, match="messages have no column 'offset'"):
+    with pytest.raises(ConfigError, match="table messages has no column 'offset'"):
         MessageStreamReader(source_options({"path": str(writer.root)}), pa.schema([("offset", pa.int64())]))

@@ -69,7 +69,7 @@ def test_without_a_backup_damage_is_an_error_that_names_both(table, tmp_path, ba
     text = str(raised.value)
     assert f"{path} is damaged: it has no table {field}; " in text
     assert f"{path.name}.bak" in text.partition("; ")[2]
-    assert text.endswith("repair the file, or have the broker write it again")
+    assert text.endswith("repair the file, or let the broker write it again")
 
 
 def test_a_damaged_backup_of_a_file_that_is_gone_is_an_error(table, tmp_path):
@@ -83,7 +83,7 @@ def test_neither_gives_no_rows_and_is_told(table, tmp_path, caplog):
     name, path, _, _ = table
     with caplog.at_level(logging.WARNING):
         assert table_rows(tmp_path, name) == []
-    assert caplog.messages == [f"{path} is missing, and so is its backup: its table is empty"]
+    assert caplog.messages == [f"{path} and its backup are missing; its table is empty"]
 
 
 def test_no_memory_is_taken_for_a_file_larger_than_any_broker_writes(table, tmp_path):

@@ -50,7 +50,7 @@ def test_one_whose_record_is_damaged_is_a_row_of_what_the_queue_says(clean, dama
     assert sorted(rows, key=lambda row: row["queue_offset"]) == expected
     (told,) = caplog.messages
     assert told.startswith(
-        f"{damaged}/consumequeue/%DLQ%CG_StRetry/0/{0:020d}: 1 entries from queue offset 0 on lead to"
+        f"{damaged}/consumequeue/%DLQ%CG_StRetry/0/{0:020d}: 1 entries from queue offset 0 on point to"
     )
 
 
@@ -59,7 +59,7 @@ def test_a_queue_without_its_log_gives_what_the_queue_says(clean, tmp_path, capl
     shutil.rmtree(root / "commitlog")
     rows = table_rows(named(root), "dead_letters")
     assert [row["msg_id"] for row in rows] == [None] * len(slow_dead_letters(clean, "broker-a"))
-    assert "lead to no readable record" in caplog.text
+    assert "point to no readable record" in caplog.text
 
 
 def test_those_that_were_removed_with_the_begin_of_the_log_do_not_count(clean, tmp_path):

@@ -70,7 +70,7 @@ def test_one_whose_record_is_damaged_is_known_to_be_due(tmp_path, caplog):
         None,
     )
     assert len(rows) == 3
-    assert "lead to no readable record" in caplog.text
+    assert "point to no readable record" in caplog.text
 
 
 def test_without_progress_all_waits_and_that_is_told(tmp_path, caplog):
@@ -79,7 +79,7 @@ def test_without_progress_all_waits_and_that_is_told(tmp_path, caplog):
         path.unlink()
     with caplog.at_level(logging.WARNING):
         assert len(levels(root)) == 9
-    assert "delayOffset.json is missing, and so is its backup" in caplog.text
+    assert "delayOffset.json and its backup are missing" in caplog.text
 
 
 # -- timer messages
@@ -176,4 +176,4 @@ def test_what_its_progress_has_not_come_to_waits(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         rows = [row for row in table_rows(named(root), "delayed") if row["kind"] == "timer"]
     assert [row["queue_offset"] for row in rows] == [0, 1]
-    assert "timercheck is missing: all timer messages of the store are taken to wait" in caplog.text
+    assert "timercheck is missing; all timer messages of the store count as waiting" in caplog.text

@@ -49,7 +49,9 @@ def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path, caplog):
     assert table_rows(tmp_path, "index") == []
     (told,) = damaged_index_files(StoreRoot("b", str(tmp_path)))
     assert caplog.messages == [told]
-    assert told.startswith(f"{path}: its slots cannot be told from its entries; the option maxHashSlotNum")
+    assert told.startswith(
+        f"{path}: its slots cannot be told from its entries; if the file is sound, set the option maxHashSlotNum"
+    )
     (row,) = table_rows(tmp_path, "index", options=TableOptions(max_hash_slot_num=50))
     assert (row["entry"], row["store_timestamp"]) == (1, 5)
 
@@ -120,7 +122,7 @@ def test_a_file_that_is_removed_or_cut_meanwhile_gives_what_was_left(recorded, t
     path.unlink()
     batches = [batch for part in parts for batch in table.read(part, in_ms("index"), Selection())]
     assert [row for batch in batches for row in batch.to_pylist()] == rows
-    assert "was cut or removed; entries from 1 on are left out" in caplog.text
+    assert "was truncated or removed; entries from 1 on are left out" in caplog.text
 
 
 def test_a_header_that_claims_too_many_entries_gives_those_there_is_room_for(tmp_path):

@@ -10,7 +10,7 @@ from rocketbroker.common.errors import StoreError
 
 
 def test_a_commit_log_directory_is_not_enough(tmp_path):
-    with pytest.raises(StoreError, match="is not a RocketMQ store: a directory with commitlog, "):
+    with pytest.raises(StoreError, match="is not the root of a RocketMQ store: it contains none of commitlog, "):
         root_folder(StoreRoot("b", str(tmp_path)))
 
 
@@ -21,4 +21,4 @@ def test_it_is_told_where_queues_may_not_have_all(clean, tmp_path, caplog):
     (tmp_path / "store" / "abort").write_bytes(b"1")
     queues_folder(root, "delayed")
     (told,) = caplog.messages
-    assert told.startswith(f"{root.uri} was not stopped in order: delayed has no messages whose entries ")
+    assert told.startswith(f"{root.uri} was not stopped cleanly: delayed lacks messages whose queue entries ")

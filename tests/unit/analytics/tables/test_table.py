@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rocketbroker.analytics.tables.table import Rows, check_table_schema, constant, table_schema
+from rocketbroker.analytics.tables.table import Rows, check_table_schema, table_schema
 from rocketbroker.analytics.tables.table_list import TABLES, find_table
 from rocketbroker.common.errors import ConfigError
 
@@ -29,7 +29,7 @@ def test_columns_are_given_in_the_order_asked_for_without_metadata():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["topic", "size"], "topics have no column 'size'; there are broker, topic, read_queue_nums"),
+        (["topic", "size"], "table topics has no column 'size'; its columns are broker, topic, read_queue_nums"),
         (["topic", "perm", "topic"], "a column is named twice in topic, perm, topic"),
     ],
 )
@@ -41,9 +41,9 @@ def test_wrong_columns_are_named(columns, message):
 def test_times_may_be_asked_for_as_stored_but_numbers_not_as_times():
     table = find_table("index")
     check_table_schema(table, pa.schema([("store_timestamp", pa.int64())]))
-    with pytest.raises(ConfigError, match=r"column entry of index is of type int32, not int64"):
+    with pytest.raises(ConfigError, match=r"column entry of index has type int32, not int64"):
         check_table_schema(table, pa.schema([("entry", pa.int64())]))
-    with pytest.raises(ConfigError, match=r"store_timestamp of index is of type timestamp\[us, tz=UTC\] or int64, not"):
+    with pytest.raises(ConfigError, match=r"store_timestamp of index has type timestamp\[us, tz=UTC\] or int64, not"):
         check_table_schema(table, pa.schema([("store_timestamp", pa.string())]))
 
 
@@ -77,7 +77,7 @@ def test_a_column_is_made_once():
         made.append(1)
         return pa.array([1], pa.int64())
 
-    rows = Rows(1, {"size": make, "broker": constant("b", pa.string(), 1)})
+    rows = Rows(1, {"size": make, "broker": "b"})
     rows.column("size")
     assert rows.batch(pa.schema([("broker", pa.string()), ("size", pa.int32())])).to_pylist() == [
         {"broker": "b", "size": 1}
@@ -86,5 +86,5 @@ def test_a_column_is_made_once():
 
 
 def test_an_unknown_table_is_named_with_those_there_are():
-    with pytest.raises(ConfigError, match="there is no table 'queue'; there are messages, consume_queue"):
+    with pytest.raises(ConfigError, match="table 'queue' is unknown; use one of messages, consume_queue"):
         find_table("queue")

@@ -27,13 +27,13 @@ def test_messages_are_those_of_read_store(recorded):
 
 
 def test_the_wrong_is_named_at_the_call(recorded, tmp_path):
-    with pytest.raises(ConfigError, match="there is no table 'topic'"):
+    with pytest.raises(ConfigError, match="table 'topic' is unknown"):
         read_table(recorded, "topic")
-    with pytest.raises(ConfigError, match="topics have no column 'body'"):
+    with pytest.raises(ConfigError, match="table topics has no column 'body'"):
         read_table(recorded, "topics", ["body"])
-    with pytest.raises(ConfigError, match="topics cannot be selected by key, only by broker, topic"):
+    with pytest.raises(ConfigError, match="table topics does not support selection by key, only by broker, topic"):
         read_table(recorded, "topics", selection=Selection(keys={"k"}))
-    with pytest.raises(StoreError, match="is not a RocketMQ store"):
+    with pytest.raises(StoreError, match="is not the root of a RocketMQ store"):
         read_table(tmp_path, "topics")
     with pytest.raises(StoreError, match="has no commit log"):
         read_table(tmp_path, "messages")
