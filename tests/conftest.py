@@ -1,9 +1,11 @@
 """Fixtures and rules for all tests: what needs Java or minutes is skipped with a reason that bin/test counts."""
 
+import gc
 import logging
 import os
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.support.shared_session import SharedSession
 
 ROOT = Path(__file__).resolve().parents[1]
 JVM_WEIGHT = 100  # a test that starts a JVM takes as long as so many others
+FAILED = pytest.StashKey[bool]()
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
 
 # Programs that tests start find the package as the tests do.
@@ -74,6 +77,27 @@ def _longest_first(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("java"):
         require_java()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = report.failed or item.stash.get(FAILED, False)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Collect what a failed test left open: its warnings would fail the test during which it is collected."""
+    yield
+    if item.stash.get(FAILED, False):
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            vars(sys).pop(name, None)
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
 
 
 @pytest.fixture(autouse=True)

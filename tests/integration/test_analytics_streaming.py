@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,15 @@ def is_further(out: Path, known: int, query: StreamingQuery) -> bool:
     return written_batches(out) > known or not query.isActive
 
 
+@contextmanager
+def stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
+    """A query that is stopped at the end: the session is shared."""
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
 def finish(spark: SparkSession, store: Path, out: Path, checkpoint: Path, **options: Any) -> StreamingQuery:
     """Write what there is."""
     return run_to_end(lambda: start_query(spark, store, out, checkpoint, available_now=True, **options), LIMIT_S)
@@ -58,9 +68,8 @@ def test_each_message_comes_once_over_stops_of_the_query_and_rolls_of_the_log(sp
         options: dict[str, Any] = {"maxBytesPerTrigger": 40_000, "splitSize": 10_000}
         if seed == 1:  # one that is stopped wherever it is
             known = written_batches(out)
-            query = start_query(spark, writer.root, out, checkpoint, **options)
-            wait_until(partial(is_further, out, known, query), "nothing was written", LIMIT_S)
-            query.stop()
+            with stopped(start_query(spark, writer.root, out, checkpoint, **options)) as query:
+                wait_until(partial(is_further, out, known, query), "nothing was written", LIMIT_S)
         else:
             finish(spark, writer.root, out, checkpoint, **options)
     assert written_rows(spark, out) == expected(writer.directory, "store")
@@ -105,7 +114,7 @@ class Load:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
     async def _run(self) -> None:
-        async with Producer("PG", self._namesrv) as producer:
+        async with Producer("PG", self._namesrv, send_timeout_s=10) as producer:
             while not self._ending.is_set():
                 with suppress(RocketBrokerError):
                     body = b"%08d" % self.sent + bytes(3_000)
@@ -157,16 +166,14 @@ def test_a_running_broker_is_followed_through_kills_of_both(spark: SparkSession,
             process.wait()
         load.wait_for(200)
         known = written_batches(out)
-        query = start_query(spark, broker.store, out, checkpoint, maxBytesPerTrigger=300_000)
-        wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
-        broker.kill()
-        broker = launch(servers, namesrv, broker)
-        load.wait_for(600)
-        query.stop()
+        with stopped(start_query(spark, broker.store, out, checkpoint, maxBytesPerTrigger=300_000)) as query:
+            wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
+            broker.kill()
+            broker = launch(servers, namesrv, broker)
+            load.wait_for(600)
         load.wait_for(100)
-        query = start_query(spark, broker.store, out, checkpoint)
-        load.wait_for(200)
-        query.stop()
+        with stopped(start_query(spark, broker.store, out, checkpoint)):
+            load.wait_for(200)
     finish(spark, broker.store, out, checkpoint)
     found = written_rows(spark, out)
     assert found == expected(broker.store / "commitlog", broker.store.name)

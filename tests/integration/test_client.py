@@ -12,14 +12,14 @@ from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
 from tests.support.client_scenario import NUMBER, check_messages, consume, produce, run_scenario
+from tests.support.ports import free_ports
+from tests.support.running import running
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[DevServer]:
-    server = DevServer(0, 0)
-    await server.start()
-    yield server
-    await server.stop()
+    async with running(DevServer(0, 0)) as server:
+        yield server
 
 
 async def test_messages_go_through_the_wire(server: DevServer):
@@ -31,19 +31,15 @@ async def test_client_and_mqadmin_run_the_whole_scenario(server: DevServer):
     await run_scenario(server.namesrv_addr, server.broker_addr)
 
 
-def port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
-
-
 async def test_the_client_survives_a_restart_of_both_servers(tmp_path: Path):
-    server = DevServer(0, 0, tmp_path / "store")
-    await server.start()
-    namesrv_addr, ports = server.namesrv_addr, (port_of(server.namesrv_addr), port_of(server.broker_addr))
+    ports = free_ports(), free_ports(-2, 1)
+    server = DevServer(*ports, tmp_path / "store")
     try:
+        await server.start()
         async with (
-            asyncio.timeout(60),
-            Producer("PG", namesrv_addr, retry_times_when_send_failed=50) as producer,
-            PullConsumer("CG", namesrv_addr) as consumer,
+            asyncio.timeout(200),
+            Producer("PG", server.namesrv_addr, retry_times_when_send_failed=50) as producer,
+            PullConsumer("CG", server.namesrv_addr) as consumer,
         ):
             await producer.send(Message("T", b"0"))
             async with aclosing(consumer.iterate("T")) as messages:
@@ -52,7 +48,7 @@ async def test_the_client_survives_a_restart_of_both_servers(tmp_path: Path):
                 server = DevServer(*ports, tmp_path / "store")
                 await server.start()
                 for number in range(1, 20):
-                    await producer.send(Message("T", b"%d" % number), timeout_s=20)
+                    await producer.send(Message("T", b"%d" % number), timeout_s=60)
                 bodies = [(await anext(messages)).body for _ in range(19)]
     finally:
         await server.stop()

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,18 @@ COMMAND = (sys.executable, "-m", "rocketbroker.app.mqdev")
 READY_S = 60.0
 
 
-async def start(temp: Path, *args: str) -> asyncio.subprocess.Process:
+@asynccontextmanager
+async def started(temp: Path, *args: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command; it is killed if it still runs at the end."""
     environment = {**os.environ, "PYTHONPATH": "src", "TMPDIR": str(temp)}
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*COMMAND, *args, stdout=pipe, stderr=pipe, env=environment)
+    process = await asyncio.create_subprocess_exec(*COMMAND, *args, stdout=pipe, stderr=pipe, env=environment)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 def stores_in(temp: Path) -> list[Path]:
@@ -38,15 +48,11 @@ async def address_in(process: asyncio.subprocess.Process) -> str:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 async def test_it_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path, ending: signal.Signals):
-    process = await start(tmp_path, "--port", "0", "--broker-port", "0")
-    try:
+    async with started(tmp_path, "--port", "0", "--broker-port", "0") as process:
         async with AdminClient(await address_in(process)) as admin:
             assert list(await admin.fetch_master_addresses("DefaultCluster")) == ["broker-a"]
         process.send_signal(ending)
         _, err = await asyncio.wait_for(process.communicate(), READY_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
     assert (process.returncode, err) == (0, b"")
     assert stores_in(tmp_path) == []
 
@@ -54,8 +60,7 @@ async def test_it_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path, 
 async def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path):
     server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server:
-        process = await start(tmp_path, "--port", str(port))
+    async with server, started(tmp_path, "--port", str(port)) as process:
         out, err = await asyncio.wait_for(process.communicate(), READY_S)
     assert (process.returncode, out) == (1, b"")
     assert err.startswith(f"mqdev: cannot listen on 127.0.0.1:{port}: ".encode())
@@ -66,8 +71,8 @@ async def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path):
 @pytest.mark.timeout(300)
 async def test_the_demo_agrees_with_itself_also_on_a_kept_store(tmp_path: Path):
     for run in range(2):
-        process = await start(tmp_path, "--demo", "--messages", "500", "--store", str(tmp_path / "store"))
-        out, err = await process.communicate()
+        async with started(tmp_path, "--demo", "--messages", "500", "--store", str(tmp_path / "store")) as process:
+            out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         assert b"Sent, received and counted agree: 500 messages, each exactly once." in out
         assert (b"also counted 500 messages of earlier runs" in out) is bool(run)
@@ -75,9 +80,8 @@ async def test_the_demo_agrees_with_itself_also_on_a_kept_store(tmp_path: Path):
 
 @pytest.mark.spark
 async def test_the_demo_can_be_interrupted_while_spark_counts(tmp_path: Path):
-    process = await start(tmp_path, "--demo", "--messages", "50")
-    assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with started(tmp_path, "--demo", "--messages", "50") as process, asyncio.timeout(200):
+        assert process.stdout is not None
         while b"Spark counts" not in await process.stdout.readline():
             assert process.returncode is None
         process.send_signal(signal.SIGINT)

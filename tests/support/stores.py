@@ -57,6 +57,7 @@ def store_config(root: Path, **settings) -> MessageStoreConfig:
         "max_index_num": 200,
         "flush_interval_commit_log": 60_000,
         "flush_interval_consume_queue": 60_000,
+        "sync_flush_timeout": 600_000,
     }
     return MessageStoreConfig(**({"store_path_root_dir": str(root)} | small | settings))
 

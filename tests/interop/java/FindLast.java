@@ -25,7 +25,7 @@ public final class FindLast {
         int threads = options.number("threads", 8);
         DefaultMQProducer producer = new DefaultMQProducer("PG_FindLast");
         options.connect(producer, "find");
-        producer.setSendMsgTimeout(10000);
+        producer.setSendMsgTimeout(30_000);
         producer.start();
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("CG_FindLast");
         options.connect(consumer, "find");

@@ -31,7 +31,7 @@ public final class Produce {
         pauseMillis = options.number("pauseMillis", 0);
         producer = new DefaultMQProducer(options.text("group", "PG_Produce"));
         options.connect(producer, "produce");
-        producer.setSendMsgTimeout(10000);
+        producer.setSendMsgTimeout(30_000);
         producer.start();
         int first = options.number("first", 0);
         for (String step : options.text("plan").split(",")) {

@@ -39,7 +39,7 @@ public final class Scenario {
         Options options = new Options(args);
         producer = new DefaultMQProducer("PG_Scenario", options.number("trace", 0) == 1, null);
         options.connect(producer, "send");
-        producer.setSendMsgTimeout(10000);
+        producer.setSendMsgTimeout(30_000);
         producer.setPollNameServerInterval(1000);
         producer.start();
         System.out.println("STARTED");

@@ -21,7 +21,7 @@ public final class Timers {
         int recallEach = options.number("recallEach", Integer.MAX_VALUE);
         DefaultMQProducer producer = new DefaultMQProducer("PG_Timers");
         options.connect(producer, "timers");
-        producer.setSendMsgTimeout(10000);
+        producer.setSendMsgTimeout(30_000);
         producer.start();
         List<String> handles = new ArrayList<>();
         for (int n = 0; n < count; n++) {

@@ -29,7 +29,7 @@ public final class Transact {
         Path gate = Path.of(options.text("gate", "none"));
         TransactionMQProducer producer = new TransactionMQProducer(options.text("group", "PG_Transact"));
         options.connect(producer, "transact");
-        producer.setSendMsgTimeout(10000);
+        producer.setSendMsgTimeout(30_000);
         producer.setHeartbeatBrokerInterval(500);
         producer.setPollNameServerInterval(1000);
         producer.setTransactionListener(new TransactionListener() {

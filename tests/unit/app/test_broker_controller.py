@@ -24,6 +24,8 @@ from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fakes import FakeClock
+from tests.support.ports import free_ports
+from tests.support.running import running, stopping
 from tests.support.waiting import until
 
 
@@ -32,22 +34,16 @@ def port_of(address: str) -> int:
 
 
 async def test_records_and_routes_carry_the_port_that_the_system_chose(tmp_path: Path):
-    server = DevServer(0, 0, tmp_path)
-    await server.start()
-    try:
+    async with running(DevServer(0, 0, tmp_path)) as server, stopping(RemotingClient()) as client:
         port = port_of(server.broker_addr)
-        async with Producer("PG", server.namesrv_addr) as producer:
+        async with Producer("PG", server.namesrv_addr, send_timeout_s=60) as producer:
             result = await producer.send(Message("T", b"x"))
         stored_at = decode_message_id(result.offset_msg_id)
         assert (stored_at.ip, stored_at.port) == (LOOPBACK, port)
-        client = RemotingClient()
         for each in (port, port - 2):
-            answer = await client.invoke(f"{LOOPBACK}:{each}", request(RequestCode.GET_BROKER_CONFIG), 5)
+            answer = await client.invoke(f"{LOOPBACK}:{each}", request(RequestCode.GET_BROKER_CONFIG), 60)
             lines = bytes(answer.body).decode().splitlines()
             assert {f"listenPort={port}", f"haListenPort={port + 1}"} <= set(lines)
-        await client.stop()
-    finally:
-        await server.stop()
 
 
 async def test_offsets_committed_while_it_stops_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,15 +66,14 @@ async def test_a_start_that_fails_gives_the_ports_back(tmp_path: Path):
     config = tmp_path / "config"
     config.mkdir()
     (config / "topics.json").write_text("{")
-    broker = BrokerController.bind(broker_settings(0, tmp_path, ""))
-    port = broker.port
+    port = free_ports(-2, 1)
+    broker = BrokerController.bind(broker_settings(port, tmp_path, ""))
     with pytest.raises(ConfigError, match=r"topics\.json"):
         await broker.start()
     (config / "topics.json").unlink()
 
-    again = BrokerController.bind(broker_settings(port, tmp_path, ""))
-    await again.start()
-    await again.stop()
+    async with running(BrokerController.bind(broker_settings(port, tmp_path, ""))):
+        pass
 
 
 TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "timerProgress.json")
@@ -154,10 +149,8 @@ async def test_a_start_that_a_table_ends_lets_others_in_and_leaves_the_store_unc
 
     assert (tmp_path / "abort").exists()
     (tmp_path / "config" / "topics.json").unlink()
-    again = BrokerController.bind(broker_settings(0, tmp_path, ""))
-    await again.start()
-    assert not again.store.lock.was_clean
-    await again.stop()
+    async with running(BrokerController.bind(broker_settings(0, tmp_path, ""))) as again:
+        assert not again.store.lock.was_clean
 
 
 async def test_delivery_stops_and_goes_on_with_the_role_while_the_broker_serves(tmp_path: Path):
@@ -170,7 +163,7 @@ async def test_delivery_stops_and_goes_on_with_the_role_while_the_broker_serves(
         for body, name, value in ((b"level", "DELAY", "1"), (b"timer", "TIMER_DELAY_MS", "1")):
             properties = f"{name}\x01{value}\x02UNIQ_KEY\x01{value:0>32}\x02"
             header = SendMessageRequestHeader("PG", "T", "TBW102", 4, 0, 0, 0, 0, properties, 0)
-            sent = await client.invoke(f"{LOOPBACK}:{broker.port}", request(RequestCode.SEND_MESSAGE, header, body), 5)
+            sent = await client.invoke(f"{LOOPBACK}:{broker.port}", request(RequestCode.SEND_MESSAGE, header, body), 60)
             assert sent.code == ResponseCode.SUCCESS
         waiting = [broker.store.queues.max_offset_in_queue(topic, 0) for topic in ("SCHEDULE_TOPIC_XXXX", TIMER_TOPIC)]
         assert waiting == [1, 1]

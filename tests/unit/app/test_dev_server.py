@@ -11,6 +11,8 @@ from rocketbroker.app.dev_server import DevServer, make_store
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.config.local_host import LOOPBACK, local_address
 from rocketbroker.common.errors import ConfigError
+from tests.support.ports import free_ports
+from tests.support.running import running
 from tests.support.stores import crash_copy
 
 
@@ -29,14 +31,10 @@ def entries(folder: Path) -> list[Path]:
 
 
 async def test_the_broker_is_registered_when_it_is_started(temp: Path):
-    server = DevServer(0, 0)
-    await server.start()
-    try:
+    async with running(DevServer(0, 0)) as server:
         assert [server.store] == entries(temp)
         async with AdminClient(server.namesrv_addr) as admin:
             assert await admin.fetch_master_addresses("DefaultCluster") == {"broker-a": server.broker_addr}
-    finally:
-        await server.stop()
     assert entries(temp) == []
 
 
@@ -69,22 +67,18 @@ async def test_the_store_of_a_killed_one_is_removed_and_no_other_folder(temp: Pa
     [(LOOPBACK, None, LOOPBACK), (LOOPBACK, "192.0.2.7", "192.0.2.7"), ("0.0.0.0", None, local_address())],
 )
 async def test_clients_are_told_the_advertised_address(temp: Path, host: str, advertise: str | None, expected: str):
-    server = DevServer(0, 0, host=host, advertise=advertise)
-    await server.start()
-    try:
+    async with running(DevServer(0, 0, host=host, advertise=advertise)) as server:
         port = server.namesrv_addr.removeprefix(f"{expected}:")
         assert server.broker_addr.startswith(f"{expected}:")
         async with AdminClient(f"{LOOPBACK}:{port}") as admin:
             assert await admin.fetch_master_addresses("DefaultCluster") == {"broker-a": server.broker_addr}
-    finally:
-        await server.stop()
 
 
 async def test_a_vip_port_in_use_is_explained(temp: Path):
     with socket.socket() as taken:
-        taken.bind((LOOPBACK, 0))
+        vip = free_ports(2)
+        taken.bind((LOOPBACK, vip))
         taken.listen()
-        vip = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"{LOOPBACK}:{vip}: .* Port {vip} is the VIP port of {vip + 2}"):
             await DevServer(0, vip + 2).start()
 
@@ -92,9 +86,8 @@ async def test_a_vip_port_in_use_is_explained(temp: Path):
 async def test_a_given_folder_is_made_and_kept(temp: Path, tmp_path: Path):
     store = tmp_path / "deep" / "store"
     for _ in range(2):
-        server = DevServer(0, 0, store)
-        await server.start()
-        await server.stop()
+        async with running(DevServer(0, 0, store)) as server:
+            pass
         assert server.keeps_store
     assert {"commitlog", "abort"} & {path.name for path in entries(store)} == {"commitlog"}
     assert entries(temp) == []
@@ -103,17 +96,15 @@ async def test_a_given_folder_is_made_and_kept(temp: Path, tmp_path: Path):
 async def test_a_disk_that_is_too_full_to_send_is_known_once_it_is_started(temp: Path, monkeypatch: pytest.MonkeyPatch):
     server = DevServer(0, 0)
     assert server.disk_full == ""
-    await server.start()
-    assert server.disk_full == ""
-    await server.stop()
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((4096, 4096, 1000, 700, 700, 0, 0, 0, 0, 255)))
+    async with running(server):
+        assert server.disk_full == ""
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((4096, 4096, 1000, 69, 69, 0, 0, 0, 0, 255)))
 
-    await server.start()
-
-    assert server.disk_full == (
-        f"the disk of {server.store}/commitlog is 93.1 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
-    )
-    await server.stop()
+    async with running(server):
+        assert server.disk_full == (
+            f"the disk of {server.store}/commitlog is 93.1 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+        )
     assert entries(temp) == []
 
 

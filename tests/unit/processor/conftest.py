@@ -23,6 +23,7 @@ from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import unpack
+from tests.support.running import running
 from tests.support.stores import make_store
 
 
@@ -69,24 +70,21 @@ async def store(tmp_path: Path, parts: SimpleNamespace) -> AsyncIterator[Message
     )
     topics = parts.topic_configs.topics
     found = MessageStore(config, host_bytes("127.0.0.1", 10911), NoListener(), parts.clock, topics=topics)
-    await found.start()
-    yield found
-    await found.stop()
+    async with running(found):
+        yield found
 
 
 @pytest.fixture
 async def sync_store(parts: SimpleNamespace, tmp_path: Path) -> AsyncIterator[MessageStore]:
     """A running store that acknowledges what is on disk (SYNC_FLUSH)."""
-    found = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=10_000)
-    await found.start()
-    yield found
-    await found.stop()
+    found = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH")
+    async with running(found):
+        yield found
 
 
 @pytest.fixture
 async def golden_store(tmp_path: Path) -> AsyncIterator[MessageStore]:
     """The recorded store that was stopped in order, opened; its manifest says what is in it."""
     found = make_store(unpack("clean", tmp_path / "golden"))
-    await found.start()
-    yield found
-    await found.stop()
+    async with running(found):
+        yield found

@@ -136,7 +136,7 @@ def test_a_broker_that_is_not_written_to_recalls_unless_told(parts, store, proce
 
 async def test_under_sync_flush_it_is_on_disk_when_it_is_answered(parts, tmp_path):
     apply_updates([parts.config], {"recallMessageEnable": "true"})
-    store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
+    store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH")
     await store.start()
     answer = await call_async(processor_of(parts, store).process, header(parts))
     assert answer.code == 0

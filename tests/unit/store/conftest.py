@@ -8,6 +8,7 @@ import pytest
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.filled_store import Filled, fill
+from tests.support.running import running
 from tests.support.stores import Waiter, crash_copy, make_store
 
 
@@ -38,6 +39,5 @@ def waiter() -> Waiter:
 @pytest.fixture
 async def store(tmp_path: Path, clock: FakeClock, waiter: Waiter) -> AsyncIterator[MessageStore]:
     made = make_store(tmp_path / "store", clock, waiter)
-    await made.start()
-    yield made
-    await made.stop()
+    async with running(made):
+        yield made

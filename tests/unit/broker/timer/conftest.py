@@ -1,6 +1,7 @@
 import pytest
 
 from tests.support.fakes import FakeClock
+from tests.support.running import running
 from tests.support.stores import make_store
 from tests.support.timers import Timer
 
@@ -15,9 +16,8 @@ async def store(tmp_path, clock):
     found = make_store(
         tmp_path / "store", clock, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000
     )
-    await found.start()
-    yield found
-    await found.stop()
+    async with running(found):
+        yield found
 
 
 @pytest.fixture
