@@ -58,7 +58,7 @@ def check_spark() -> None:
     """Check that Spark can run.
 
     Raises:
-        ConfigError: a package or Java is missing.
+        ConfigError: A package or Java is missing.
     """
     missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if missing:
@@ -222,7 +222,7 @@ async def count_by_spark(store: Path) -> Counter[int]:
     """Count the messages of the topic by queue with ``mqanalytics count``, in a process beside the running broker.
 
     Raises:
-        RocketBrokerError: the count failed; the text has its last line on stderr.
+        RocketBrokerError: The count failed; the text has its last line on stderr.
     """
     start = "from rocketbroker.app.mqanalytics.cli import main; main()"
     # -P: files in the caller's directory must not be imported as modules.

@@ -62,8 +62,8 @@ class DevServer:
         """Start the name server, then the broker.
 
         Raises:
-            ConfigError: a port is in use, or the folder cannot be created.
-            StoreError: the store cannot be opened.
+            ConfigError: A port is in use, or the folder cannot be created.
+            StoreError: The store cannot be opened.
         """
         try:
             if self._given_store is None:
@@ -101,7 +101,7 @@ def make_store(given: Path) -> Path:
     """Create the folder unless it exists; return its absolute path.
 
     Raises:
-        ConfigError: the folder cannot be created.
+        ConfigError: The folder cannot be created.
     """
     try:
         given.mkdir(parents=True, exist_ok=True)

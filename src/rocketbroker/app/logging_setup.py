@@ -16,7 +16,7 @@ def set_up_logging(level: str | None = None) -> None:
     """Log to stderr from ``level`` on; the default is the variable ROCKETBROKER_LOG_LEVEL, else INFO.
 
     Raises:
-        ConfigError: the level is unknown.
+        ConfigError: The level is unknown.
     """
     name = (level or os.environ.get(LEVEL_VARIABLE) or "INFO").strip().upper()
     if name not in _LEVELS:

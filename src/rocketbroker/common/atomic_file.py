@@ -17,7 +17,7 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -
     ``path`` has the old or the new contents.
 
     Raises:
-        OSError: the file cannot be written; the old contents stay.
+        OSError: The file cannot be written; the old contents stay.
     """
     new_names = file_system.make_folders(path.parent)
     # Includes the folder that an earlier, failed call may have made.
@@ -37,7 +37,7 @@ def write_synced(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> No
     """Overwrite a file and block until its bytes, but not necessarily its name, are on disk.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     fd = file_system.open(path)
     try:

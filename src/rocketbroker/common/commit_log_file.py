@@ -27,7 +27,7 @@ def open_commit_log(file: CommitLogFile) -> LocalFile:
     """Open a file for reading by position.
 
     Raises:
-        StoreError: it is gone or cannot be read.
+        StoreError: It is gone or cannot be read.
     """
 
     def refusal(error: OSError) -> StoreError:

@@ -20,7 +20,7 @@ class LocalFile:
         refusal: makes the error to raise when the file cannot be opened or read.
 
     Raises:
-        StoreError: the file cannot be opened.
+        StoreError: The file cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], refusal: Refusal) -> None:

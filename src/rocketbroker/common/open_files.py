@@ -45,7 +45,7 @@ def open_file(path: Path, flags: int, mode: int) -> int:
     """Open a file like ``os.open``, using the reserve if connections have taken all other descriptors.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: The file cannot be opened.
     """
     try:
         return os.open(path, flags, mode)
@@ -96,7 +96,7 @@ def limit_named() -> Iterator[None]:
     """Name the limit in the error when descriptors run out.
 
     Raises:
-        StoreError: the limit of open files is reached.
+        StoreError: The limit of open files is reached.
     """
     try:
         yield

@@ -33,7 +33,7 @@ def map_shared(fd: int, size: int) -> Mapping:
     """Map the first ``size`` bytes of a file for reading and writing; the caller may close the descriptor.
 
     Raises:
-        OSError: the kernel rejected the mapping.
+        OSError: The kernel rejected the mapping.
     """
     address = _mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
     if address is None or address == _FAILED:
@@ -57,7 +57,7 @@ def sync_shared(mapping: Mapping) -> None:
     The kernel treats this as ``fdatasync`` of the descriptor that the file was mapped by, errors included.
 
     Raises:
-        OSError: the disk failed; dirty pages may be lost.
+        OSError: The disk failed; dirty pages may be lost.
     """
     if _msync(ctypes.addressof(mapping), ctypes.sizeof(mapping), _MS_SYNC):
         raise _last_error()

@@ -34,7 +34,7 @@ def load_table(
         file_system: the disk.
 
     Raises:
-        ConfigError: files exist but none can be read, so that starting would lose the table.
+        ConfigError: Files exist but none can be read, so that starting would lose the table.
     """
     table, damage = _read(path, parse)
     if table is None:

@@ -36,7 +36,7 @@ class AddressServer:
         """Start to listen.
 
         Raises:
-            ConfigError: the address cannot be bound.
+            ConfigError: The address cannot be bound.
         """
         from aiohttp import web  # a quarter of a second that few name servers need
 

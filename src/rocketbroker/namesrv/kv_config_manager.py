@@ -59,7 +59,7 @@ class KVConfigManager:
         """Load the file or its ``.bak`` by ``load_table``; without a file the configuration is empty.
 
         Raises:
-            ConfigError: files exist, but none can be read.
+            ConfigError: Files exist, but none can be read.
         """
         self._table = KVNamespaces(load_table(self._path, _parse, len))
         self._order_topics = None
@@ -111,7 +111,7 @@ class KVConfigManager:
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER; the value exceeds a limit.
-            OSError: the file cannot be written; the value stays in memory.
+            OSError: The file cannot be written; the value stays in memory.
         """
         self._check_room(namespace, key, value)
         self._table.put(namespace, key, value)
@@ -137,7 +137,7 @@ class KVConfigManager:
         """Remove a value, if any, and store the rest; the namespace stays, as in RocketMQ.
 
         Raises:
-            OSError: the file cannot be written; the value is removed from memory only.
+            OSError: The file cannot be written; the value is removed from memory only.
         """
         if not self._table.delete(namespace, key):
             return

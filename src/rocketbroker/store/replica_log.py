@@ -94,12 +94,12 @@ class ReplicaLog:
         return self._parts.commit_log.max_offset
 
     def append(self, offset: int, data: ReadableBuffer) -> int:
-        """Append the whole records at the start of ``data``, and return the CommitLog offset behind the last.
+        """Append the whole records at the start of ``data``, and return the CommitLog offset after the last.
 
         Raises:
-            StoreFullError: the disk has no room; what precedes is appended.
-            StoreBusyError: the disk has not made room in time; likewise.
-            StoreError: the bytes do not continue the log, or it is being cut.
+            StoreFullError: The disk has no room; what precedes is appended.
+            StoreBusyError: The disk has not made room in time; likewise.
+            StoreError: The bytes do not continue the log, or it is being cut.
         """
         if self._cutting or self._is_half_cut:
             raise StoreError("the CommitLog is being cut, or the disk refused a cut; append what follows the cut")
@@ -133,8 +133,8 @@ class ReplicaLog:
         """Truncate the log at a record's offset, and queues and index with it.
 
         Raises:
-            StoreError: no record begins there; messages wait for their dispatch; or the disk refused.
-            OSError: the disk refused. The log may still have records behind ``offset``, and takes no others before
+            StoreError: No record begins there; messages wait for their dispatch; or the disk failed.
+            OSError: The disk failed. The log may still have records after ``offset``, and takes no others before
                 a cut is done.
         """
         parts = self._parts
@@ -188,7 +188,7 @@ class ReplicaLog:
         try:
             await loop.run_in_executor(None, parts.commit_log.truncate, offset)
         finally:
-            # If the disk refused, the log is longer, and its records are dispatched again.
+            # If the disk failed, the log is longer, and its records are dispatched again.
             parts.flusher.cut(offset)
 
     def _last_stored_before(self, offset: int) -> int:

@@ -18,7 +18,7 @@ def bind_sockets(host: str, port: int, second_below: int = 0) -> list[socket.soc
         second_below: distance to the second port; a second port of 0 or less is left out.
 
     Raises:
-        ConfigError: a port cannot be bound; the text names the address and the cause.
+        ConfigError: A port cannot be bound; the text names the address and the cause.
     """
     for _ in range(_TRIES if port == 0 else 1):
         sockets = _bind(host, port)

@@ -64,8 +64,8 @@ class OutgoingRequests:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingSendError: the connection was lost before the answer arrived, or the peer is too far behind.
-            RemotingTimeoutError: no answer arrived in time.
+            RemotingSendError: The connection was lost before the answer arrived, or the peer is too far behind.
+            RemotingTimeoutError: No answer arrived in time.
         """
         address = self._peer.remote_address
         if not self._peer.is_open:

@@ -16,7 +16,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Split ``host:port``; an IPv6 host may have brackets.
 
     Raises:
-        RemotingConnectError: the port is missing or out of range.
+        RemotingConnectError: The port is missing or out of range.
     """
     host, _, port = address.strip().rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
@@ -56,7 +56,7 @@ class RemotingClient:
         """Return the connection to an address; open one if needed.
 
         Raises:
-            RemotingConnectError: the address does not accept connections.
+            RemotingConnectError: The address does not accept connections.
         """
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
@@ -91,9 +91,9 @@ class RemotingClient:
         """Send a request and wait for its answer.
 
         Raises:
-            RemotingConnectError: the address does not accept connections.
-            RemotingSendError: the connection was lost before the answer arrived.
-            RemotingTimeoutError: no answer arrived in time.
+            RemotingConnectError: The address does not accept connections.
+            RemotingSendError: The connection was lost before the answer arrived.
+            RemotingTimeoutError: No answer arrived in time.
         """
         connection = await self.connect(address)
         return await connection.invoke(command, timeout_s)
@@ -102,7 +102,7 @@ class RemotingClient:
         """Send a one-way request.
 
         Raises:
-            RemotingConnectError: the address does not accept connections.
+            RemotingConnectError: The address does not accept connections.
         """
         connection = await self.connect(address)
         connection.send_oneway(command)

@@ -63,7 +63,7 @@ class RemotingServer:
         """Bind the port and accept connections.
 
         Raises:
-            ConfigError: the address cannot be bound; the text names the address and the cause.
+            ConfigError: The address cannot be bound; the text names the address and the cause.
         """
         sockets = self._sockets or bind_sockets(self.host, self.port)
         self.port = port_of(sockets[0])

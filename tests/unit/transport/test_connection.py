@@ -107,7 +107,7 @@ class TestBrokenPeers:
             (bytes(12), "frame length 0 is below the minimum of 4"),
             ((20_001).to_bytes(4, "big") + bytes(8), "frame length 20001 exceeds the limit of 20000 bytes"),
             (b"GET / HTTP/1.1\r\n\r\n", "exceeds the limit"),
-            ((8).to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(4), "header length 100 is over the 4 bytes"),
+            ((8).to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(4), "header length 100 exceeds the 4 bytes"),
             ((8).to_bytes(4, "big") + b"\x07\0\0\x04" + bytes(4), "header encoding 7 is unknown"),
             ((8).to_bytes(4, "big") + b"\0\0\0\x04[{}]", "JSON header"),
             ((8).to_bytes(4, "big") + b"\0\0\0\x04{\xff\xfe}", "JSON header"),
@@ -134,7 +134,7 @@ class TestBrokenPeers:
 
         good, last = transport.answers
         assert (good.opaque, last.code) == (5, 1)
-        assert f"frame length {length} is" in (last.remark or "")
+        assert f"frame length {length} exceeds" in (last.remark or "")
         assert transport.closed
 
     async def test_a_frame_of_just_the_limit_is_served(self, handlers: Handlers):

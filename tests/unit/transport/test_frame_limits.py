@@ -21,7 +21,7 @@ class TestHeaders:
 
         assert handlers.seen == []
         assert transport.closed
-        assert "over the limit of 1000 bytes (maxHeaderLength)" in str(transport.answers[0].remark)
+        assert "exceeds the limit of 1000 bytes (maxHeaderLength)" in str(transport.answers[0].remark)
 
     @KINDS
     async def test_it_is_judged_before_the_frame_is_whole(self, handlers: Handlers, kind: int):

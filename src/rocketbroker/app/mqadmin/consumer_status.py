@@ -51,7 +51,7 @@ def subscriptions_of(info: Any) -> dict[str, str]:
     """Return the subscriptions in a ConsumerRunningInfo by topic.
 
     Raises:
-        CodecError: it has no list of subscriptions.
+        CodecError: It has no list of subscriptions.
     """
     try:
         pairs = ((each["topic"], each.get("subString", "")) for each in info["subscriptionSet"])

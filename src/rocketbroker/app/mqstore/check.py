@@ -41,7 +41,7 @@ def run_audit(config: MessageStoreConfig, options: AuditOptions) -> AuditReport:
     """Check a store and show a progress bar on a terminal.
 
     Raises:
-        StoreError: the store does not exist, or its log cannot be read.
+        StoreError: The store does not exist, or its log cannot be read.
     """
     with _progress_bar() as progress:
         return audit(config, options, progress)

@@ -63,7 +63,7 @@ def entry_rows(config: MessageStoreConfig, topic: str, queue_id: int, start: int
     """Yield a row for each written entry from queue offset ``start`` on, the batch that contains it included.
 
     Raises:
-        StoreError: the queue does not exist.
+        StoreError: The queue does not exist.
     """
     batch_folder = config.batch_consume_queue_dir / topic / str(queue_id)
     if batch_folder.is_dir():

@@ -33,8 +33,8 @@ def store_config(directory: Path, config_file: Path | None) -> MessageStoreConfi
     """Return the settings of the store in ``directory``.
 
     Raises:
-        ConfigError: the settings file is invalid.
-        StoreError: the directory does not exist.
+        ConfigError: The settings file is invalid.
+        StoreError: The directory does not exist.
     """
     if not directory.is_dir():
         what = "is not a directory" if directory.exists() else "does not exist"

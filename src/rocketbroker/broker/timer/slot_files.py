@@ -126,7 +126,7 @@ class SlotFiles:
         """Return the entries of a file that count; none is fine.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         if start not in self._entries:
             return b""
@@ -146,7 +146,7 @@ class SlotFiles:
         """Remove the files of retired slots, except those that were recreated.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         for start in starts:
             if start not in self._entries:

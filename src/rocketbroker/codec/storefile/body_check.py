@@ -37,7 +37,7 @@ def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str
 
 
 def lacks_sector(tail: bytes, position: int) -> bool:
-    """Return true if a sector that begins in the ``tail`` behind a body is all zeros; the tail is at ``position``."""
+    """Return true if a sector that begins in the ``tail`` after a body is all zeros; the tail is at ``position``."""
     first, end = SECTOR - position % SECTOR, len(tail)
     # A record without properties ends with their length, two zeros.
     last = end if tail[-2:] != b"\0\0" or first < end - 2 else first

@@ -4,7 +4,7 @@
     record := codec/message/message_encoder.py
     BLANK  := int32 bytes left in the file, int32 magic, the rest undefined
 
-A record never spans files: one that does not fit goes to the next file, behind a BLANK in this one.
+A record never spans files: one that does not fit goes to the next file, after a BLANK in this one.
 Unwritten space is zeros, so a totalSize of 0 is the end of what was written.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
 
-#: Bytes that stay free behind the last record so that a BLANK always fits.
+#: Bytes that stay free after the last record so that a BLANK always fits.
 END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 
 

@@ -1,6 +1,6 @@
 """Files of ``config/``: topics.json, consumerOffset.json and their like. Answers to ``ConfigManager.encode(true)``.
 
-file := one fastjson object (codec/remoting/fastjson.py), pretty: TAB for each level, no space behind the colon,
+file := one fastjson object (codec/remoting/fastjson.py), pretty: TAB for each level, no space after the colon,
         no newline at the end
 """
 

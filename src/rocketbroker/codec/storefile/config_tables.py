@@ -41,7 +41,7 @@ def decode_table(name: str, data: ReadableBuffer, kind: type[T]) -> T:
     """Decode the file ``name`` or its backup as ``kind``.
 
     Raises:
-        CodecError: it is no JSON object, lacks its table, or a field is missing or of the wrong type.
+        CodecError: It is no JSON object, lacks its table, or a field is missing or of the wrong type.
     """
     return body_from(load_table(name, data), kind)
 

@@ -30,7 +30,7 @@ class IndexImage:
         slot_count: maxHashSlotNum; 0 to derive it from the file's content.
 
     Raises:
-        CodecError: the file is too short, or its slots cannot be told from its entries.
+        CodecError: The file is too short, or its slots cannot be told from its entries.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class IndexImage:
             self.size = file.size
             self.header = decode_header(file.read_at(0, INDEX_HEADER_SIZE))
             self.slot_count = slot_count or find_slot_count(self.header, self.size, file.read_at)
-        #: maxIndexNum: number behind the last entry that there is room for.
+        #: maxIndexNum: number after the last entry that there is room for.
         self.entry_count = max(self.size - entry_position(0, self.slot_count), 0) // INDEX_SIZE
 
     @property
     def used(self) -> int:
-        """Number behind the last entry that the header counts and the file has room for; the first entry is 1."""
+        """Number after the last entry that the header counts and the file has room for; the first entry is 1."""
         return min(self.header.index_count, max(self.entry_count, 1))
 
     def slots(self) -> NDArray[np.int32]:
@@ -92,7 +92,7 @@ def follow_chain(read_at: ReadAt, slot_count: int, number: int, limit: int) -> I
         read_at: reader of bytes by position and length.
         slot_count: maxHashSlotNum.
         number: number of the newest entry, see ``newest_entry``.
-        limit: number behind the last entry; read it after the slot, which may be written meanwhile.
+        limit: number after the last entry; read it after the slot, which may be written meanwhile.
     """
     while 0 < number < limit:
         entry = ChainedEntry(number, *ENTRY.unpack(read_at(entry_position(number, slot_count), ENTRY.size)))

@@ -41,7 +41,7 @@ def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
     Then all entries decide. The file is read in pieces of a few MiB.
 
     Raises:
-        CodecError: several numbers are possible, or none; ``maxHashSlotNum`` of the broker's settings says which.
+        CodecError: Several numbers are possible, or none; ``maxHashSlotNum`` of the broker's settings says which.
     """
     if size == file_size():
         return MAX_HASH_SLOT_NUM  # nearly every file

@@ -24,7 +24,7 @@ def inner_batch(record: ReadableBuffer) -> tuple[int, int]:
     """Return the store time in ms of a record and the number of messages in it.
 
     Raises:
-        CorruptRecordError: it is no record.
+        CorruptRecordError: It is no record.
     """
     message = decode_record(record, read_body=False)
     return message.store_timestamp, inner_count(message.sys_flag, message.properties_bytes)

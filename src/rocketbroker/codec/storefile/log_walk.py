@@ -1,11 +1,11 @@
 """The walk over the records of a CommitLog file: recovery, re-dispatch, ``mqstore`` and analytics all use it.
 
 Records are found many at a time (``record_chains.py``), and one by one where that finds anything irregular. The walk
-stops at the first position where no sound record begins, and says what is there. It resumes behind damage at the next
+stops at the first position where no sound record begins, and says what is there. It resumes after damage at the next
 record. A record with sound lengths and a damaged body is skipped as a whole, so that nothing in a body is taken for a
-record; behind other damage the bytes are searched.
+record; after other damage the bytes are searched.
 
-numpy is imported only behind the first few records, if there are more: its import takes longer than a broker's start
+numpy is imported only after the first few records, if there are more: its import takes longer than a broker's start
 may.
 """
 
@@ -55,7 +55,7 @@ class Stretch:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         return self.base + self.end
 
     @cached_property
@@ -167,7 +167,7 @@ class FileWalk:
         return stretch
 
     def _one_by_one(self, most: int) -> Stretch | None:
-        """Take the records behind those, unless chains go on in the next window."""
+        """Take the records after those, unless chains go on in the next window."""
         window, starts, begin = self.window, list[int](), self.window.start
         position = self.position
         goes_on = begin < position and window.end < min(self._high, window.file.data_end)
@@ -207,7 +207,7 @@ class FileWalk:
         return self._damage or what_is_wrong(self.window, self.position)
 
     def next_record(self, high: int) -> int:
-        """Return the position behind the one where the walk stopped at which the next record begins, or -1.
+        """Return the position after the one where the walk stopped at which the next record begins, or -1.
 
         Args:
             high: position before which it begins.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class LogFile(Protocol):
     """A CommitLog file: ``base`` is the physical offset of its first byte, ``size`` its length, ``data_end`` the
-    position behind the last byte that may hold data. All in bytes."""
+    position after the last byte that may hold data. All in bytes."""
 
     @property
     def base(self) -> int: ...
@@ -41,7 +41,7 @@ class LogWindow:
         source: the open file.
         file: begin and written length of the file in the log.
         block: bytes to load at a time; may be changed between two loads.
-        limit: position behind which nothing is loaded unless requested.
+        limit: position after which nothing is loaded unless requested.
     """
 
     def __init__(self, source: StoreFile, file: LogFile, block: int = 0, limit: int | None = None) -> None:

@@ -54,7 +54,7 @@ class QueueFiles:
 
     @property
     def end(self) -> int:
-        """Number behind the last entry with room in the files."""
+        """Number after the last entry with room in the files."""
         return max((self._numbers(file).stop for file in self.files), default=0)
 
     @property

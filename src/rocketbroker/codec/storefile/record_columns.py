@@ -154,7 +154,7 @@ class Records:
         return np.flatnonzero((found & _CRC_BITS) != self.field("body_crc"))
 
     def suspects(self, position: int, end: int) -> list[int]:
-        """Return the numbers of the records that may have a damaged body, or lack a sector behind it.
+        """Return the numbers of the records that may have a damaged body, or lack a sector after it.
 
         Such a sector begins with a zero, or is one of several.
 
@@ -189,7 +189,7 @@ class Records:
         return self.field("magic")
 
     def _behind_hosts(self, position: int) -> Positions:
-        """Return where a position behind both hosts is in the data; ``position`` is the one for IPv4 hosts."""
+        """Return where a position after both hosts is in the data; ``position`` is the one for IPv4 hosts."""
         at = self.starts + position
         if len(self._v6.rows):
             at[self._v6.rows] += self._v6.both

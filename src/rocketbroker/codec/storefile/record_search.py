@@ -67,7 +67,7 @@ def inspect(window: LogWindow, position: int) -> tuple[Found, int]:
 
 
 def _length(window: LogWindow, position: int, head: bytes, sys_flag: int, size: int) -> int:
-    """Add up the lengths inside a record; -1 if they make no sense. Reads no body, nothing behind ``size``."""
+    """Add up the lengths inside a record; -1 if they make no sense. Reads no body, nothing after ``size``."""
     head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
     if len(head) < head_size or not 0 <= (body_length := _INT.unpack_from(head, head_size - 4)[0]) <= size - head_size:
         return -1

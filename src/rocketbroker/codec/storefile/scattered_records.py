@@ -10,7 +10,7 @@ from rocketbroker.codec.message.message_encoder import RECORD_HEADS
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.store_file import StoreFile
 
-# Bytes behind the last record, so that the head of a broken one is inside the data.
+# Bytes after the last record, so that the head of a broken one is inside the data.
 _MARGIN: Final = RECORD_HEADS[3].size
 
 

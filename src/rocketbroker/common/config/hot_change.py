@@ -30,7 +30,7 @@ def parse_updates(body: bytes) -> dict[str, str]:
     """Parse the body of UPDATE_BROKER_CONFIG: properties text in UTF-8.
 
     Raises:
-        ConfigError: the body is empty or malformed.
+        ConfigError: The body is empty or malformed.
     """
     entries = parse_properties(body.decode("utf-8", "surrogateescape"), "line")
     if not entries:

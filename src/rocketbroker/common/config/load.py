@@ -82,7 +82,7 @@ def load_broker_settings(
     """Return the settings of a broker from the file `path`, `-n` and NAMESRV_ADDR.
 
     Raises:
-        ConfigError: settings are invalid, one line for each.
+        ConfigError: Settings are invalid, one line for each.
     """
     entries = _environment_entries(os.environ if environment is None else environment)
     entries += load_properties(path) if path is not None else []
@@ -106,7 +106,7 @@ def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
     """Return the settings of a name server from the file `path`.
 
     Raises:
-        ConfigError: settings are invalid, one line for each.
+        ConfigError: Settings are invalid, one line for each.
     """
     entries = load_properties(path) if path is not None else []
     if path is not None:  # as in RocketMQ, changes are written to the file of -c

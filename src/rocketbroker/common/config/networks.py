@@ -13,7 +13,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     """Parse a list of networks joined by ``;`` or ``,``; a single address is a network of one.
 
     Raises:
-        ValueError: an entry is neither an address nor a network in CIDR notation, or it can match no peer.
+        ValueError: An entry is neither an address nor a network in CIDR notation, or it can match no peer.
     """
     return tuple(_network(entry.strip()) for entry in text.replace(",", ";").split(";") if entry.strip())
 

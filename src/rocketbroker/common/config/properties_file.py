@@ -31,7 +31,7 @@ def parse_properties(text: str, source: str) -> list[Entry]:
     """Return the entries of properties text in order, including duplicates.
 
     Raises:
-        ConfigError: the text is malformed; the error names source and line.
+        ConfigError: The text is malformed; the error names source and line.
     """
     from javaproperties import InvalidUEscapeError, KeyValue, parse
 
@@ -63,7 +63,7 @@ def load_properties(path: str | Path) -> list[Entry]:
     defaults would open another store.
 
     Raises:
-        ConfigError: the file cannot be read, or was lost.
+        ConfigError: The file cannot be read, or was lost.
     """
     text = _read(Path(path))
     if not text.strip() and _backup_of(Path(path)):
@@ -111,7 +111,7 @@ def save_changes(path: str | Path, changed: dict[str, str]) -> None:
     The previous file is kept as `<path>.bak`, as in RocketMQ. A missing file is created. Blocks (fsync).
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: The file cannot be written.
     """
     from javaproperties import PropertiesFile
 

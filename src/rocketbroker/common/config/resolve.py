@@ -47,7 +47,7 @@ def resolve(
     """Build the models of `kinds`; a later entry of the same name wins over an earlier one and over `defaults`.
 
     Raises:
-        ConfigError: settings are invalid, one line for each.
+        ConfigError: Settings are invalid, one line for each.
     """
     last = {entry.key: entry for entry in entries}
     tables = {kind: fields_by_name(kind) for kind in kinds}

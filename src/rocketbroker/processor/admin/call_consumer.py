@@ -54,7 +54,7 @@ class ConsumerCalls:
         """Return the client's answer to ``command``.
 
         Raises:
-            BrokerResponseError: as ``check``; SYSTEM_ERROR if its connection was lost; CONSUME_MSG_TIMEOUT if it did
+            BrokerResponseError: As ``check``; SYSTEM_ERROR if its connection was lost; CONSUME_MSG_TIMEOUT if it did
                 not answer in 10 s.
         """
         connection = self.check(group, client_id)

@@ -27,7 +27,7 @@ class CleanUnusedTopicProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk refused.
+            BrokerResponseError: SYSTEM_ERROR if the disk failed.
         """
         removed = await self._remover.remove(self._queues.topics)
         log.warning("unused topics cleaned by %s: %s", connection.remote_address, ", ".join(sorted(removed)) or "none")

@@ -47,7 +47,7 @@ class CloneGroupOffsetProcessor:
 
         Raises:
             BrokerResponseError: TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST; INVALID_PARAMETER for an illegal name;
-                SYSTEM_ERROR when there is nothing to clone, and when the disk refuses.
+                SYSTEM_ERROR when there is nothing to clone, and if the disk fails.
         """
         header = command.header
         self._check(header)

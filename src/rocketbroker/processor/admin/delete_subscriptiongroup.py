@@ -30,7 +30,7 @@ class DeleteSubscriptionGroupProcessor:
         """Delete the group, even one that does not exist: offsets of it may be left.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER if the name is illegal; SYSTEM_ERROR if the disk refused. The remark
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal; SYSTEM_ERROR if the disk failed. The remark
                 says what is left.
         """
         header = command.header

@@ -20,7 +20,7 @@ class GetConsumerRunningInfoProcessor:
         """Answer with the client's answer.
 
         Raises:
-            BrokerResponseError: the client is not connected or does not answer; INVALID_PARAMETER if the group is
+            BrokerResponseError: The client is not connected or does not answer; INVALID_PARAMETER if the group is
                 illegal.
         """
         header = command.header

@@ -19,7 +19,7 @@ class TopicRemover:
         """Remove the topic's parts; the remark of an error ends with ``consequence`` and the cause.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk refused; nothing was removed.
+            BrokerResponseError: SYSTEM_ERROR if the disk failed; nothing was removed.
         """
         try:
             await self._deletion.delete_topics({topic})

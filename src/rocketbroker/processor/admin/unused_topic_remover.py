@@ -30,7 +30,7 @@ class UnusedTopicRemover:
         """Remove those topics of ``candidates`` that do not exist, and return them.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk refused; some of them may be removed already.
+            BrokerResponseError: SYSTEM_ERROR if the disk failed; some of them may be removed already.
         """
         unused = {topic for topic in candidates if topic not in self._topics.topics and not is_system_topic(topic)}
         for topic in sorted(unused):

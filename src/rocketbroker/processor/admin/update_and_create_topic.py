@@ -91,7 +91,7 @@ def topic_config(header: CreateTopicRequestHeader) -> TopicConfig:
     """Make the topic that a request describes; its attributes are changes, each name with its sign.
 
     Raises:
-        BrokerResponseError: the filter type or the attributes are illegal.
+        BrokerResponseError: The filter type or the attributes are illegal.
     """
     if header.topic_filter_type not in TopicFilterType.__members__:
         remark = f"the topicFilterType {header.topic_filter_type[:64]!r} is illegal; use SINGLE_TAG or MULTI_TAG"

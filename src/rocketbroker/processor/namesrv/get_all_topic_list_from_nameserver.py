@@ -21,7 +21,7 @@ class GetAllTopicListFromNameserverProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: the names do not fit into a frame.
+            BrokerResponseError: The names do not fit into a frame.
         """
         if not self._config.enable_all_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")

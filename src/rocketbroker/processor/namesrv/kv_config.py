@@ -26,7 +26,7 @@ class KVConfigProcessor:
         """Set a value (100).
 
         Raises:
-            BrokerResponseError: namespace or key is not allowed, a limit is exceeded, or the value cannot be stored.
+            BrokerResponseError: Namespace or key is not allowed, a limit is exceeded, or the value cannot be stored.
         """
         header = command.header
         check_key("namespace", header.namespace)
@@ -55,7 +55,7 @@ class KVConfigProcessor:
         """Drop a value (102); a missing one is no error.
 
         Raises:
-            BrokerResponseError: the change cannot be stored.
+            BrokerResponseError: The change cannot be stored.
         """
         try:
             await self._kv_configs.delete(command.header.namespace, command.header.key)
@@ -69,7 +69,7 @@ class KVConfigProcessor:
         """Answer all pairs of a namespace (219).
 
         Raises:
-            BrokerResponseError: they do not fit into a frame.
+            BrokerResponseError: They do not fit into a frame.
         """
         body = self._kv_configs.encoded_namespace(command.header.namespace)
         if body is None:

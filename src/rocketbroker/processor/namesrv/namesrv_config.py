@@ -36,7 +36,7 @@ class NamesrvConfigProcessor:
         """Change settings, all or none (318).
 
         Raises:
-            BrokerResponseError: a setting is unknown, fixed or has a wrong value, or the change cannot be stored.
+            BrokerResponseError: A setting is unknown, fixed or has a wrong value, or the change cannot be stored.
         """
         changed = apply_change(self._models, bytes(command.body))
         if changed:

@@ -22,7 +22,7 @@ class QueryDataVersionProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: the body is no DataVersion.
+            BrokerResponseError: The body is no DataVersion.
         """
         where = (command.header.cluster_name, command.header.broker_addr)
         changed = self._routes.is_broker_topic_config_changed(*where, asked_version(command))

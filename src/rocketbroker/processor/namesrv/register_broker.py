@@ -59,7 +59,7 @@ class RegisterBrokerProcessor:
         """Answer a registration.
 
         Raises:
-            BrokerResponseError: a name, an id or the body is wrong, the place is taken, or a limit is exceeded.
+            BrokerResponseError: A name, an id or the body is wrong, the place is taken, or a limit is exceeded.
         """
         check(command.header)
         if self._waiting_bytes or len(command.body) > _INLINE_BYTES or _is_compressed(command):
@@ -133,7 +133,7 @@ def check(header: RegisterBrokerRequestHeader) -> None:
     """Check the names, id and timeout of a registration.
 
     Raises:
-        BrokerResponseError: a name, the id or the timeout is out of range; the text names the range.
+        BrokerResponseError: A name, the id or the timeout is out of range; the text names the range.
     """
     check_broker_name("clusterName", header.cluster_name)
     check_broker_name("brokerName", header.broker_name)
@@ -154,7 +154,7 @@ def registration(connection: Connection, command: Request, limits: RegistrationL
     """Decode the registration in a request.
 
     Raises:
-        BrokerResponseError: the body cannot be read, or exceeds a limit.
+        BrokerResponseError: The body cannot be read, or exceeds a limit.
     """
     header = command.header
     try:

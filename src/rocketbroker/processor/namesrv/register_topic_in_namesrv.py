@@ -24,7 +24,7 @@ class RegisterTopicInNamesrvProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: the topic rule does not allow the name, the body is no route, or a limit is exceeded.
+            BrokerResponseError: The topic rule does not allow the name, the body is no route, or a limit is exceeded.
         """
         check_topic(command.header.topic)
         if command.body:
@@ -36,7 +36,7 @@ def route_of(command: RemotingCommand[RegisterTopicRequestHeader]) -> TopicRoute
     """Read the body.
 
     Raises:
-        BrokerResponseError: it is no route, or longer than the route of one broker can be.
+        BrokerResponseError: It is no route, or longer than the route of one broker can be.
     """
     if len(command.body) > _LARGEST_ROUTE:
         text = f"the body of REGISTER_TOPIC_IN_NAMESRV has {len(command.body):,} bytes; {_LARGEST_ROUTE:,} are allowed"

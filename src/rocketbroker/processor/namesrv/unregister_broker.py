@@ -16,7 +16,7 @@ class UnregisterBrokerProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: the broker is alive, and the request comes from another host.
+            BrokerResponseError: The broker is alive, and the request comes from another host.
         """
         self._routes.unregister_broker(command.header.broker_addr, command.header.broker_name, connection)
         return response()

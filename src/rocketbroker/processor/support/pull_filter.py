@@ -53,7 +53,7 @@ class PullFilter:
         """Return the tags codes or the filter of a pull.
 
         Raises:
-            BrokerResponseError: the group has no subscription or may not use it; its filter is wrong, too long or not
+            BrokerResponseError: The group has no subscription or may not use it; its filter is wrong, too long or not
                 supported; or it is older than that of the client, which is not known to filter by tags.
         """
         if header.sys_flag & FLAG_SUBSCRIPTION:

@@ -23,7 +23,7 @@ async def wait_settled(changes: Iterable[Settled | None], consequence: str = UND
         consequence: consequence of a refusal by the disk, for the remark.
 
     Raises:
-        BrokerResponseError: SYSTEM_ERROR if the disk refused one of them.
+        BrokerResponseError: SYSTEM_ERROR if one of them could not be written.
     """
     for change in {change for change in changes if change is not None}:
         # Not awaited itself: the future is shared, and a request that is cancelled must not cancel it.

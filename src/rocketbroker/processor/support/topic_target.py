@@ -86,7 +86,7 @@ class TopicTargets:
         """Find the topic of a send.
 
         Raises:
-            BrokerResponseError: the name is not allowed, the topic does not exist and may not be created, or it may not
+            BrokerResponseError: The name is not allowed, the topic does not exist and may not be created, or it may not
                 be written to.
         """
         target = self._targets.get(header.topic)

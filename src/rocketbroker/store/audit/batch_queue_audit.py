@@ -57,7 +57,7 @@ class BatchQueueAudit:
         self._settled = np.zeros(len(self._entries), np.bool_)
         bases = self._column("msg_base_offset")
         ends = bases + self._column("batch_size")
-        #: The queue offset behind its last message.
+        #: The queue offset after its last message.
         self.end = int(ends[-1]) if len(ends) else 0
         self._check_order(bases, ends)
         # Entries that only say where the queue continues lead to no record of theirs.
@@ -76,7 +76,7 @@ class BatchQueueAudit:
 
     @property
     def queued_end(self) -> int:
-        """Physical offset behind the last record that the queue knows."""
+        """Physical offset after the last record that the queue knows."""
         offsets = self._column("commit_log_offset")[self._real]
         is_there = offsets >= self._log_begin
         return int((offsets + self._column("size")[self._real])[is_there].max()) if is_there.any() else 0

@@ -1,7 +1,7 @@
 """Check of a whole CommitLog: yields its records a window at a time and notes the bytes without a record.
 
 Damage does not end the check: it continues at the next record. Damage ends the log only where the next start truncates
-it: where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves behind the end of
+it: where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves beyond the end of
 a log that it has truncated.
 """
 
@@ -32,7 +32,7 @@ WINDOW_SIZE: Final = 16 << 20
 class LogAudit:
     """The records of a CommitLog and the damage in it; complete once its iteration is exhausted.
 
-    ``end`` is the physical offset behind the last record, ``damaged`` the ranges of physical offsets that hold no sound
+    ``end`` is the physical offset after the last record, ``damaged`` the ranges of physical offsets that hold no sound
     record.
 
     Args:
@@ -40,7 +40,7 @@ class LogAudit:
         state: how the store was left.
         findings: receives the damage.
         file_size: mappedFileSizeCommitLog, ``None`` to take it from the files.
-        queued_end: physical offset behind the last message that queues know; after a clean stop the log reaches so far.
+        queued_end: physical offset after the last message that queues know; after a clean stop the log reaches so far.
         check_crc: true to check bodies by their checksums as well.
         progress: called with the bytes read since the last call.
     """
@@ -59,7 +59,7 @@ class LogAudit:
         self.files = files
         self.begin = self.end = files[0].base if files else 0
         self.damaged: list[tuple[int, int]] = []
-        # A file without data, but with others behind it, was lost and recreated.
+        # A file without data, but with others after it, was lost and recreated.
         written = [number for number, file in enumerate(files) if file.data_end]
         self._with_data = files[: written[-1] + 1] if written else []
         self._state = state
@@ -132,7 +132,7 @@ class LogAudit:
         """Return true if the next start truncates the log at the damage, rather than pass over it."""
         stored = _time_at(window, after) if after >= 0 else _first_store_timestamp(follower)
         if self._state.unclean:
-            # A message behind it was on disk for certain, so it was, too.
+            # A message after it was on disk for certain, so it was, too.
             return stored is None or not self._state.is_known(stored)
         is_queued = window.file.base + position < self._queued_end
         return not is_queued and (stored is None or stored < self._stored)

@@ -30,7 +30,7 @@ class LogLookup:
 
     @property
     def end(self) -> int:
-        """Physical offset behind the last record that was checked."""
+        """Physical offset after the last record that was checked."""
         return self._walk.end
 
     def is_damaged(self, offsets: Positions) -> NDArray[np.bool_]:

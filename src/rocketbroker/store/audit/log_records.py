@@ -19,14 +19,14 @@ _BLOCK: Final = 256 << 10
 
 
 def log_items(files: Sequence[CommitLogFile], start: int) -> Iterator[LogItem]:
-    """Yield the records and damaged ranges of the log from the first record at or behind ``start``.
+    """Yield the records and damaged ranges of the log from the first record at or after ``start``.
 
     Args:
         files: the files by offset.
         start: a physical offset.
 
     Raises:
-        StoreError: a file cannot be read.
+        StoreError: A file cannot be read.
     """
     for file in files:
         if file.data_end and file.base + file.data_end > start:

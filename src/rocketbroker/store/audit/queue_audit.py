@@ -59,7 +59,7 @@ class QueueAudit:
         self.first_entry = self.end = self.files.first
         # Physical offset of the oldest message that the queue knows: older ones of its topic were deleted with it.
         self._oldest = -1
-        # Physical offset behind the last message that it knows.
+        # Physical offset after the last message that it knows.
         self.queued_end = 0
         self._survey()
         # Mask of the places that lead to their message.

@@ -65,13 +65,13 @@ class QueuesAudit:
 
     @property
     def queued_end(self) -> int:
-        """Physical offset behind the last message that any queue knows."""
+        """Physical offset after the last message that any queue knows."""
         ends = [queue.queued_end for queue in self.queues.values()]
         return max(ends + [queue.queued_end for queue in self.batch_queues.values()], default=0)
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
-        """The queue offset behind the last message of each queue that has any, by topic and number."""
+        """The queue offset after the last message of each queue that has any, by topic and number."""
         ends = {name: queue.end for name, queue in self.queues.items()}
         ends |= {name: queue.end for name, queue in self.batch_queues.items()}
         return {name: end for name, end in ends.items() if end}

@@ -61,7 +61,7 @@ def log_files(directory: Path) -> list[CommitLogFile]:
     """Return the files of the CommitLog by offset.
 
     Raises:
-        StoreError: there is no such folder, or a file cannot be read.
+        StoreError: There is no such folder, or a file cannot be read.
     """
     try:
         names = [path.name for path in directory.iterdir() if path.is_file()]
@@ -78,7 +78,7 @@ def audit(
     ``progress`` gets the bytes of the log that were checked, and all there are.
 
     Raises:
-        StoreError: there is no store, or its log cannot be read.
+        StoreError: There is no store, or its log cannot be read.
     """
     return _Audit(config, options or AuditOptions(), progress).run()
 

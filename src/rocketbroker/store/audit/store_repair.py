@@ -84,7 +84,7 @@ def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
     """Rename files and folders to ``<name>.damaged``, and return their new paths (blocks).
 
     Raises:
-        StoreError: a broker has the store open, or one could not be renamed.
+        StoreError: A broker has the store open, or one could not be renamed.
     """
     lock = StoreLock(Path(config.store_path_root_dir), config.abort_path)
     lock.acquire()
@@ -123,7 +123,7 @@ async def recover_store(
         opened: called once the store is open.
 
     Raises:
-        StoreError: a broker has it open, or it cannot be opened.
+        StoreError: A broker has it open, or it cannot be opened.
     """
     topics = dict[str, TopicConfig]()
     store = MessageStore(config, _NO_HOST, NoListener(), SystemClock(), topics=topics)

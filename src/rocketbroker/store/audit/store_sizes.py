@@ -20,7 +20,7 @@ def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
     """Return ``config`` with the store's file sizes; the index is on when its folder exists.
 
     Raises:
-        StoreError: there is no CommitLog.
+        StoreError: There is no CommitLog.
     """
     sizes: dict[str, object] = {"message_index_enable": config.index_dir.is_dir()}
     if of_log := _usual([file.size for file in log_files(config.commit_log_dir)]):

@@ -106,7 +106,7 @@ class CleanCommitLogService:
         """Run one round: measure the disks, and remove at most ``deleteFileBatchMax`` files.
 
         Raises:
-            OSError: a disk cannot be measured.
+            OSError: A disk cannot be measured.
         """
         disk = await self._watch.look()
         await self._thread.release()

@@ -64,7 +64,7 @@ class CleanFilesService:
         """Start the rounds; the store must be open.
 
         Raises:
-            StoreError: a disk cannot be measured.
+            StoreError: A disk cannot be measured.
         """
         await self._watch.start()
         self._tasks.every(_TICK_S, self._clean_when_due, "clean")
@@ -89,7 +89,7 @@ class CleanFilesService:
         """Run one round.
 
         Raises:
-            OSError: a disk cannot be measured.
+            OSError: A disk cannot be measured.
         """
         async with self._round:
             await self._commit_log.clean()

@@ -40,7 +40,7 @@ class CleanThread:
         Both happen or neither, even if the caller is cancelled meanwhile. A later ``release`` frees the file's room.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         removal = asyncio.get_running_loop().run_in_executor(self._executor, self._remove, remove)
         removal.add_done_callback(partial(_then, take_out))

@@ -53,7 +53,7 @@ class DeletedTopics:
         """Mark topics as deleted before a CommitLog offset (blocks); marks before the begin of the log are dropped.
 
         Raises:
-            OSError: the disk refused; the marks are as they were.
+            OSError: The disk failed; the marks are as they were.
         """
         with self._lock:
             marks = {topic: mark for topic, mark in self.marks.items() if mark > min_offset}
@@ -96,10 +96,10 @@ class DeletedTopics:
             self._why_stale = why
 
     def clamp(self, end_of_log: int, report: list[str]) -> None:
-        """Lower marks behind the end of the log, which lost what came before the mark: new messages will be there.
+        """Lower marks beyond the end of the log, which lost what came before the mark: new messages will be there.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         beyond = [topic for topic, mark in self.marks.items() if mark > end_of_log]
         if beyond:
@@ -118,7 +118,7 @@ class DeletedTopics:
             min_offset: begin of the log; deletions marked before it are complete.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         for topic, mark in self.marks.items():
             if mark <= min_offset:

@@ -24,7 +24,7 @@ def disk_of(path: Path) -> os.statvfs_result:
     """Measure the disk of a folder, which need not exist yet (blocks).
 
     Raises:
-        OSError: the disk cannot be asked.
+        OSError: The disk cannot be asked.
     """
     for folder in (path, *path.parents):
         with contextlib.suppress(FileNotFoundError):
@@ -42,7 +42,7 @@ def measure_disk(path: Path) -> DiskUse:
     """Measure the disk of a folder (blocks).
 
     Raises:
-        OSError: the disk cannot be asked.
+        OSError: The disk cannot be asked.
     """
     disk = disk_of(path)
     used = disk.f_blocks - disk.f_bfree
@@ -77,7 +77,7 @@ def look_at_disks(config: MessageStoreConfig, measure: MeasureDisk = measure_dis
     """Measure the disks and return the fuller one (blocks).
 
     Raises:
-        OSError: a disk cannot be asked.
+        OSError: A disk cannot be asked.
     """
     disks = [FullestDisk(path, measure(path)) for path in (config.commit_log_dir, config.consume_queue_dir)]
     return max(disks, key=lambda disk: disk.percent)

@@ -46,7 +46,7 @@ class DiskWatch:
         """Measure once, so that even the first send can be rejected, and then periodically.
 
         Raises:
-            StoreError: a disk cannot be asked.
+            StoreError: A disk cannot be asked.
         """
         try:
             await self._look_when_due()
@@ -63,7 +63,7 @@ class DiskWatch:
         """Measure now, reject or accept sends accordingly, and return the fuller disk.
 
         Raises:
-            OSError: a disk cannot be measured.
+            OSError: A disk cannot be measured.
         """
         config = self._config
         disk = await asyncio.get_running_loop().run_in_executor(self._executor, look_at_disks, config, self._measure)

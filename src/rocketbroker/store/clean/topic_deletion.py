@@ -55,8 +55,8 @@ class TopicDeletion:
         """Remove the queues of topics, and return how many topics had any. The messages stay until their file expires.
 
         Raises:
-            StoreError: the log could not be synced, or messages could not be brought to their queues first.
-            OSError: the disk refused the note or a folder's new name; that topic is as it was.
+            StoreError: The log could not be synced, or messages could not be brought to their queues first.
+            OSError: The disk refused the note or a folder's new name; that topic is as it was.
         """
         # Runs to its end, even if the requester is gone.
         return await asyncio.shield(self._tasks.start(self._delete_all(topics), "delete topics"))

@@ -94,10 +94,10 @@ class CommitLog:
         """Write one record and return its offset and size. The caller has checked the lengths.
 
         Raises:
-            StoreFullError: the disk has no room for it; nothing was written.
-            MessageIllegalError: it is longer than a file.
-            StoreBusyError: the disk has not made room for it in time.
-            StoreError: a file could not be had.
+            StoreFullError: The disk has no room for it; nothing was written.
+            MessageIllegalError: It is longer than a file.
+            StoreBusyError: The disk has not made room for it in time.
+            StoreError: A file could not be had.
         """
         body = message.body
         properties = message.properties
@@ -145,7 +145,7 @@ class CommitLog:
         """Write records that were encoded for ``offset``, which ``reserve`` returned.
 
         Raises:
-            StoreFullError: the disk has no room for them; nothing was written.
+            StoreFullError: The disk has no room for them; nothing was written.
         """
         file = self._room(len(records))
         position = offset - file.file_from_offset
@@ -157,9 +157,9 @@ class CommitLog:
         Only whole records are appended. A BLANK with the rest of its file counts as one.
 
         Raises:
-            StoreFullError: the disk has no room for them; what precedes is appended.
-            StoreBusyError: the disk has not made room for them in time; likewise.
-            StoreError: they do not continue this log; likewise.
+            StoreFullError: The disk has no room for them; what precedes is appended.
+            StoreBusyError: The disk has not made room for them in time; likewise.
+            StoreError: They do not continue this log; likewise.
         """
         if offset != self.max_offset:
             raise StoreError(f"bytes for {offset} of the CommitLog do not continue it: it ends at {self.max_offset}")
@@ -189,10 +189,10 @@ class CommitLog:
         """Return the offset for records of ``size`` bytes in all, which will lie in one file.
 
         Raises:
-            StoreFullError: the disk has no room for them.
-            MessageIllegalError: they are longer than a file.
-            StoreBusyError: the disk has not made room for it in time.
-            StoreError: a file could not be had.
+            StoreFullError: The disk has no room for them.
+            MessageIllegalError: They are longer than a file.
+            StoreBusyError: The disk has not made room for it in time.
+            StoreError: A file could not be had.
         """
         file = self._room(size)
         return file.file_from_offset + file.wrote
@@ -223,7 +223,7 @@ class CommitLog:
             following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
             # A raw append may have closed it.
             if file is not None and file.wrote < file.file_size:
-                # Not ``write``: the flush thread must never find ``wrote`` behind the BLANK and before the file's end.
+                # Not ``write``: the flush thread must never find ``wrote`` after the BLANK and before the file's end.
                 with file.writing(file.wrote, file.wrote + BLANK_LENGTH) as blank:
                     blank[:] = encode_blank(file.file_size - file.wrote)
                 file.wrote = file.file_size
@@ -261,8 +261,8 @@ class CommitLog:
         a hole.
 
         Raises:
-            StoreError: the disk has no room for the copy.
-            OSError: the disk refused. The log ends at or behind ``offset``, and must be truncated again before
+            StoreError: The disk has no room for the copy.
+            OSError: The disk failed. The log ends at or after ``offset``, and must be truncated again before
                 anything is appended.
         """
         queue = self.queue

@@ -44,7 +44,7 @@ class LogWalk:
     """Walk through the log from ``offset`` on, file by file.
 
     An iteration yields sound records and ends after the last one. ``offset`` is then where it stopped, and ``damage``
-    says what is wrong there: it is empty when nothing is written there or the end is reached. To resume behind the
+    says what is wrong there: it is empty when nothing is written there or the end is reached. To resume after the
     damage, call ``next_sound``, set ``offset``, and iterate again.
 
     Args:
@@ -96,7 +96,7 @@ class LogWalk:
         return self.damage or _NOTHING_WRITTEN
 
     def next_sound(self) -> int | None:
-        """Return the CommitLog offset before the end at which the walk can resume behind where it stopped, if any."""
+        """Return the CommitLog offset before the end at which the walk can resume after where it stopped, if any."""
         file = self._queue.find(self.offset)
         if file is None or self.offset >= self._end:
             return None

@@ -18,7 +18,7 @@ class LogRead:
         ranges: offset and size of each, in bytes.
 
     Raises:
-        StoreError: the log is closed.
+        StoreError: The log is closed.
     """
 
     __slots__ = ("_data", "_parts")
@@ -32,7 +32,7 @@ class LogRead:
         end.
 
         Raises:
-            StoreError: the disk cannot be read.
+            StoreError: The disk cannot be read.
         """
         for file, position, into in self._parts:
             try:
@@ -46,7 +46,7 @@ def file_of(commit_log: CommitLog, offset: int) -> MappedFile | None:
     """Return the file with an offset; ``None`` when it was removed.
 
     Raises:
-        StoreError: the log is closed.
+        StoreError: The log is closed.
     """
     file = commit_log.queue.find(offset)
     if file is None and offset >= commit_log.min_offset:

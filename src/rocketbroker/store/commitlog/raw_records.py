@@ -39,7 +39,7 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
         free: bytes of its file from there on.
 
     Raises:
-        StoreError: the bytes are not those of a CommitLog at this offset.
+        StoreError: The bytes are not those of a CommitLog at this offset.
     """
     at, earliest_ms = begin, None
     while at - begin < free and at + BLANK_LENGTH <= len(data):

@@ -40,8 +40,8 @@ class CommitLogDispatcher:
         """Make a batch of messages readable, oldest first; the batch may be empty.
 
         Raises:
-            StoreFullError: the disk has no room for a queue's entries; the requests before it are dispatched.
-            StoreError: it refused for another reason; or the index backlog is full, and then all messages are
+            StoreFullError: The disk has no room for a queue's entries; the requests before it are dispatched.
+            StoreError: It refused for another reason; or the index backlog is full, and then all messages are
                 dispatched.
         """
         try:
@@ -66,8 +66,8 @@ class CommitLogDispatcher:
         """Make messages readable that follow the end of their queue.
 
         Raises:
-            StoreFullError: the disk has no room for all of their entries; none is dispatched.
-            StoreError: it refused for another reason, or the index backlog is full; likewise.
+            StoreFullError: The disk has no room for all of their entries; none is dispatched.
+            StoreError: It refused for another reason, or the index backlog is full; likewise.
         """
         if self._index_error is not None:
             self._check_backlog()
@@ -89,7 +89,7 @@ class CommitLogDispatcher:
         """Index messages that are in their queues already, oldest first.
 
         Raises:
-            StoreError: the disk refused the keys of so many messages that no more may wait.
+            StoreError: The disk refused the keys of so many messages that no more may wait.
         """
         if self.index_service is not None:
             self.index_service.add_keys(keys)

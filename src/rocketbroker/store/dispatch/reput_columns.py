@@ -22,7 +22,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_f
 from rocketbroker.store.queue.dispatch_request import IndexKeys
 from rocketbroker.store.queue.due_times import due_times
 
-# Entries behind this offset have positions that no file's name can express.
+# Entries after this offset have positions that no file's name can express.
 _LAST_OFFSET = 1 << 58
 
 
@@ -63,7 +63,7 @@ class ReputColumns:
         """Enter messages, at least one, into their queues, and return the keys to index them by.
 
         Raises:
-            StoreFullError: the disk has no room for the entries.
+            StoreFullError: The disk has no room for the entries.
         """
         messages = WindowMessages(records)
         kept = ~messages.are_before(self._deleted)
@@ -104,7 +104,7 @@ class ReputColumns:
         """Enter messages into their queue, and return those to index.
 
         Messages before the last one that the queue had are in it, or belong to a topic that was deleted and created
-        again: they must not come back behind the new messages (ConsumeQueueInterface.putMessagePositionInfo).
+        again: they must not come back after the new messages (ConsumeQueueInterface.putMessagePositionInfo).
         """
         known = messages.offsets[members] <= self._known_ends[queue]
         gone = known & (messages.queue_offsets[members] >= queue.max_offset)
@@ -173,7 +173,7 @@ class ReputColumns:
                 return False
             hole = bisect_left(self._holes, last[0])
             where = self._holes[hole] if hole < len(self._holes) and self._holes[hole] < offset else last[0]
-            # Readers find no such message there, and continue behind it.
+            # Readers find no such message there, and continue after it.
             queue.put_entries(end, ENTRY.pack(where, MIN_RECORD_SIZE, 0) * (first - end))
         return True
 

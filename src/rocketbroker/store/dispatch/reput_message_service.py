@@ -71,7 +71,7 @@ class ReputMessageService:
         """Dispatch what is written to the log, from ``offset`` on, whenever ``wakeup`` is called.
 
         Args:
-            readable_end: returns the CommitLog offset behind the last record that consumers may read.
+            readable_end: returns the CommitLog offset after the last record that consumers may read.
             on_dispatched: called after each step.
         """
         self._work.set()
@@ -95,7 +95,7 @@ class ReputMessageService:
         """Dispatch one stretch of records before ``end``, or pass over damage; ``offset`` follows.
 
         Raises:
-            StoreFullError: the disk has no room for entries that are missing.
+            StoreFullError: The disk has no room for entries that are missing.
         """
         walk = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end)
         for stretch in walk:
@@ -122,7 +122,7 @@ class ReputMessageService:
             on_progress: called with the offset reached so far.
 
         Raises:
-            StoreFullError: the disk has no room for entries that are missing.
+            StoreFullError: The disk has no room for entries that are missing.
         """
         walk = LogWalk(self._commit_log.queue, offset, check_crc=False, end=end)
         while walk.offset < end:
@@ -151,7 +151,7 @@ class ReputMessageService:
         """Dispatch sound records that queues or index lack; they follow those of the previous call.
 
         Raises:
-            StoreFullError: the disk has no room for entries that are missing.
+            StoreFullError: The disk has no room for entries that are missing.
         """
         keys = self._columns.enter(stretch.records)
         self.dispatched += len(stretch)

@@ -195,7 +195,7 @@ class CommitLogFlusher:
     def cut(self, offset: int) -> None:
         """Note that the log was truncated at an offset; for the event loop, while ``pause`` is held."""
         self.flushed_offset = min(self.flushed_offset, offset)
-        # Waits for removed messages would block all waits behind them.
+        # Waits for removed messages would block all waits after them.
         gone = [tell for end, _, tell in self._waiting if end > offset]
         gone += [tell for end, tell in self._patient if end > offset]
         self._waiting = deque(each for each in self._waiting if each[0] <= offset)

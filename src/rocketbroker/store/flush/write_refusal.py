@@ -31,7 +31,7 @@ class StandingRefusals:
         self.current: PutMessageResult | None = None
 
     def set(self, refusal: Refusal, reason: str) -> None:
-        """Reject every put from now on; ``reason`` names the cause, the measured value and the setting behind it."""
+        """Reject every put from now on; ``reason`` names the cause, the measured value and the setting to change."""
         with self._lock:
             self._reasons[refusal] = reason
             self._choose()

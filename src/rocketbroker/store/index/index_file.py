@@ -44,8 +44,8 @@ class IndexFile:
         file_system: the disk.
 
     Raises:
-        StoreFullError: the disk has no room for its slots.
-        StoreError: it exists with another size.
+        StoreFullError: The disk has no room for its slots.
+        StoreError: It exists with another size.
     """
 
     def __init__(self, path: Path, slot_count: int, entry_count: int, file_system: FileSystem = LOCAL) -> None:
@@ -89,7 +89,7 @@ class IndexFile:
             timestamps: store times of their messages in ms, shape (n,).
 
         Raises:
-            StoreFullError: the disk has no room for the entries.
+            StoreFullError: The disk has no room for the entries.
         """
         header = self.header
         count = len(key_hashes)
@@ -199,7 +199,7 @@ class IndexFile:
     def _is_cut(self, number: int, physical_offset: int) -> bool:
         entry = self._entries[number]
         offset = entry["phy_offset"]
-        # A power loss may leave zeros where entries were written, behind those that are whole.
+        # A power loss may leave zeros where entries were written, after those that are whole.
         if offset >= physical_offset or (offset == 0 and entry["key_hash"] == 0):
             return True
         position = entry_position(number, self._slot_count)
@@ -213,7 +213,7 @@ class IndexFile:
         """Sync the file if keys were entered since the last sync (blocks).
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         if self.changed:
             self.changed = False

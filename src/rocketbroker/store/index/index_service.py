@@ -88,7 +88,7 @@ class IndexService:
         expected: Sequence[str] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> int | None:
-        """Map the files that exist; set a damaged one aside, and remove the files behind it (blocks).
+        """Map the files that exist; set a damaged one aside, and remove the files after it (blocks).
 
         Return the CommitLog offset from which on the index then lacks messages, ``None`` when no file was damaged.
 
@@ -181,7 +181,7 @@ class IndexService:
         Return the store time in ms of the last message entered before, 0 without one.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         entered = self._entered_timestamp
         for file in list(self.files):
@@ -239,8 +239,8 @@ class IndexService:
         """Enter the keys that wait.
 
         Raises:
-            StoreFullError: the disk has no room; the keys that do not fit are kept for the next try.
-            StoreError: it refused for another reason; likewise.
+            StoreFullError: The disk has no room; the keys that do not fit are kept for the next try.
+            StoreError: It refused for another reason; likewise.
         """
         while self._hashed or self._offsets:
             if not self._hashed:
@@ -382,5 +382,5 @@ def _key_texts(
 
 
 def _begins_at(file: IndexFile) -> int | float:
-    """Return the CommitLog offset of a file's first message; an empty file sorts behind all others."""
+    """Return the CommitLog offset of a file's first message; an empty file sorts after all others."""
     return file.header.begin_phy_offset if file.header.index_count > 1 else inf

@@ -39,8 +39,8 @@ class AllocateMappedFileService:
         """Return the prepared file, waiting while it is not ready; create it now if nobody prepared it.
 
         Raises:
-            StoreFullError: the disk has no room for it.
-            StoreBusyError: it was not ready in time; ask again.
+            StoreFullError: The disk has no room for it.
+            StoreBusyError: It was not ready in time; ask again.
         """
         self.prepare(path, file_size, step)
         future = self._files[path]
@@ -56,8 +56,8 @@ class AllocateMappedFileService:
         """Allocate blocks for all bytes of a file before ``end``, waiting while they are not ready.
 
         Raises:
-            StoreFullError: the disk has no room for them.
-            StoreBusyError: they were not ready in time; ask again.
+            StoreFullError: The disk has no room for them.
+            StoreBusyError: They were not ready in time; ask again.
         """
         while end > file.allocated:
             future = self._blocks = self._blocks or self._executor.submit(file.ensure_allocated, end)
@@ -101,7 +101,7 @@ class AllocateMappedFileService:
         """Remove the prepared files that nobody took (blocks): the next file will be a different one.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         self._blocks = self._late = None
         for path, future in list(self._files.items()):

@@ -49,7 +49,7 @@ def mend_commit_log(
 ) -> tuple[list[MendedRange], int]:
     """Restore the size of CommitLog files and recreate those missing between two others (blocks).
 
-    Return what was lost of the files that others follow, and the offset behind the last of these files, 0 without any.
+    Return what was lost of the files that others follow, and the offset after the last of these files, 0 without any.
 
     Args:
         directory: the folder of the files.
@@ -57,10 +57,10 @@ def mend_commit_log(
         file_system: the disk.
         report: receives the findings, a text for each file.
         before_change: called before a file is changed,
-            with the offset behind the last lost byte.
+            with the offset after the last lost byte.
 
     Raises:
-        StoreError: they were created with another size; or too many are missing.
+        StoreError: They were created with another size; or too many are missing.
     """
     for path in directory.glob(f"*{CUT_SUFFIX}"):
         # A crash came before the copy replaced the file that was cut.
@@ -124,7 +124,7 @@ def mend_queue(
     clean_stop: bool,
     unit_size: int = CQ_STORE_UNIT_SIZE,
 ) -> bool:
-    """Set aside the first damaged file of a queue, and remove the files behind it (blocks).
+    """Set aside the first damaged file of a queue, and remove the files after it (blocks).
 
     Return true if the queue lacks the entries of these files.
 
@@ -141,7 +141,7 @@ def mend_queue(
     for path in foreign:
         before_change()
         report.append(f"{path}: is not a file of a queue; set aside as {set_aside(path, file_system).name}")
-    # Files behind it were created for messages that never came.
+    # Files after it were created for messages that never came.
     last = next((file for file in reversed(files) if file.size and _is_begun(file.path)), None)
     for number, file in enumerate(files):
         why = _why_damaged(files, number, file_size)

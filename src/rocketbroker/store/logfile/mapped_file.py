@@ -56,8 +56,8 @@ class MappedFile:
             tens of thousands, are opened by name for the few things that the mapping does not do.
 
     Raises:
-        StoreFullError: the disk has no room for it.
-        StoreError: it exists with another size, or cannot be opened.
+        StoreFullError: The disk has no room for it.
+        StoreError: It exists with another size, or cannot be opened.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class MappedFile:
         self.flushed = 0
         # True if the bytes between ``flushed`` and ``wrote`` must be rewritten before a sync says anything about them.
         self.to_write_again = False
-        # True if zeros were written behind ``wrote`` that are not on disk for certain.
+        # True if zeros were written after ``wrote`` that are not on disk for certain.
         self.zeroed = False
         if not keeps_open and (why := MAPPINGS.why_reached()):
             raise StoreError(f"cannot map {path}: {why}")
@@ -151,7 +151,7 @@ class MappedFile:
         """Allocate blocks for all bytes before ``end``; call it before storing them.
 
         Raises:
-            StoreFullError: the disk has no room.
+            StoreFullError: The disk has no room.
         """
         # The owned thread and the writer may both get here: one look at the mark, and it never goes back.
         allocated = self.allocated
@@ -173,7 +173,7 @@ class MappedFile:
         """Yield a descriptor of the file: its own, or one that lasts for the ``with`` block.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: It cannot be opened.
         """
         if self.keeps_open:
             yield self.fd
@@ -251,14 +251,14 @@ class MappedFile:
         return not refused and 0 not in pages
 
     def copy_until(self, end: int) -> "MappedFile":
-        """Replace the file by a copy that ends at ``end``, with zeros behind it, and return the copy (blocks).
+        """Replace the file by a copy that ends at ``end``, with zeros after it, and return the copy (blocks).
 
         Readers of this object keep the old bytes. After a crash the path names one file or the other, until
         ``sync_names`` of the copy.
 
         Raises:
-            StoreError: the disk has no room for both, or refused.
-            OSError: likewise.
+            StoreError: The disk has no room for both, or refused.
+            OSError: Likewise.
         """
         file_system, aside = self._file_system, self.path.with_name(self.path.name + CUT_SUFFIX)
         file_system.unlink(aside)
@@ -290,7 +290,7 @@ class MappedFile:
         """Write all dirty pages of the file and its name to disk (blocks, without holding the GIL).
 
         Raises:
-            OSError: the disk refused; what is dirty may be lost.
+            OSError: The disk failed; what is dirty may be lost.
         """
         if self.keeps_open:
             self._file_system.sync(self.fd)
@@ -302,7 +302,7 @@ class MappedFile:
         """Bring the file's name to disk, and those of its folders, if they may not be there (blocks).
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         new_names = parents_of(self.path)[:_FOLDERS] if self._new_names is None else self._new_names
         for folder in reversed(new_names):
@@ -322,7 +322,7 @@ class MappedFile:
         pages for clean that never reached the disk. The caller must know that the pages still hold what was stored.
 
         Raises:
-            OSError: the disk refused; ``flushed`` does not change.
+            OSError: The disk failed; ``flushed`` does not change.
         """
         wrote = self.wrote
         try:
@@ -368,7 +368,7 @@ class MappedFile:
         reading.
 
         Raises:
-            OSError: the disk refused; the call may be made again.
+            OSError: The disk failed; the call may be made again.
         """
         file_system = self._file_system
         if self._removed is None:

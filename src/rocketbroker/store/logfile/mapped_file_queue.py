@@ -44,7 +44,7 @@ class MappedFileQueue:
         """Map the files that exist, and treat each as written to its end.
 
         Raises:
-            StoreError: a file has another size, or one is missing between two others.
+            StoreError: A file has another size, or one is missing between two others.
         """
         if not self.directory.is_dir():
             return
@@ -99,7 +99,7 @@ class MappedFileQueue:
         """Create and add the next file; ``offset`` is the begin of the first one.
 
         Raises:
-            StoreFullError: the disk has no room for it.
+            StoreFullError: The disk has no room for it.
         """
         if self.files:
             offset = self.files[-1].file_from_offset + self.file_size
@@ -108,11 +108,11 @@ class MappedFileQueue:
         return file
 
     def make_room(self, start: int, end: int) -> None:
-        """Allocate blocks for bytes that follow the written ones, and files behind the last one.
+        """Allocate blocks for bytes that follow the written ones, and files after the last one.
 
         Raises:
-            StoreFullError: the disk has no room.
-            StoreError: a file cannot be created.
+            StoreFullError: The disk has no room.
+            StoreError: A file cannot be created.
         """
         while not self.files or self.max_file_end < end:
             self.create_next()

@@ -40,7 +40,7 @@ class RemovedFile:
         """Release the disk blocks if nobody reads the file any more (blocks); return false while somebody does.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         if self._mapping() is not None:
             return False

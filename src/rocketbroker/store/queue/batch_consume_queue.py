@@ -47,7 +47,7 @@ class BatchEntry(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The queue offset behind its last message."""
+        """The queue offset after its last message."""
         return self.base + self.messages
 
     @property
@@ -90,7 +90,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self._end_number = 0
         # End of the allocated entries: records were appended for them, or are about to be.
         self._room_number = 0
-        # True if loading found entries behind the end that contradict those before it.
+        # True if loading found entries beyond the end that contradict those before it.
         self.is_doubtful = False
 
     # -- entries by number
@@ -124,12 +124,12 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return numbers.start + max(found - 1, 0)
 
     def _from_physical(self, physical_offset: int, entry_at: Callable[[int], BatchEntry]) -> int:
-        """Return the number of the first entry of a record at or behind a physical offset, the end if there is none."""
+        """Return the number of the first entry of a record at or after a physical offset, the end if there is none."""
         numbers = self._numbers
         return numbers.start + bisect_left(numbers, physical_offset, key=lambda number: entry_at(number).begin_in_log)
 
     def _near(self, number: int, queue_offset: int) -> int:
-        """Return the entry that holds a queue offset where bisection missed it: the one before, else the one behind.
+        """Return the entry that holds a queue offset where bisection missed it: the one before, else the one after.
 
         An entry damaged since the start leads the bisection astray.
         """
@@ -210,8 +210,8 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         """Enter a record whose first message has ``queue_offset``; its messages become the last that readers find.
 
         Raises:
-            StoreFullError: the disk has no room for the next file.
-            StoreError: the record cannot be read.
+            StoreFullError: The disk has no room for the next file.
+            StoreError: The record cannot be read.
         """
         record = self._read_log(physical_offset, size)
         if record is None:
@@ -226,7 +226,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         """Enter records of one message each, from their entries in the form of an ordinary queue.
 
         Raises:
-            StoreFullError: the disk has no room for the next file; the entries before it are entered.
+            StoreFullError: The disk has no room for the next file; the entries before it are entered.
         """
         for number, entry in enumerate(ENTRY.iter_unpack(entries), queue_offset):
             if number >= self.max_offset:
@@ -246,14 +246,14 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def go_on_at(self, queue_offset: int) -> None:
-        """Let the queue continue behind its end, on disk as well: earlier queue offsets were used.
+        """Let the queue continue beyond its end, on disk as well: earlier queue offsets were used.
 
         Raises:
-            StoreFullError: the disk has no room.
+            StoreFullError: The disk has no room.
         """
         last = self._last
         if is_written(last.size) and last.begin_in_log >= 0:
-            # Readers find no such message there, and continue behind it.
+            # Readers find no such message there, and continue after it.
             place, stored = last.physical_offset, last.store_timestamp
             self._append(BatchEntry(place, MIN_RECORD_SIZE, 0, stored, queue_offset - 1, 1))
         else:
@@ -274,7 +274,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first.
 
         Raises:
-            StoreFullError: the disk has no room to note that the offsets before it were used.
+            StoreFullError: The disk has no room to note that the offsets before it were used.
         """
         if queue_offset < self.min_offset:
             self._delete_all()
@@ -295,7 +295,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         """Map the files, and find the begin of the entries and the end of those that agree with their predecessors.
 
         Raises:
-            StoreError: a file is missing or has another size.
+            StoreError: A file is missing or has another size.
         """
         self.queue.load()
         self._end_number = self._numbers.start + self._count_sound()
@@ -357,7 +357,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
             return True
 
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard what loading found behind the sound entries; return false if nothing was there.
+        """Discard what loading found after the sound entries; return false if nothing was there.
 
         Args:
             report: receives the finding.

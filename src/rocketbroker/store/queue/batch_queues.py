@@ -42,7 +42,7 @@ class BatchQueues:
         """Check that a topic's folder is of the kind that its attributes say (``queueTypeShouldBe``).
 
         Raises:
-            StoreError: it is not.
+            StoreError: It is not.
         """
         config = self._topics.get(folder.name)
         if config is None or config.is_batch_cq is of_batches:

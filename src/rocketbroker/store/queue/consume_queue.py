@@ -67,7 +67,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         """Enter a message; it becomes the last one that readers find.
 
         Raises:
-            StoreFullError: the disk has no room for the next file.
+            StoreFullError: The disk has no room for the next file.
         """
         if not self._start <= queue_offset < self._ready:
             self._make_ready(queue_offset)
@@ -81,7 +81,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         """Enter messages that follow each other, from the bytes of their entries; an error leaves none of them entered.
 
         Raises:
-            StoreFullError: the disk has no room for the next file.
+            StoreFullError: The disk has no room for the next file.
         """
         done, count = 0, len(entries) // CQ_STORE_UNIT_SIZE
         while done < count:
@@ -172,13 +172,13 @@ class ConsumeQueue(ConsumeQueueInterface):
         """Map the files and find where the entries begin and end.
 
         Raises:
-            StoreError: a file is missing or has another size.
+            StoreError: A file is missing or has another size.
         """
         self.queue.load()
         for file in reversed(self.queue.files):
             file.wrote = file.flushed = written_bytes(file)
             if file.wrote or file is self.queue.files[0]:
-                # The files behind it were created for messages that never came.
+                # The files after it were created for messages that never came.
                 self.max_offset = self.next_offset = (file.file_from_offset + file.wrote) // CQ_STORE_UNIT_SIZE
                 break
         if self.queue.files:

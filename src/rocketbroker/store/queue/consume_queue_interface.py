@@ -97,12 +97,12 @@ class ConsumeQueueInterface(ABC):
         """Enter messages that follow each other.
 
         Raises:
-            StoreFullError: the disk has no room for the next file.
+            StoreFullError: The disk has no room for the next file.
         """
         self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
 
     def message_end(self, queue_offset: int) -> int:
-        """Return the CommitLog offset behind a message, 0 when the queue does not hold it (``message_entry``)."""
+        """Return the CommitLog offset after a message, 0 when the queue does not hold it (``message_entry``)."""
         entry = self.message_entry(queue_offset)
         return sum(entry[:2]) if entry else 0
 
@@ -115,8 +115,8 @@ class ConsumeQueueInterface(ABC):
         Call it before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
 
         Raises:
-            StoreFullError: the disk has no room.
-            StoreError: a file cannot be created.
+            StoreFullError: The disk has no room.
+            StoreError: A file cannot be created.
         """
 
     @abstractmethod
@@ -124,8 +124,8 @@ class ConsumeQueueInterface(ABC):
         """Enter a record whose first message has ``queue_offset``; its messages become the last that readers find.
 
         Raises:
-            StoreFullError: the disk has no room for the next file.
-            StoreError: the record cannot be read.
+            StoreFullError: The disk has no room for the next file.
+            StoreError: The record cannot be read.
         """
 
     @abstractmethod
@@ -133,17 +133,17 @@ class ConsumeQueueInterface(ABC):
         """Enter messages that follow each other, from the bytes of their entries in an ordinary queue.
 
         Raises:
-            StoreFullError: the disk has no room for the next file.
+            StoreFullError: The disk has no room for the next file.
         """
 
     @abstractmethod
     def go_on_at(self, queue_offset: int) -> None:
-        """Continue at a queue offset behind the end, on disk as well: the offsets before it were used.
+        """Continue at a queue offset beyond the end, on disk as well: the offsets before it were used.
 
-        Readers find no messages there, and continue behind them.
+        Readers find no messages there, and continue after them.
 
         Raises:
-            StoreFullError: the disk has no room.
+            StoreFullError: The disk has no room.
         """
 
     @abstractmethod
@@ -151,7 +151,7 @@ class ConsumeQueueInterface(ABC):
         """Discard the entries from a queue offset on; all of them, with their files, when it lies before the first.
 
         Raises:
-            StoreFullError: the disk has no room to note that the offsets before it were used.
+            StoreFullError: The disk has no room to note that the offsets before it were used.
         """
 
     # -- reading by queue offset
@@ -177,7 +177,7 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def end_of_record(self, queue_offset: int) -> int:
-        """Return the queue offset behind the record that holds a message."""
+        """Return the queue offset after the record that holds a message."""
 
     @abstractmethod
     def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
@@ -216,12 +216,12 @@ class ConsumeQueueInterface(ABC):
         """Map the files and find where the entries begin and end.
 
         Raises:
-            StoreError: a file is missing or has another size.
+            StoreError: A file is missing or has another size.
         """
 
     @abstractmethod
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard what ``load`` found behind the sound entries; return false if nothing was there.
+        """Discard what ``load`` found after the sound entries; return false if nothing was there.
 
         Args:
             report: receives the finding.

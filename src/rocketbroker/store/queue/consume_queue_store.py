@@ -78,7 +78,7 @@ class ConsumeQueueStore:
         """Return the queue for a new message, created if it is missing. The caller has checked the topic's name.
 
         Raises:
-            TopicBeingDeletedError: its topic is being deleted.
+            TopicBeingDeletedError: Its topic is being deleted.
         """
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id)
@@ -87,7 +87,7 @@ class ConsumeQueueStore:
         """Return the queue for a batch record, created if it is missing; an unknown topic becomes one of batches.
 
         Raises:
-            TopicBeingDeletedError: its topic is being deleted.
+            TopicBeingDeletedError: Its topic is being deleted.
         """
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id, of_batches=True)
@@ -271,7 +271,7 @@ class ConsumeQueueStore:
         """Move a topic away and take it out of service, while nobody puts messages (blocks).
 
         Raises:
-            OSError: the disk refused; the topic is as it was.
+            OSError: The disk failed; the topic is as it was.
         """
         self.move_away(topic)
         return self.take_out(topic)
@@ -280,7 +280,7 @@ class ConsumeQueueStore:
         """Rename the folder of a closed topic, so that the topic can be created again (blocks; on any thread).
 
         Raises:
-            OSError: the disk refused; the topic is as it was.
+            OSError: The disk failed; the topic is as it was.
         """
         queues = self.queues_of(topic).values()
         if not queues:
@@ -363,7 +363,7 @@ class ConsumeQueueStore:
         """Remove a file of a queue (blocks; on any thread); return ``None`` if its topic was deleted.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed.
         """
         with self._paths:
             # The path may belong to a new topic by now.

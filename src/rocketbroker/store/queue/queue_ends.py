@@ -27,7 +27,7 @@ _MOST_FILES_LOST = 1
 
 
 class QueueEnds(NamedTuple):
-    """CommitLog offsets of the log's begin and end; ``queues`` has the first queue offset and the one behind the last,
+    """CommitLog offsets of the log's begin and end; ``queues`` has the first queue offset and the one after the last,
     by topic and queue number; ``index_files`` the names of the index files, ``None`` when there was no index.
     """
 
@@ -47,7 +47,7 @@ def write_queue_ends(
     """Write the file (blocks). Everything below the end of the log is on disk, in queues and index as well.
 
     Raises:
-        OSError: the disk refused.
+        OSError: The disk failed.
     """
     begin, end = begin_and_end_of_log
     # Files of the log may have been removed since the begins of the queues were last corrected.
@@ -206,10 +206,10 @@ def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[
     Args:
         ends: noted ends of the queues.
         queues: the queues.
-        is_deleted: returns true if a topic was deleted behind a CommitLog offset.
+        is_deleted: returns true if a topic was deleted after a CommitLog offset.
 
     Raises:
-        StoreFullError: the disk has no room.
+        StoreFullError: The disk has no room.
     """
     report = []
     for (topic, queue_id), (begin, end) in ends.queues.items():

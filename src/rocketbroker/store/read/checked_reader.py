@@ -188,7 +188,7 @@ class CheckedReader:
         """Read messages, at once if they are in the page cache and not too many, else when the result is awaited.
 
         Raises:
-            StoreError: the disk cannot be read, or the log is closed; also when awaited.
+            StoreError: The disk cannot be read, or the log is closed; also when awaited.
         """
         if messages.size <= MOST_ON_LOOP:
             parts = self._cached_parts(messages.expected)

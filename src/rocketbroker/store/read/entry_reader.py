@@ -66,7 +66,7 @@ class EntryReader:
         """Read the records that entries name, in order, without those that are damaged or removed.
 
         Raises:
-            StoreError: the disk cannot be read, or the log is closed.
+            StoreError: The disk cannot be read, or the log is closed.
         """
         begin = self._commit_log.min_offset
         named = [entry for entry in entries if entry[1] >= begin]

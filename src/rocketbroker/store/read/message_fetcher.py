@@ -42,7 +42,7 @@ class MessageFetcher:
         """Read messages; an awaitable starts to read when it is awaited, and may be dropped before.
 
         Raises:
-            StoreError: the disk cannot be read, or the log is closed; also when awaited.
+            StoreError: The disk cannot be read, or the log is closed; also when awaited.
         """
         queue = self._queues.find(request.topic, request.queue_id)
         if queue is None:

@@ -109,7 +109,7 @@ class MessageQueries:
         The result has as many messages as one frame can carry, at least one.
 
         Raises:
-            StoreError: the query would have to look at too many entries of the index.
+            StoreError: The query would have to look at too many entries of the index.
         """
         index_service = self._dispatcher.index_service
         if index_service is None:
