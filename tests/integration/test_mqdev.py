@@ -46,9 +46,14 @@ async def address_in(process: asyncio.subprocess.Process) -> str:
     pytest.fail(f"mqdev ended: {err.decode()}")
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path, ending: signal.Signals):
-    async with started(tmp_path, "--port", "0", "--broker-port", "0") as process:
+@pytest.mark.parametrize(
+    ("ending", "options"),
+    [(signal.SIGINT, ("--port", "0", "--broker-port", "0")), (signal.SIGTERM, ("--ephemeral", "--port", "0"))],
+)
+async def test_it_serves_until_it_is_stopped_and_leaves_nothing(
+    tmp_path: Path, ending: signal.Signals, options: tuple[str, ...]
+):
+    async with started(tmp_path, *options) as process:
         async with AdminClient(await address_in(process)) as admin:
             assert list(await admin.fetch_master_addresses("DefaultCluster")) == ["broker-a"]
         process.send_signal(ending)

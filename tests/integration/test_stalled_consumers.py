@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_server import broker_settings
+from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND

@@ -88,6 +88,7 @@ class Session:
             (commands / name).chmod(0o755)
         path = f"{commands}:{ROOT / 'bin'}:{os.environ['PATH']}"
         home = {"HOME": str(self.folder), "PATH": path, "ROCKETMQ_HOME": str(self.folder)}
+        home["PYTEST_PLUGINS"] = "rocketbroker.testing.pytest_plugin"  # an installed package is found without it
         self._environment = {**os.environ, **home, "COLUMNS": "160"}
 
     def _java(self) -> str:

@@ -4,11 +4,10 @@
 """
 
 import asyncio
-import gc
 import importlib
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
@@ -44,13 +43,14 @@ from rocketbroker.broker.transaction.transactional_message_check_service import 
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
+from rocketbroker.store.clean.disk_space import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
@@ -70,15 +70,27 @@ class BrokerController:
         settings: all settings, with the port that was bound.
         sockets: the bound sockets; records, answers and registrations carry their port.
         clock: source of the time; the system's by default.
+        measure_disk: measures the disks of the store.
+        interpose: returns the route to serve for each route; None serves them as they are.
+        when_warm: called when all modules of the first messages are imported.
 
     ``routes`` maps request codes to handlers.
     """
 
     def __init__(
-        self, settings: BrokerSettings, sockets: Sequence[socket.socket] = (), clock: Clock | None = None
+        self,
+        settings: BrokerSettings,
+        sockets: Sequence[socket.socket] = (),
+        clock: Clock | None = None,
+        *,
+        measure_disk: MeasureDisk = measure_disk,
+        interpose: Callable[[Route], Route] | None = None,
+        when_warm: Callable[[], None] | None = None,
     ) -> None:
         self._settings = settings
         self._sockets = sockets
+        self._measure_disk = measure_disk
+        self._when_warm = when_warm
         self._clock = clock = clock or SystemClock()
         config, folder = settings.broker, settings.store.config_dir
         self._store_host = host_bytes(config.broker_ip1, config.listen_port)
@@ -126,6 +138,8 @@ class BrokerController:
             config, self._client, self.topic_configs, BrokerRegistration(config, settings.store, self.topic_configs)
         )
         self.routes = broker_routes(self._make_broker_parts())
+        if interpose is not None:
+            self.routes = {code: interpose(route) for code, route in self.routes.items()}
         self._server = self._make_server()
         self.parts = self._make_role_parts()
 
@@ -213,6 +227,7 @@ class BrokerController:
                 self.schedule.offset_table,
                 self.timer.first_pending_queue_offset(),
             ),
+            self._measure_disk,
             pending=(self.schedule.first_pending_offset, self.timer.first_pending_offset),
         )
 
@@ -266,8 +281,18 @@ class BrokerController:
         return server
 
     @classmethod
-    def bind(cls, settings: BrokerSettings, clock: Clock | None = None) -> Self:
+    def bind(
+        cls,
+        settings: BrokerSettings,
+        clock: Clock | None = None,
+        *,
+        measure_disk: MeasureDisk = measure_disk,
+        interpose: Callable[[Route], Route] | None = None,
+        when_warm: Callable[[], None] | None = None,
+    ) -> Self:
         """Bind the port, or a free one for ``listenPort=0``, and the VIP port below it; return a broker for them.
+
+        The other arguments are those of the class.
 
         Raises:
             ConfigError: A port is in use.
@@ -275,7 +300,14 @@ class BrokerController:
         transport = settings.transport
         sockets = bind_sockets(transport.bind_address, transport.listen_port, _VIP_PORT_DISTANCE)
         try:
-            return cls(settings.at_port(port_of(sockets[0])), sockets, clock)
+            return cls(
+                settings.at_port(port_of(sockets[0])),
+                sockets,
+                clock,
+                measure_disk=measure_disk,
+                interpose=interpose,
+                when_warm=when_warm,
+            )
         except BaseException:
             close_sockets(sockets)
             raise
@@ -310,7 +342,7 @@ class BrokerController:
         self._tasks.start(self._warm_up(), "warm up")
 
     async def _warm_up(self) -> None:
-        """Import the modules of the first message off the loop, then exempt all objects from garbage collection."""
+        """Import the modules of the first message off the loop."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
         modules = ["rocketbroker.store.index.index_file", "rocketbroker.codec.message.java_hash_many"]
@@ -318,10 +350,16 @@ class BrokerController:
             modules += ["rocketbroker.codec.filter.selector_parser", "rocketbroker.codec.message.property_slices"]
         for module in modules:
             await loop.run_in_executor(None, importlib.import_module, module)
-        # Nothing on the hot path creates cycles, so collections only cost time.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 50, 50)
+        if self._when_warm is not None:
+            self._when_warm()
+
+    async def flush(self) -> None:
+        """Write all messages and offsets to disk now."""
+        await self.store.flusher.sync()
+        self.consumer_offsets.flush()
+        self.schedule.flush()
+        self.timer.progress.flush()
+        await self._persist.drain()
 
     async def stop(self) -> None:
         """Unregister, stop listening, and write everything to disk."""

@@ -11,7 +11,7 @@ import typer
 
 from rocketbroker.app.access_notice import log_access
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.event_loop import run, serve
+from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
@@ -67,7 +67,7 @@ def _run(settings: BrokerSettings) -> None:
     for warning in settings.warnings:
         print(f"mqbroker: {warning}", file=sys.stderr)
     raise_open_file_limit(settings.transport.reserved_open_files)
-    controller = BrokerController.bind(settings)
+    controller = BrokerController.bind(settings, when_warm=spare_the_collector)
     run(serve(controller, lambda: announce(settings, controller)))
 
 

@@ -1,33 +1,38 @@
-"""A name server and a broker in one process, for development."""
+"""A name server and its brokers in one process, as ``mqdev`` and ``rocketbroker.testing`` start them."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
 from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_broker import FIRST_BROKER, BindBroker, DevBroker, broker_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.app.temporary_store import TemporaryStore
-from rocketbroker.common.config.broker_config import BrokerConfig
-from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
+from rocketbroker.common.config.describe import fields_by_name
+from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.common.config.local_host import LOOPBACK, local_address
-from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.resolve import resolve
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.store.flush.write_refusal import Refusal
 
 
 class DevServer:
-    """A name server, and a broker that registers with it.
+    """A name server, and brokers that register with it.
 
     Args:
         namesrv_port: port of the name server; 0 picks a free one.
-        broker_port: port of the broker; 0 picks a free one. Its VIP port is two below.
+        broker_port: port of the first broker; 0 picks a free one. Its VIP port is two below.
         store: folder for all data; None creates a temporary one.
         host: address to listen on.
         advertise: address that clients connect to; the default is ``host``, or this machine's if ``host`` is 0.0.0.0.
+        brokers: names of the brokers. The first keeps its store in the folder itself, others in a folder of their name.
+        properties: settings of all brokers by RocketMQ's names; those of connections also apply to the name server.
+        bind: makes a broker for a start.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the first five are options of mqdev
         self,
         namesrv_port: int,
         broker_port: int,
@@ -35,18 +40,23 @@ class DevServer:
         *,
         host: str = LOOPBACK,
         advertise: str | None = None,
+        brokers: tuple[str, ...] = (FIRST_BROKER,),
+        properties: Mapping[str, str] | None = None,
+        bind: BindBroker = BrokerController.bind,
     ) -> None:
         self._namesrv_port = namesrv_port
         self._broker_port = broker_port
         self._given_store = store
         self._host = host
         self._advertise = advertise or (local_address() if ip_address(host).is_unspecified else host)
+        self._names = brokers
+        self._properties = properties
+        self._bind = bind
         self._temporary: TemporaryStore | None = None
         self._namesrv: NamesrvController | None = None
-        self._broker: BrokerController | None = None
+        self.brokers: dict[str, DevBroker] = {}
         self.store = store or Path()
         self.namesrv_addr = ""
-        self.broker_addr = ""
 
     @property
     def keeps_store(self) -> bool:
@@ -54,15 +64,20 @@ class DevServer:
         return self._given_store is not None
 
     @property
+    def broker_addr(self) -> str:
+        """``ip:port`` of the first broker; empty before the start."""
+        return next((broker.address for broker in self.brokers.values()), "")
+
+    @property
     def disk_full(self) -> str:
-        """Reason to reject sends because the disk is full; empty if there is none."""
-        return self._broker.store.refusals.reason(Refusal.DISK_FULL) if self._broker else ""
+        """Reason of the first broker to reject sends because the disk is full; empty if there is none."""
+        return next((broker.disk_full for broker in self.brokers.values()), "")
 
     async def start(self) -> None:
-        """Start the name server, then the broker.
+        """Start the name server, then the brokers.
 
         Raises:
-            ConfigError: A port is in use, or the folder cannot be created.
+            ConfigError: A port is in use, a property is wrong, or the folder cannot be created.
             StoreError: The store cannot be opened.
         """
         try:
@@ -77,21 +92,31 @@ class DevServer:
             raise
 
     async def _start_servers(self) -> None:
-        namesrv = NamesrvController(namesrv_settings(self._namesrv_port, self.store, self._host))
+        namesrv = NamesrvController(namesrv_settings(self._namesrv_port, self.store, self._host, self._properties))
         await namesrv.start()
         shown = f"[{self._advertise}]" if ":" in self._advertise else self._advertise
         self._namesrv, self.namesrv_addr = namesrv, f"{shown}:{namesrv.port}"
-        settings = broker_settings(self._broker_port, self.store, namesrv.address, self._host, self._advertise)
-        broker = BrokerController.bind(settings)
-        await broker.start()
-        self._broker, self.broker_addr = broker, broker.address
+        for name in self._names:
+            settings = broker_settings(
+                0 if self.brokers else self._broker_port,
+                self.store / name if self.brokers else self.store,
+                namesrv.address,
+                host=self._host,
+                advertise=self._advertise,
+                name=name,
+                properties=self._properties,
+            )
+            broker = self.brokers[name] = DevBroker(settings, self._bind)
+            await broker.start()
 
     async def stop(self) -> None:
-        """Stop the broker, then the name server; remove a temporary store."""
-        for part in (self._broker, self._namesrv):
-            if part is not None:
-                await part.stop()
-        self._broker = self._namesrv = None
+        """Stop the brokers, then the name server; remove a temporary store."""
+        for broker in self.brokers.values():
+            await broker.stop()
+        if self._namesrv is not None:
+            await self._namesrv.stop()
+        self.brokers = {}
+        self._namesrv = None
         if self._temporary is not None:
             self._temporary.remove()
             self._temporary = None
@@ -110,24 +135,21 @@ def make_store(given: Path) -> Path:
     return given.absolute()
 
 
-def namesrv_settings(port: int, store: Path, host: str = LOOPBACK) -> NamesrvSettings:
-    """Return the settings of a name server that keeps its state beside the store."""
+def namesrv_settings(
+    port: int, store: Path, host: str = LOOPBACK, properties: Mapping[str, str] | None = None
+) -> NamesrvSettings:
+    """Return the settings of a name server that keeps its state beside the store.
+
+    Raises:
+        ConfigError: A property of a connection is invalid.
+    """
+    of_connections = fields_by_name(TransportConfig)
+    given = {"listenPort": str(port), "bindAddress": host} | {
+        name: value for name, value in (properties or {}).items() if name in of_connections
+    }
+    transport = resolve((TransportConfig,), [Entry(*each, "properties") for each in given.items()])
     config = NamesrvConfig(
         kv_config_path=str(store / "namesrv" / "kvConfig.json"),
         config_store_path=str(store / "namesrv" / "namesrv.properties"),
     )
-    return NamesrvSettings(config, TransportConfig(listen_port=port, bind_address=host), None, (), {})
-
-
-def broker_settings(
-    port: int, store: Path, namesrv_addr: str, host: str = LOOPBACK, advertise: str = LOOPBACK
-) -> BrokerSettings:
-    """Return the settings of a broker that registers with one name server."""
-    return BrokerSettings(
-        BrokerConfig(broker_name="broker-a", broker_ip1=advertise, listen_port=port, namesrv_addr=namesrv_addr),
-        MessageStoreConfig(store_path_root_dir=str(store), ha_listen_port=port and port + 1),
-        TransportConfig(listen_port=port, bind_address=host),
-        None,
-        (),
-        {},
-    )
+    return NamesrvSettings(config, transport.model(TransportConfig), None, (), {})

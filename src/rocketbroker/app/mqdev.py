@@ -1,12 +1,13 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
-mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR] [--ready-file FILE]
-      [--demo [--messages COUNT]]
+mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR | --ephemeral]
+      [--ready-file FILE] [--demo [--messages COUNT]]
 """
 
 import os
 import sys
 import time
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.event_loop import run, serve
+from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
@@ -75,6 +76,9 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit.",
         ),
     ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="For test suites: free ports, and a store that goes with the process.")
+    ] = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="Send, consume and count messages on free ports, then exit.")
     ] = False,
@@ -85,16 +89,27 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
 ) -> None:
     """Run a name server and a broker in one process until Ctrl-C, for development."""
     started = time.monotonic()
+    if ephemeral and store is not None:
+        raise typer.BadParameter("--ephemeral keeps nothing and --store keeps all; give one of them")
     try:
         set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
         raise_open_file_limit(TransportConfig().reserved_open_files)
+        from rocketbroker.app.broker_controller import BrokerController
         from rocketbroker.app.dev_server import DevServer
 
+        on_free_ports = demo or ephemeral
+        server = DevServer(
+            (0 if on_free_ports else NAMESRV_PORT) if port is None else port,
+            (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port,
+            store,
+            host=host,
+            advertise=advertise,
+            bind=partial(BrokerController.bind, when_warm=spare_the_collector),
+        )
         if demo:
-            _demo(DevServer(port or 0, broker_port or 0, store, host=host, advertise=advertise), messages)
+            _demo(server, messages)
         else:
-            ports = NAMESRV_PORT if port is None else port, BROKER_PORT if broker_port is None else broker_port
-            _serve(DevServer(*ports, store, host=host, advertise=advertise), ready_file, started)
+            _serve(server, ready_file, started)
     except (ConfigError, StoreError) as error:
         print(f"mqdev: {error}", file=sys.stderr)
         raise typer.Exit(1) from error

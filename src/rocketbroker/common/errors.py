@@ -24,6 +24,8 @@ RocketBrokerError
 │   ├── MessageIllegalError    message that does not fit a store with these settings
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.queues.queue_entries)
 ├── ClientError                failure of a client operation, with a tree of its own (client.errors)
+├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.errors)
+├── ClockError                 a clock that tests move cannot go back (testing.errors)
 └── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.java_runtime)
 """
 

@@ -1,1 +1,32 @@
-"""Launchers for tests that no command of the product offers."""
+"""Brokers for tests: ``RocketMQServer``, the pytest plugin, and launchers that no command of the product offers.
+
+The names below load what they need on first use: ``from rocketbroker.testing import RocketMQServer``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocketbroker.testing.errors import ClockError as ClockError
+    from rocketbroker.testing.errors import ServerStateError as ServerStateError
+    from rocketbroker.testing.faults import PULLS as PULLS
+    from rocketbroker.testing.faults import SENDS as SENDS
+    from rocketbroker.testing.faults import Faults as Faults
+    from rocketbroker.testing.movable_clock import MovableClock as MovableClock
+    from rocketbroker.testing.rocketmq_server import RocketMQServer as RocketMQServer
+
+_HOMES = {
+    "PULLS": "faults",
+    "SENDS": "faults",
+    "ClockError": "errors",
+    "Faults": "faults",
+    "MovableClock": "movable_clock",
+    "RocketMQServer": "rocketmq_server",
+    "ServerStateError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

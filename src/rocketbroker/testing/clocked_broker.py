@@ -18,7 +18,7 @@ import typer
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.broker_startup import announce
 from rocketbroker.app.command_line import new_app
-from rocketbroker.app.event_loop import run, serve
+from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.logging_setup import set_up_logging
 from rocketbroker.common.config.load import load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
@@ -87,7 +87,7 @@ def clocked_broker(
         settings = load_broker_settings(config_file, None)
         set_up_logging()
         raise_open_file_limit(settings.transport.reserved_open_files)
-        controller = BrokerController.bind(settings, controlled)
+        controller = BrokerController.bind(settings, controlled, when_warm=spare_the_collector)
         control = ClockControl(controlled, sys.stdin.fileno())
         run(serve(PartList(control, controller), lambda: announce(settings, controller)))
     except (ConfigError, StoreError, ValueError) as error:

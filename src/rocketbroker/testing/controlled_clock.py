@@ -51,7 +51,7 @@ class ControlledClock:
         """Advance both clocks at once.
 
         Raises:
-            ValueError: the time is negative.
+            ValueError: The time is negative.
         """
         if seconds < 0:
             raise ValueError(f"time cannot pass backward by {seconds} s; step would set the wall clock back")
@@ -61,7 +61,7 @@ class ControlledClock:
         """Run at a multiple of the system's speed from now on; 0 stops the clock.
 
         Raises:
-            ValueError: the speed is negative.
+            ValueError: The speed is negative.
         """
         if speed < 0:
             raise ValueError(f"a clock cannot run at {speed}; 0 or more would be right")
@@ -71,7 +71,7 @@ class ControlledClock:
         """Run a command: ``step S``, ``set MS``, ``advance S`` or ``speed F``, with a decimal number.
 
         Raises:
-            ValueError: unknown command.
+            ValueError: Unknown command.
         """
         verb, _, number = command.strip().partition(" ")
         actions = {"step": self.step, "set": self.set_time, "advance": self.advance, "speed": self.run_at}

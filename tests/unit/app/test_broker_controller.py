@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_server import DevServer, broker_settings
+from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.dev_server import DevServer
 from rocketbroker.app.role_parts import BrokerRole
 from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
@@ -81,7 +82,7 @@ SECOND = """
 import asyncio, sys
 from pathlib import Path
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_server import broker_settings
+from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.common.errors import StoreError
 
 async def start() -> None:

@@ -1,0 +1,130 @@
+"""One broker of a DevServer: started, stopped and started again on the same ports."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.common.config.broker_config import BrokerConfig
+from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.config.message_store_config import MessageStoreConfig
+from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.resolve import resolve
+from rocketbroker.common.config.transport_config import TransportConfig
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.store.clean.disk_space import DiskUse
+from rocketbroker.store.flush.write_refusal import Refusal
+
+FIRST_BROKER = "broker-a"
+# Makes a broker whose ports are bound.
+BindBroker = Callable[[BrokerSettings], BrokerController]
+
+
+class DevBroker:
+    """A broker that can be stopped and started again.
+
+    Args:
+        settings: its settings; ``listenPort`` 0 picks a free port, which a restart keeps.
+        bind: makes the broker for a start.
+
+    Attributes:
+        settings: the settings, with the port once it is bound.
+    """
+
+    def __init__(self, settings: BrokerSettings, bind: BindBroker = BrokerController.bind) -> None:
+        self.settings = settings
+        self._bind = bind
+        self._controller: BrokerController | None = None
+
+    @property
+    def name(self) -> str:
+        """The brokerName."""
+        return self.settings.broker.broker_name
+
+    @property
+    def address(self) -> str:
+        """``ip:port`` for clients."""
+        return f"{self.settings.broker.broker_ip1}:{self.settings.broker.listen_port}"
+
+    @property
+    def is_running(self) -> bool:
+        """True between start and stop."""
+        return self._controller is not None
+
+    @property
+    def controller(self) -> BrokerController:
+        """The parts of the running broker.
+
+        Raises:
+            ConfigError: It is not running.
+        """
+        if self._controller is None:
+            raise ConfigError(f"broker {self.name} is not running; start it first")
+        return self._controller
+
+    @property
+    def disk_full(self) -> str:
+        """Reason to reject sends because the disk is full; empty if there is none."""
+        return self._controller.store.refusals.reason(Refusal.DISK_FULL) if self._controller else ""
+
+    async def start(self) -> None:
+        """Start the broker, and register it at the name server.
+
+        Raises:
+            ConfigError: A port is in use.
+            StoreError: The store cannot be opened.
+        """
+        controller = self._bind(self.settings)
+        await controller.start()
+        self.settings = self.settings.at_port(controller.port)
+        self._controller = controller
+
+    async def stop(self) -> None:
+        """Stop the broker if it is running."""
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            await controller.stop()
+
+
+def disk_use(percent: int) -> DiskUse:
+    """Return the use of a disk that is that full."""
+    return DiskUse(percent, 100)
+
+
+def broker_settings(
+    port: int,
+    store: Path,
+    namesrv_addr: str,
+    *,
+    host: str = LOOPBACK,
+    advertise: str = LOOPBACK,
+    name: str = FIRST_BROKER,
+    properties: Mapping[str, str] | None = None,
+) -> BrokerSettings:
+    """Return the settings of a broker that registers with one name server.
+
+    Raises:
+        ConfigError: A property is unknown, invalid or one of those set here.
+    """
+    given = {
+        "brokerName": name,
+        "brokerIP1": advertise,
+        "namesrvAddr": namesrv_addr,
+        "listenPort": str(port),
+        "bindAddress": host,
+        "storePathRootDir": str(store),
+        "haListenPort": str(port and port + 1),
+    }
+    taken = sorted(given.keys() & (properties or {}).keys())
+    if taken:
+        raise ConfigError(f"{taken[0]} is set by the server itself; leave it out of the properties")
+    entries = [Entry(key, str(value), "properties") for key, value in {**given, **(properties or {})}.items()]
+    resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
+    return BrokerSettings(
+        resolved.model(BrokerConfig),
+        resolved.model(MessageStoreConfig),
+        resolved.model(TransportConfig),
+        None,
+        tuple(resolved.warnings),
+        resolved.not_acted_on,
+    )

@@ -1,0 +1,329 @@
+"""A name server and brokers inside a test."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_broker import FIRST_BROKER, DevBroker, disk_use
+from rocketbroker.app.dev_server import DevServer
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.testing import stored_state
+from rocketbroker.testing.differences import lag_difference, message_difference, offset_difference, total_lag
+from rocketbroker.testing.errors import ServerStateError
+from rocketbroker.testing.faults import Faults
+from rocketbroker.testing.movable_clock import ClockedEventLoop, MovableClock
+from rocketbroker.testing.power_loss import PowerLoss
+from rocketbroker.testing.server_thread import ServerThread
+
+T = TypeVar("T")
+
+_POLL_S = 0.01
+_BROKER_NAMES = tuple(f"broker-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
+# Small files start and stop fast. The clock that tests move must not end connections that are in use. The log is
+# flushed by SYNC_FLUSH and by ``flush`` alone, so that a test knows what a power loss takes.
+_PROPERTIES = {
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": "200000",
+    "maxHashSlotNum": "10000",
+    "maxIndexNum": "40000",
+    "flushIntervalCommitLog": "60000",
+    "flushCommitLogThoroughInterval": "600000",
+    "channelExpiredTimeout": "86400000",
+    "serverChannelMaxIdleTimeSeconds": "86400",
+}
+
+
+class RocketMQServer:
+    """A name server and brokers for tests, in this process, on free ports and in a temporary folder.
+
+    ``async with RocketMQServer() as mq`` in asyncio tests, ``with RocketMQServer() as mq`` in others. The server
+    runs on a thread with a loop of its own. Its methods may be called from any thread, and return when they have taken
+    effect.
+
+    Args:
+        properties: settings of the brokers by RocketMQ's names, such as ``{"flushDiskType": "SYNC_FLUSH"}``.
+        brokers: number of brokers: broker-a, broker-b and so on.
+        store: folder that keeps the data; None for a temporary one.
+
+    Attributes:
+        clock: clock of the server, which a test can move forward.
+        faults: faults that a test can order.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, brokers: int = 1, store: Path | None = None
+    ) -> None:
+        if not 1 <= brokers <= len(_BROKER_NAMES):
+            raise ValueError(f"brokers={brokers}; give a number from 1 to {len(_BROKER_NAMES)}")
+        self.clock = MovableClock(self._wake)
+        self.faults = Faults()
+        self._disk_percent = 0
+        self._thread: ServerThread | None = None
+        self._is_frozen = False
+        self._server = DevServer(
+            0,
+            0,
+            store,
+            brokers=_BROKER_NAMES[:brokers],
+            properties=_PROPERTIES | dict(properties or {}),
+            bind=self._bind,
+        )
+
+    def _bind(self, settings: BrokerSettings) -> BrokerController:
+        return BrokerController.bind(
+            settings,
+            self.clock,
+            measure_disk=lambda _folder: disk_use(self._disk_percent),
+            interpose=partial(self.faults.interpose, settings.broker.broker_name),
+        )
+
+    # -- life
+
+    def __enter__(self) -> Self:
+        starting = self._begin()
+        try:
+            starting.result()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    async def __aenter__(self) -> Self:
+        starting = self._begin()
+        try:
+            await asyncio.wrap_future(starting)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread = self._leave()
+        await asyncio.wrap_future(thread.submit(self._server.stop()))
+        thread.stop()
+        await asyncio.wrap_future(thread.closed)
+        thread.join()
+
+    def _begin(self) -> Future[None]:
+        if self._thread is not None:
+            raise ServerStateError("RocketMQServer runs already; make another one for a second server")
+        self._thread = ServerThread(lambda: ClockedEventLoop(self.clock))
+        self._thread.start()
+        return self._thread.submit(self._server.start())
+
+    def _end(self) -> None:
+        thread = self._leave()
+        try:
+            thread.submit(self._server.stop()).result()
+        finally:
+            thread.stop()
+            thread.join()
+
+    def _leave(self) -> ServerThread:
+        """Make every further call an error; return the thread, which is to be stopped."""
+        self.thaw()
+        thread, self._thread = self._running(), None
+        return thread
+
+    def _running(self) -> ServerThread:
+        if self._thread is None:
+            raise ServerStateError("RocketMQServer does not run; use it within 'with' or 'async with'")
+        if self._is_frozen:
+            raise ServerStateError("RocketMQServer is frozen; thaw it first")
+        return self._thread
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            thread = self._running()
+        except ServerStateError:
+            work.close()
+            raise
+        return thread.submit(work).result()
+
+    def _wake(self) -> None:
+        self._running().call(lambda: None)
+
+    # -- addresses
+
+    @property
+    def namesrv_addr(self) -> str:
+        """``host:port`` of the name server, for clients of any language."""
+        self._running()
+        return self._server.namesrv_addr
+
+    @property
+    def broker_addr(self) -> str:
+        """``host:port`` of the first broker."""
+        self._running()
+        return self._server.broker_addr
+
+    @property
+    def store(self) -> Path:
+        """Folder of all data."""
+        self._running()
+        return self._server.store
+
+    # -- faults
+
+    def freeze(self) -> None:
+        """Let no server do anything until ``thaw``: connections stay open, and nothing is answered."""
+        self._running().freeze()
+        self._is_frozen = True
+
+    def thaw(self) -> None:
+        """Let a frozen server run."""
+        if self._thread is not None and self._is_frozen:
+            self._is_frozen = False
+            self._thread.thaw()
+
+    def cut_connections(self) -> None:
+        """Close all connections of clients to brokers."""
+        self._running().call(self.faults.close_connections)
+
+    def stop_broker(self, name: str = FIRST_BROKER) -> None:
+        """Take a broker away: it leaves the routes, and its address refuses connections."""
+        self._run(self._broker(name).stop())
+
+    def start_broker(self, name: str = FIRST_BROKER) -> None:
+        """Bring a stopped broker back, on the same address."""
+        self._run(self._broker(name).start())
+
+    def restart_broker(self, name: str = FIRST_BROKER, *, lose_unflushed: bool = False) -> None:
+        """Stop and start a broker; ``lose_unflushed`` takes what was not on disk, as a power loss does.
+
+        What is on disk is what ``flush`` wrote, and each message acknowledged with ``flushDiskType=SYNC_FLUSH``.
+        """
+        self._run(self._restart(self._broker(name), lose_unflushed=lose_unflushed))
+
+    async def _restart(self, broker: DevBroker, *, lose_unflushed: bool) -> None:
+        loss = PowerLoss(broker.controller) if lose_unflushed else None
+        await broker.stop()
+        if loss is not None:
+            loss.restore()
+        await broker.start()
+
+    def flush(self) -> None:
+        """Write all messages and offsets to disk."""
+        self._run(self._flush())
+
+    async def _flush(self) -> None:
+        for broker in self._brokers():
+            if broker.is_running:
+                await broker.controller.flush()
+
+    def fill_disk(self) -> None:
+        """Let the brokers find their disks full: they reject sends."""
+        self._run(self._set_disk(99))
+
+    def free_disk(self) -> None:
+        """Let the brokers find their disks empty: they accept sends."""
+        self._run(self._set_disk(0))
+
+    async def _set_disk(self, percent: int) -> None:
+        self._disk_percent = percent
+        for broker in self._brokers():
+            if broker.is_running:
+                await broker.controller.cleaning.clean()
+
+    def _brokers(self) -> Collection[DevBroker]:
+        self._running()
+        return self._server.brokers.values()
+
+    def _broker(self, name: str) -> DevBroker:
+        self._running()
+        if name not in self._server.brokers:
+            raise ValueError(f"no broker {name!r}; there are {', '.join(self._server.brokers)}")
+        return self._server.brokers[name]
+
+    # -- what is stored
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """Return all messages of a topic in the order in which they were stored."""
+        return self._run(stored_state.stored_messages(self._brokers(), topic))
+
+    def dead_letters(self, group: str) -> list[MessageExt]:
+        """Return the dead letters of a consumer group."""
+        return self.messages(DLQ_GROUP_TOPIC_PREFIX + group)
+
+    def offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """Return the committed offsets of a consumer group by queue."""
+        return self._running().call(lambda: stored_state.committed_offsets(self._brokers(), group, topic))
+
+    def lag(self, group: str, topic: str) -> int:
+        """Return how many messages of a topic a consumer group has not committed."""
+        return total_lag(*self._progress(group, topic))
+
+    def _progress(self, group: str, topic: str) -> tuple[dict[MessageQueue, tuple[int, int]], dict[MessageQueue, int]]:
+        brokers = self._brokers()
+        return self._running().call(
+            lambda: (stored_state.end_offsets(brokers, topic), stored_state.committed_offsets(brokers, group, topic))
+        )
+
+    # -- assertions
+
+    def assert_messages(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Assert that a topic has messages with these bodies, in the order in which they were stored."""
+        _fail_with(message_difference(f"messages of topic {topic}", bodies, self.messages(topic)))
+
+    def assert_dead_letters(self, group: str, bodies: Sequence[bytes]) -> None:
+        """Assert that a consumer group has dead letters with these bodies, in the order in which they were stored."""
+        _fail_with(message_difference(f"dead letters of group {group}", bodies, self.dead_letters(group)))
+
+    def assert_lag(self, group: str, topic: str, messages: int = 0) -> None:
+        """Assert how many messages of a topic a consumer group has not committed."""
+        _fail_with(lag_difference(group, messages, *self._progress(group, topic)))
+
+    def assert_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Assert the committed offsets of a consumer group by queue id."""
+        _fail_with(offset_difference(group, topic, offsets, self.offsets(group, topic)))
+
+    async def eventually(self, check: Callable[[], object], within_s: float = 5.0) -> None:
+        """Repeat a check until it neither raises AssertionError nor returns False.
+
+        Raises:
+            AssertionError: The check still fails after that many seconds of real time; its last error.
+        """
+        for _ in _turns(check, within_s):
+            await asyncio.sleep(_POLL_S)
+
+    def wait_until(self, check: Callable[[], object], within_s: float = 5.0) -> None:
+        """Repeat a check as ``eventually`` does, in a test without asyncio."""
+        for _ in _turns(check, within_s):
+            time.sleep(_POLL_S)
+
+
+def _fail_with(difference: str) -> None:
+    if difference:
+        raise AssertionError(difference)
+
+
+def _turns(check: Callable[[], object], within_s: float) -> Iterator[None]:
+    """Call a check in each turn, until it holds; raise its error when the time is over."""
+    deadline = time.monotonic() + within_s
+    while True:
+        is_last = time.monotonic() >= deadline
+        try:
+            if check() is not False:
+                return
+        except AssertionError:
+            if is_last:
+                raise
+        if is_last:
+            raise AssertionError(f"the check returned False for {within_s:g} s")
+        yield

@@ -1,0 +1,367 @@
+"""A server for tests: its life, its faults, its clock, and what it shows of its store."""
+
+import asyncio
+import gc
+import logging
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.client import Message, Producer, PullConsumer, SendResult
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError, RocketBrokerError
+from rocketbroker.testing import PULLS, ClockError, RocketMQServer, ServerStateError
+
+LEVEL_2_HOURS = 18
+
+
+@pytest.fixture
+def mq() -> Iterator[RocketMQServer]:
+    with RocketMQServer() as server:
+        yield server
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+async def send(mq: RocketMQServer, *bodies: bytes, topic: str = "Orders", timeout_s: float = 3.0) -> list[SendResult]:
+    async with Producer("shop", mq.namesrv_addr) as producer:
+        return [await producer.send(Message(topic, body), timeout_s=timeout_s) for body in bodies]
+
+
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def resources() -> tuple[int, int, int]:
+    return len(entries(Path("/proc/self/fd"))), threading.active_count(), len(asyncio.all_tasks())
+
+
+async def test_an_asyncio_test_sends_and_receives():
+    async with RocketMQServer() as mq:
+        [sent] = await send(mq, b"order 1")
+        async with PullConsumer("billing", mq.namesrv_addr) as consumer:
+            pulled = await consumer.pull(sent.message_queue, sent.queue_offset)
+    assert [message.body for message in pulled.messages] == [b"order 1"]
+
+
+def test_a_test_without_asyncio_has_the_same_server(mq: RocketMQServer):
+    asyncio.run(send(mq, b"order 1"))
+    mq.assert_messages("Orders", [b"order 1"])
+
+
+async def test_a_hundred_servers_leave_nothing_behind(temp: Path):
+    async with RocketMQServer() as mq:
+        await send(mq, b"x")
+    gc.collect()
+    collector = gc.get_threshold(), gc.get_freeze_count()
+    before = resources()
+    for _ in range(100):
+        async with RocketMQServer():
+            pass
+    assert resources() == before
+    assert entries(temp) == []
+    assert (gc.get_threshold(), gc.get_freeze_count()) == collector
+
+
+async def test_a_server_whose_start_fails_leaves_nothing_behind(temp: Path):
+    before = resources()
+    with pytest.raises(ConfigError, match="unknown setting flushDiskTyp; did you mean flushDiskType"):
+        async with RocketMQServer({"flushDiskTyp": "SYNC_FLUSH"}):
+            pass
+    assert resources() == before
+    assert entries(temp) == []
+
+
+def test_properties_of_the_server_itself_are_rejected():
+    with (
+        pytest.raises(ConfigError, match="listenPort is set by the server itself"),
+        RocketMQServer({"listenPort": "1"}),
+    ):
+        pass
+
+
+def test_a_number_of_brokers_that_cannot_be_is_rejected():
+    with pytest.raises(ValueError, match="brokers=0; give a number from 1 to 26"):
+        RocketMQServer(brokers=0)
+
+
+def test_use_before_the_start_and_after_the_end_is_an_error():
+    mq = RocketMQServer()
+    for _ in range(2):
+        for use in (
+            lambda: mq.namesrv_addr,
+            lambda: mq.messages("T"),
+            lambda: mq.clock.advance(1),
+            mq.freeze,
+            mq.flush,
+            mq.cut_connections,
+        ):
+            with pytest.raises(ServerStateError, match="does not run"):
+                use()
+        with mq, pytest.raises(ServerStateError, match="runs already"), mq:
+            pass
+
+
+def test_a_given_store_keeps_the_messages(tmp_path: Path):
+    for count in (1, 2):
+        with RocketMQServer(store=tmp_path / "store") as mq:
+            asyncio.run(send(mq, b"order"))
+            mq.assert_messages("Orders", [b"order"] * count)
+
+
+# -- clock
+
+
+async def test_a_delayed_message_arrives_when_the_clock_is_advanced(mq: RocketMQServer):
+    async with Producer("shop", mq.namesrv_addr) as producer:
+        await producer.send(Message("Orders", b"later", delay_time_level=LEVEL_2_HOURS))
+        mq.assert_messages("Orders", [])
+        mq.clock.advance(2 * 3600)
+        await mq.eventually(lambda: mq.assert_messages("Orders", [b"later"]))
+
+
+def test_the_clock_does_not_go_back(mq: RocketMQServer):
+    before = mq.clock.time_ms()
+    for seconds in (-1, float("nan")):
+        with pytest.raises(ClockError, match="cannot advance by"):
+            mq.clock.advance(seconds)
+    assert before <= mq.clock.time_ms() < before + 60_000
+
+
+async def test_clients_stay_connected_when_hours_pass(mq: RocketMQServer):
+    async with Producer("shop", mq.namesrv_addr, retry_times_when_send_failed=0) as producer:
+        await producer.send(Message("Orders", b"before"))
+        mq.clock.advance(12 * 3600)
+        await producer.send(Message("Orders", b"after"))
+
+
+# -- faults
+
+
+async def test_a_code_is_answered_as_often_as_ordered(mq: RocketMQServer):
+    mq.faults.answer(ResponseCode.MESSAGE_ILLEGAL, "not today", times=2)
+    for _ in range(2):
+        with pytest.raises(BrokerResponseError, match="not today"):
+            await send(mq, b"refused")
+    await send(mq, b"accepted")
+    mq.assert_messages("Orders", [b"accepted"])
+
+
+async def test_a_dropped_answer_leaves_a_stored_message(mq: RocketMQServer):
+    mq.faults.drop_answers()
+    with pytest.raises(RocketBrokerError):
+        await send(mq, b"stored", timeout_s=0.1)
+    mq.assert_messages("Orders", [b"stored"])
+
+
+async def test_an_ignored_request_leaves_none(mq: RocketMQServer):
+    mq.faults.ignore_requests()
+    with pytest.raises(RocketBrokerError):
+        await send(mq, b"lost", timeout_s=0.1)
+    mq.assert_messages("Orders", [])
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_an_answer_is_late_by_the_clock_of_the_server(flush: str):
+    async with RocketMQServer({"flushDiskType": flush}) as mq, asyncio.TaskGroup() as group:
+        mq.faults.delay_answers(3600)
+        sending = group.create_task(send(mq, b"order", timeout_s=60))
+        await mq.eventually(lambda: mq.assert_messages("Orders", [b"order"]))
+        assert not sending.done()
+        mq.flush()
+        mq.clock.advance(3600)
+        assert len(await sending) == 1
+
+
+async def test_a_pull_may_be_late_as_well(mq: RocketMQServer):
+    [sent] = await send(mq, b"order")
+    async with PullConsumer("billing", mq.namesrv_addr) as consumer, asyncio.TaskGroup() as group:
+        await consumer.pull(sent.message_queue, 0)
+        mq.faults.delay_answers(3600, to=PULLS)
+        pulling = group.create_task(consumer.pull(sent.message_queue, 0))
+        done, _ = await asyncio.wait([pulling], timeout=0.1)
+        assert not done
+        mq.clock.advance(3600)
+        assert len((await pulling).messages) == 1
+
+
+async def test_a_connection_is_cut_instead_of_an_answer(mq: RocketMQServer):
+    mq.faults.cut_connections()
+    async with Producer("shop", mq.namesrv_addr, retry_times_when_send_failed=0) as producer:
+        with pytest.raises(RocketBrokerError, match="lost"):
+            await producer.send(Message("Orders", b"stored"))
+    mq.assert_messages("Orders", [b"stored"])
+
+
+async def test_all_connections_are_cut(mq: RocketMQServer):
+    reader, writer = await asyncio.open_connection(*mq.broker_addr.split(":"))
+    async with Producer("shop", mq.namesrv_addr) as producer:
+        sent = await producer.send(Message("Orders", b"1"))
+        async with PullConsumer("billing", mq.namesrv_addr) as consumer:
+            pulling = asyncio.create_task(consumer.pull(sent.message_queue, 1, suspend_timeout_s=20))
+            done, _ = await asyncio.wait([pulling], timeout=0.1)
+            assert not done
+            mq.cut_connections()
+            with pytest.raises(RemotingError):
+                await pulling
+    writer.close()
+    assert await reader.read() == b""
+
+
+async def test_orders_can_be_taken_back(mq: RocketMQServer):
+    mq.faults.answer(ResponseCode.MESSAGE_ILLEGAL, times=None)
+    with pytest.raises(BrokerResponseError):
+        await send(mq, b"refused")
+    mq.faults.clear()
+    await send(mq, b"accepted")
+
+
+def test_an_order_for_no_request_is_rejected(mq: RocketMQServer):
+    with pytest.raises(ValueError, match="times=0"):
+        mq.faults.drop_answers(times=0)
+
+
+async def test_a_full_disk_rejects_sends_until_it_is_free(mq: RocketMQServer):
+    await send(mq, b"1")
+    mq.fill_disk()
+    with pytest.raises(RocketBrokerError, match="full"):
+        await send(mq, b"2")
+    mq.free_disk()
+    await send(mq, b"3")
+    mq.assert_messages("Orders", [b"1", b"3"])
+
+
+async def test_a_frozen_server_answers_nothing_until_it_is_thawed(mq: RocketMQServer):
+    await send(mq, b"1")
+    address = mq.namesrv_addr
+    mq.freeze()
+    with pytest.raises(ServerStateError, match="frozen"):
+        mq.messages("Orders")
+    async with Producer("shop", address) as producer:
+        sending = asyncio.create_task(producer.send(Message("Orders", b"2")))
+        done, _ = await asyncio.wait([sending], timeout=0.1)
+        assert not done
+        mq.thaw()
+        await sending
+    mq.assert_messages("Orders", [b"1", b"2"])
+
+
+def test_a_frozen_server_can_be_stopped():
+    with RocketMQServer() as mq:
+        mq.freeze()
+
+
+async def test_a_restarted_broker_has_its_messages_and_its_address(mq: RocketMQServer):
+    address = mq.broker_addr
+    await send(mq, b"1")
+    mq.restart_broker()
+    assert mq.broker_addr == address
+    await send(mq, b"2")
+    mq.assert_messages("Orders", [b"1", b"2"])
+
+
+async def test_a_power_loss_takes_what_was_not_flushed(mq: RocketMQServer):
+    await send(mq, b"1")
+    mq.flush()
+    await send(mq, b"2")
+    mq.restart_broker(lose_unflushed=True)
+    mq.assert_messages("Orders", [b"1"])
+    await send(mq, b"3")
+    mq.assert_messages("Orders", [b"1", b"3"])
+
+
+async def test_a_power_loss_takes_nothing_that_was_synced():
+    async with RocketMQServer({"flushDiskType": "SYNC_FLUSH"}) as mq:
+        await send(mq, b"1", b"2")
+        mq.restart_broker(lose_unflushed=True)
+        mq.assert_messages("Orders", [b"1", b"2"])
+
+
+async def test_a_power_loss_takes_offsets_that_were_not_flushed(mq: RocketMQServer):
+    sent = (await send(mq, b"1"))[0]
+    async with PullConsumer("billing", mq.namesrv_addr) as consumer:
+        await consumer.commit_offset(sent.message_queue, 0)
+        mq.flush()
+        await consumer.commit_offset(sent.message_queue, 1)
+        await mq.eventually(lambda: mq.assert_lag("billing", "Orders", 0))
+        mq.restart_broker(lose_unflushed=True)
+    mq.assert_lag("billing", "Orders", 1)
+
+
+async def test_a_broker_is_taken_away_and_brought_back():
+    async with RocketMQServer(brokers=2) as mq, Producer("shop", mq.namesrv_addr) as producer:
+        mq.stop_broker("broker-b")
+        for number in range(4):
+            sent = await producer.send(Message("Orders", b"%d" % number))
+            assert sent.message_queue.broker_name == "broker-a"
+        mq.start_broker("broker-b")
+        mq.assert_messages("Orders", [b"0", b"1", b"2", b"3"])
+
+
+def test_an_unknown_broker_is_named(mq: RocketMQServer):
+    with pytest.raises(ValueError, match="no broker 'broker-x'; there are broker-a"):
+        mq.stop_broker("broker-x")
+
+
+# -- assertions
+
+
+async def test_missing_and_unexpected_messages_are_shown(mq: RocketMQServer):
+    await send(mq, b"order 1", b"order 3")
+    with pytest.raises(AssertionError, match="messages of topic Orders: 2 expected") as failed:
+        mq.assert_messages("Orders", [b"order 1", b"order 2"])
+    assert "- b'order 2'\n+ b'order 3'  queue" in str(failed.value)
+
+
+async def test_a_lag_is_shown_by_queue(mq: RocketMQServer):
+    sent = (await send(mq, b"1"))[0]
+    mq.assert_lag("billing", "Orders", 1)
+    async with PullConsumer("billing", mq.namesrv_addr) as consumer:
+        await consumer.commit_offset(sent.message_queue, 1)
+        await mq.eventually(lambda: mq.assert_lag("billing", "Orders"))
+    mq.assert_offsets("billing", "Orders", {sent.message_queue.queue_id: 1})
+    assert mq.offsets("billing", "Orders") == {sent.message_queue: 1}
+    with pytest.raises(AssertionError, match="committed 1, messages 0 to 1"):
+        mq.assert_lag("billing", "Orders", 7)
+    with pytest.raises(AssertionError, match="none expected, 1 found"):
+        mq.assert_offsets("billing", "Orders", {})
+
+
+def test_there_are_no_dead_letters_at_first(mq: RocketMQServer):
+    mq.assert_dead_letters("billing", [])
+    with pytest.raises(AssertionError, match="dead letters of group billing: 1 expected"):
+        mq.assert_dead_letters("billing", [b"order"])
+
+
+def test_a_check_that_never_holds_raises_its_last_error(mq: RocketMQServer):
+    with pytest.raises(AssertionError, match="2 expected"):
+        mq.wait_until(lambda: mq.assert_messages("Orders", [b"1", b"2"]), within_s=0.02)
+    with pytest.raises(AssertionError, match="returned False"):
+        mq.wait_until(lambda: False, within_s=0.02)
+
+
+def test_a_check_is_repeated_until_it_holds(mq: RocketMQServer):
+    answers = iter([False, False, True])
+    mq.wait_until(lambda: next(answers))
+
+
+def test_no_port_is_left_open(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.ERROR), RocketMQServer() as mq:
+        host, port = mq.namesrv_addr.split(":")
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(port))) != 0:
+                break
+    else:
+        pytest.fail("the port still accepts connections")
+    assert caplog.records == []
