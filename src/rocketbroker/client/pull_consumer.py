@@ -9,10 +9,9 @@ from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.message_stream import MessageStream
-from rocketbroker.client.pull_result import PullResult, pull_result
-from rocketbroker.client.requests import client_request
+from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, subscription_data
+from rocketbroker.client.pull_result import PullResult
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.remoting.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -21,10 +20,6 @@ from rocketbroker.codec.remoting.bodies.heartbeat import (
     SubscriptionData,
 )
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
-from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock, SystemClock
 
 
@@ -58,10 +53,9 @@ class PullConsumer(GroupMember):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(group, namesrv_addr, client)
-        self._pull_timeout_s = consumer_pull_timeout_s
+        self._pull_api = PullAPIWrapper(self._client, group, consumer_pull_timeout_s)
         self._clock = clock or SystemClock()
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._pull_from: dict[MessageQueue, int] = {}
 
     async def _leave(self) -> None:
         await self._client.heartbeats.unregister_consumer(self.group)
@@ -98,16 +92,8 @@ class PullConsumer(GroupMember):
         self._check_started()
         selector = selector_of(expression)
         self._subscribe(queue.topic, selector)
-        header = self._pull_header(queue, offset, max_nums, selector, suspend_timeout_s)
-        await self._client.routes.route(queue.topic)
-        broker_id = self._pull_from.get(queue, MASTER_ID)
-        address = self._client.routes.broker_address(queue, broker_id, exactly=False)
-        await self._client.heartbeats.greet(address)
-        command = client_request(RequestCode.PULL_MESSAGE, header)
-        answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
-        result = pull_result(answer, selector.tags)
-        self._pull_from[queue] = result.suggest_which_broker_id
-        return result
+        subscription = self._subscriptions[queue.topic]
+        return await self._pull_api.pull(queue, offset, max_nums, subscription, suspend_timeout_s)
 
     def iterate(
         self,
@@ -190,33 +176,11 @@ class PullConsumer(GroupMember):
                 return committed
         return await self.min_offset(queue)
 
-    def _pull_header(
-        self, queue: MessageQueue, offset: int, max_nums: int, selector: MessageSelector, suspend_timeout_s: float
-    ) -> PullMessageRequestHeader:
-        return PullMessageRequestHeader(
-            consumer_group=self.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=max_nums,
-            sys_flag=FLAG_SUBSCRIPTION | (FLAG_SUSPEND if suspend_timeout_s > 0 else 0),
-            commit_offset=0,
-            suspend_timeout_millis=round(suspend_timeout_s * 1000),
-            sub_version=self._subscriptions[queue.topic].sub_version,
-            subscription=selector.expression,
-            expression_type=selector.expression_type,
-        )
-
     def _subscribe(self, topic: str, selector: MessageSelector) -> None:
         known = self._subscriptions.get(topic)
         if known is not None and MessageSelector(known.sub_string, known.expression_type) == selector:
             return
-        tags = sorted(selector.tags)
-        codes = [java_hash(tag) for tag in tags]
-        version = self._clock.time_ms()
-        self._subscriptions[topic] = SubscriptionData(
-            topic, selector.expression, version, tags, codes, selector.expression_type
-        )
+        self._subscriptions[topic] = subscription_data(topic, selector, self._clock.time_ms())
         self._join()
 
     def _join(self) -> None:

@@ -1,0 +1,78 @@
+"""Pull requests of one consumer group (org.apache.rocketmq.client.impl.consumer.PullAPIWrapper)."""
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.message_selector import MessageSelector
+from rocketbroker.client.pull_result import PullResult, pull_result
+from rocketbroker.client.requests import client_request
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
+from rocketbroker.codec.remoting.request_code import RequestCode
+
+
+def subscription_data(topic: str, selector: MessageSelector, version: int) -> SubscriptionData:
+    """Return a subscription as heartbeats and pulls carry it (FilterAPI.build); ``version`` in ms."""
+    tags = sorted(selector.tags)
+    codes = [java_hash(tag) for tag in tags]
+    return SubscriptionData(topic, selector.expression, version, tags, codes, selector.expression_type)
+
+
+class PullAPIWrapper:
+    """Pulls from the broker that each queue's last answer suggested.
+
+    Args:
+        client: connections and routes.
+        group: the consumer group.
+        pull_timeout_s: limit of a pull on top of the time that the broker may hold it.
+    """
+
+    def __init__(self, client: ClientInstance, group: str, pull_timeout_s: float) -> None:
+        self._client = client
+        self._group = group
+        self._pull_timeout_s = pull_timeout_s
+        self._pull_from: dict[MessageQueue, int] = {}
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_nums: int,
+        subscription: SubscriptionData,
+        suspend_timeout_s: float,
+    ) -> PullResult:
+        """Return messages of a queue from an offset on.
+
+        Raises:
+            TopicRouteError, BrokerNotFoundError, NameServerError: no address for the broker.
+            BrokerResponseError: the broker refused.
+            RemotingError: the broker does not answer.
+        """
+        header = PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_nums,
+            sys_flag=FLAG_SUBSCRIPTION | (FLAG_SUSPEND if suspend_timeout_s > 0 else 0),
+            commit_offset=0,
+            suspend_timeout_millis=round(suspend_timeout_s * 1000),
+            sub_version=subscription.sub_version,
+            subscription=subscription.sub_string,
+            expression_type=subscription.expression_type,
+        )
+        await self._client.routes.route(queue.topic)
+        broker_id = self._pull_from.get(queue, MASTER_ID)
+        address = self._client.routes.broker_address(queue, broker_id, exactly=False)
+        await self._client.heartbeats.greet(address)
+        command = client_request(RequestCode.PULL_MESSAGE, header)
+        answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
+        result = pull_result(answer, frozenset(subscription.tags_set))
+        self._pull_from[queue] = result.suggest_which_broker_id
+        return result
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Forget the suggested broker of a queue that is no longer pulled."""
+        self._pull_from.pop(queue, None)
