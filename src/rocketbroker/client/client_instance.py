@@ -5,6 +5,8 @@ import os
 from types import TracebackType
 from typing import Self
 
+from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor, ConsumerInner
+from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
 from rocketbroker.client.name_server_client import NameServerClient, split_addresses
 from rocketbroker.client.queue_offsets import QueueOffsets
@@ -46,11 +48,18 @@ class ClientInstance:
         self._timeout_s = timeout_s
         self.client_ip = client_ip or local_address()
         self.client_id = f"{self.client_ip}@{instance_name or f'{os.getpid()}#{next(_instance_numbers)}'}"
+        self._processor = ClientRemotingProcessor()
         self.remoting = RemotingClient(
-            routes, connect_timeout_s=timeout_s, on_close=lambda _connection: self.heartbeats.forget_greetings()
+            {**self._processor.routes(), **(routes or {})},
+            connect_timeout_s=timeout_s,
+            on_close=lambda _connection: self.heartbeats.forget_greetings(),
         )
         self.name_server = NameServerClient(self.remoting, split_addresses(namesrv_addr), timeout_s)
-        self.routes = TopicRouteTable(self.name_server.topic_route, refresh_interval_s=poll_name_server_interval_s)
+        self.routes = TopicRouteTable(
+            self.name_server.topic_route,
+            refresh_interval_s=poll_name_server_interval_s,
+            on_change=self._processor.rebalance_soon,
+        )
         self.heartbeats = HeartbeatSender(
             self.remoting,
             self.client_id,
@@ -78,6 +87,23 @@ class ClientInstance:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def register_consumer(self, group: str, consumer: ConsumerInner) -> None:
+        """Pass requests of brokers for a group to a consumer.
+
+        Raises:
+            ClientStateError: the group has a consumer on this client.
+        """
+        if group in self._processor.consumers:
+            raise ClientStateError(
+                f"group {group} already has a consumer on client {self.client_id}; "
+                "give the second one a client of its own"
+            )
+        self._processor.consumers[group] = consumer
+
+    def unregister_consumer(self, group: str) -> None:
+        """Pass on no more requests for a group."""
+        self._processor.consumers.pop(group, None)
 
     async def invoke_at_broker(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
         """Send a request to the master of a queue, which knows the client's groups by then.

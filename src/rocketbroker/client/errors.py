@@ -8,6 +8,8 @@ RocketBrokerError
     ├── BrokerNotFoundError      no address for a broker of the route
     ├── NameServerError          no name server answered
     ├── AllocationError          queues cannot be allocated to the members of a group
+    ├── SubscriptionError        consumers of one group in this process differ in their subscriptions
+    ├── HandlerError             a handler that cannot be called with one message
     └── SendFailedError          all tries of a send failed; ``causes`` has the errors
 """
 
@@ -42,6 +44,14 @@ class NameServerError(ClientError):
 
 class AllocationError(ClientError, ValueError):
     """A strategy cannot allocate queues to the members of a group."""
+
+
+class SubscriptionError(ClientError):
+    """Consumers of one group in this process differ in their subscriptions."""
+
+
+class HandlerError(ClientError, TypeError):
+    """A handler cannot be called with one message."""
 
 
 class SendFailedError(ClientError):

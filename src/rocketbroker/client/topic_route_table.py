@@ -70,12 +70,19 @@ class TopicRouteTable:
         fetch: asks a name server; raises TopicRouteError for an unknown topic.
         refresh_interval_s: seconds between refreshes of known routes (pollNameServerInterval).
         default_topic_queue_nums: how many queues of each broker a topic gets that does not exist yet.
+        on_change: called when a refresh finds a changed route.
     """
 
     def __init__(
-        self, fetch: FetchRoute, *, refresh_interval_s: float = 30.0, default_topic_queue_nums: int = 4
+        self,
+        fetch: FetchRoute,
+        *,
+        refresh_interval_s: float = 30.0,
+        default_topic_queue_nums: int = 4,
+        on_change: Callable[[], None] | None = None,
     ) -> None:
         self._fetch = fetch
+        self._on_change = on_change
         self._refresh_interval_s = refresh_interval_s
         self.default_topic_queue_nums = default_topic_queue_nums
         self._routes: dict[str, TopicRoute] = {}
@@ -155,11 +162,16 @@ class TopicRouteTable:
     async def refresh_topic(self, topic: str) -> None:
         """Refresh one route; log a failure and keep the old route."""
         try:
-            self._routes[topic] = topic_route(topic, await self._fetch(topic))
+            route = topic_route(topic, await self._fetch(topic))
         except RocketBrokerError as error:
             known = self._routes.get(topic)
             level = logging.DEBUG if known is not None and known.is_fallback else logging.WARNING
             log.log(level, "the route of %s was not refreshed: %s", topic, error)
+            return
+        changed = self._routes.get(topic) != route
+        self._routes[topic] = route
+        if changed and self._on_change is not None:
+            self._on_change()
 
     def addresses(self, *, masters_only: bool) -> set[str]:
         """Return the addresses of all brokers in known routes."""

@@ -1,0 +1,110 @@
+"""Requests of brokers to consumers (org.apache.rocketmq.client.impl.ClientRemotingProcessor)."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketbroker.codec.remoting.handler import Answer, Connection, MethodTable, Route
+from rocketbroker.codec.remoting.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+
+class ConsumerInner(Protocol):
+    """Consumer that answers brokers (MQConsumerInner)."""
+
+    def rebalance_soon(self) -> None:
+        """Rebalance: members have joined or left."""
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Continue queues of a topic at other offsets."""
+
+    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
+        """Return the consumed offsets of a topic."""
+
+    def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
+        """Return the state of the consumer."""
+
+    async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
+        """Consume one message and return the result.
+
+        Raises:
+            BrokerResponseError: the consumer has no handler.
+        """
+
+
+class ClientRemotingProcessor:
+    """Passes requests of brokers to the consumers of one client, by group."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[str, ConsumerInner] = {}
+
+    def routes(self) -> dict[int, Route]:
+        """Return the handlers by request code."""
+        table = MethodTable()
+        table.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._notify, NotifyConsumerIdsChangedRequestHeader)
+        table.add(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._reset, ResetOffsetRequestHeader)
+        table.add(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._status, GetConsumerStatusRequestHeader)
+        table.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info, GetConsumerRunningInfoRequestHeader)
+        table.add(
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            self._consume_directly,
+            ConsumeMessageDirectlyResultRequestHeader,
+            takes_large_bodies=True,
+        )
+        return table.routes
+
+    def rebalance_soon(self) -> None:
+        """Let all consumers rebalance."""
+        for consumer in self.consumers.values():
+            consumer.rebalance_soon()
+
+    def _notify(
+        self, _connection: Connection, command: RemotingCommand[NotifyConsumerIdsChangedRequestHeader]
+    ) -> Answer:
+        consumer = self.consumers.get(command.header.consumer_group)
+        if consumer is not None:
+            consumer.rebalance_soon()
+        return response()
+
+    async def _reset(self, _connection: Connection, command: RemotingCommand[ResetOffsetRequestHeader]) -> Command:
+        offsets = ResetOffsetBody.decode(command.body).offset_table
+        await self._consumer(command.header.group).reset_offsets(command.header.topic, offsets)
+        return response()
+
+    def _status(self, _connection: Connection, command: RemotingCommand[GetConsumerStatusRequestHeader]) -> Answer:
+        offsets = self._consumer(command.header.group).consumer_status(command.header.topic)
+        return response(body=GetConsumerStatusBody(offsets).encode())
+
+    def _running_info(
+        self, _connection: Connection, command: RemotingCommand[GetConsumerRunningInfoRequestHeader]
+    ) -> Answer:
+        header = command.header
+        return response(
+            body=self._consumer(header.consumer_group).running_info(with_stacks=header.jstack_enable).encode()
+        )
+
+    async def _consume_directly(
+        self, _connection: Connection, command: RemotingCommand[ConsumeMessageDirectlyResultRequestHeader]
+    ) -> Command:
+        header = command.header
+        consumer = self._consumer(header.consumer_group)
+        message = decode_messages(command.body)[0]
+        return response(body=(await consumer.consume_directly(message, header.broker_name or "")).encode())
+
+    def _consumer(self, group: str) -> ConsumerInner:
+        consumer = self.consumers.get(group)
+        if consumer is None:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"no consumer of group {group} in this client")
+        return consumer

@@ -1,0 +1,1 @@
+"""Parts of consumers that share the queues of their group."""

@@ -1,0 +1,214 @@
+"""Order in which held messages are given out, and what follows from their outcome.
+
+``ConsumeMessageConcurrentlyService`` gives them out as they arrive, ``ConsumeMessageOrderlyService`` one at a time for
+each queue (org.apache.rocketmq.client.impl.consumer).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from rocketbroker.client.consumer.offset_store import OffsetStore
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
+from rocketbroker.client.consumer.send_message_back import DEAD_LETTER_LEVEL, SendMessageBack
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+# Seconds before a message that could not be sent back is consumed again here.
+_LOCAL_RETRY_S = 5.0
+
+
+class ConsumeMessageService(Protocol):
+    """Gives out the messages of all queues of a consumer."""
+
+    def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
+        """Add messages that a queue now holds."""
+
+    async def take(self) -> ReceivedMessage | None:
+        """Wait for the next message and start its consumption; return None once closed."""
+
+    async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
+        """Give up messages whose consumption began before a time."""
+
+    def close(self) -> None:
+        """Give out no more messages."""
+
+    async def stop(self) -> None:
+        """End pending retries."""
+
+
+class ConsumeMessageConcurrentlyService:
+    """Messages in the order of their arrival, any number at a time.
+
+    Args:
+        offsets: store of the consumed offsets.
+        send_back: gives failed messages back; None for broadcasting, where they are dropped.
+        clock: source of time.
+    """
+
+    def __init__(self, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
+        self._offsets = offsets
+        self._send_back = send_back
+        self._clock = clock
+        self._ready: asyncio.Queue[ReceivedMessage | None] = asyncio.Queue()
+        self._tasks = TaskOwner("consume-message-concurrently")
+
+    def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
+        """Give out messages after those that arrived before."""
+        for message in messages:
+            self._ready.put_nowait(ReceivedMessage(message, held, self._settle))
+
+    async def take(self) -> ReceivedMessage | None:
+        """Return the next message whose queue is still this consumer's."""
+        while (message := await self._ready.get()) is not None:
+            held = message.process_queue
+            if message.message_ext in held:
+                held.start(message.message_ext, self._clock.monotonic())
+                return message
+        self._ready.put_nowait(None)  # for the next waiter
+        return None
+
+    async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
+        """Send back messages that took too long, so that the offset of their queue can advance."""
+        for held in queues:
+            for message in held.started_before(started_before):
+                log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
+                if self._send_back is None or await self._send_back.send_back(held.queue, message, 3):
+                    self._remove(held, message)
+
+    def close(self) -> None:
+        """Let all waiters return None."""
+        while not self._ready.empty():
+            self._ready.get_nowait()
+        self._ready.put_nowait(None)
+
+    async def stop(self) -> None:
+        """End pending retries."""
+        await self._tasks.stop()
+
+    async def _settle(self, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
+        held, message = received.process_queue, received.message_ext
+        if message not in held:
+            return  # expired, or the queue is another member's
+        if outcome is not Outcome.ACKNOWLEDGED:
+            if self._send_back is None:
+                log.warning("broadcasting: message %s is not consumed again", received.msg_id)
+            elif not await self._send_back.send_back(held.queue, message, delay_level):
+                message.reconsume_times += 1
+                held.suspend(message)
+                self._tasks.start(self._put_again(held, message), "retry")
+                return
+        self._remove(held, message)
+
+    def _remove(self, held: ProcessQueue, message: MessageExt) -> None:
+        if held.remove(message):
+            self._offsets.update(held.queue, held.commit_offset)
+
+    async def _put_again(self, held: ProcessQueue, message: MessageExt) -> None:
+        await asyncio.sleep(_LOCAL_RETRY_S)
+        self.put(held, [message])
+
+
+class ConsumeMessageOrderlyService:
+    """Messages of each queue in order, one at a time; a failed one suspends its queue.
+
+    Args:
+        offsets: store of the consumed offsets.
+        send_back: makes dead letters; None for broadcasting, where they are dropped.
+        clock: source of time.
+        suspend_s: seconds before a failed message is consumed again (suspendCurrentQueueTimeMillis).
+        max_reconsume_times: retries before a message becomes a dead letter; -1 for no limit.
+        is_locked: returns false if the lock of a queue has expired.
+    """
+
+    def __init__(
+        self,
+        offsets: OffsetStore,
+        send_back: SendMessageBack | None,
+        clock: Clock,
+        suspend_s: float,
+        max_reconsume_times: int,
+        is_locked: Callable[[ProcessQueue], bool],
+    ) -> None:
+        self._offsets = offsets
+        self._send_back = send_back
+        self._clock = clock
+        self._suspend_s = suspend_s
+        self._max_reconsume_times = max_reconsume_times
+        self._is_locked = is_locked
+        self._ready: asyncio.Queue[ProcessQueue | None] = asyncio.Queue()
+        # Queues that are ready, suspended, or have a message under way.
+        self._active: set[ProcessQueue] = set()
+        self._tasks = TaskOwner("consume-message-orderly")
+
+    def put(self, held: ProcessQueue, _messages: Iterable[MessageExt]) -> None:
+        """Let a queue give out its next message."""
+        if held not in self._active and len(held) and not held.dropped:
+            self._active.add(held)
+            self._ready.put_nowait(held)
+
+    async def take(self) -> ReceivedMessage | None:
+        """Return the first message of the next queue."""
+        while (held := await self._ready.get()) is not None:
+            message = None if held.dropped else held.first
+            if message is None:
+                self._active.discard(held)
+            elif not self._is_locked(held):
+                self._later(held)
+            else:
+                held.start(message, self._clock.monotonic())
+                return ReceivedMessage(message, held, self._settle)
+        self._ready.put_nowait(None)  # for the next waiter
+        return None
+
+    async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
+        """Warn of messages that take too long; the order forbids to skip them."""
+        for held in queues:
+            for message in held.started_before(started_before):
+                log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
+
+    def close(self) -> None:
+        """Let all waiters return None."""
+        while not self._ready.empty():
+            self._ready.get_nowait()
+        self._ready.put_nowait(None)
+
+    async def stop(self) -> None:
+        """End suspensions."""
+        await self._tasks.stop()
+
+    async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:
+        held, message = received.process_queue, received.message_ext
+        if message not in held:
+            self._active.discard(held)
+            return
+        if outcome is not Outcome.ACKNOWLEDGED and not await self._gives_up(held, message, outcome):
+            message.reconsume_times += 1
+            self._later(held)
+            held.suspend(message)
+            return
+        if held.remove(message):
+            self._offsets.update(held.queue, held.commit_offset)
+        self._active.discard(held)
+        self.put(held, ())
+
+    async def _gives_up(self, held: ProcessQueue, message: MessageExt, outcome: Outcome) -> bool:
+        """Return true if the queue continues after a failed message, which is then a dead letter."""
+        if outcome is Outcome.RETRIED and not 0 <= self._max_reconsume_times <= message.reconsume_times:
+            return False
+        if self._send_back is None:
+            log.warning("broadcasting: message %s is not consumed again", message.offset_msg_id)
+            return True
+        return await self._send_back.send_back(held.queue, message, DEAD_LETTER_LEVEL)
+
+    def _later(self, held: ProcessQueue) -> None:
+        self._tasks.start(self._ready_again(held), "suspend")
+
+    async def _ready_again(self, held: ProcessQueue) -> None:
+        await asyncio.sleep(self._suspend_s)
+        self._ready.put_nowait(held)

@@ -1,0 +1,81 @@
+"""Limits of the messages that a consumer holds."""
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from rocketbroker.client.errors import InvalidMessageError
+
+_MIB = 1024 * 1024
+
+
+class FlowControl(msgspec.Struct, frozen=True):
+    """Limits of the messages that wait for their consumption; pulls pause while one is reached.
+
+    A queue of which nothing is held may always pull, so that slow queues do not stop the others. Each queue can thus
+    exceed a limit by one answer of the broker.
+
+    Args:
+        messages_per_queue: messages of one queue (pullThresholdForQueue).
+        bytes_per_queue: bytes of one queue (pullThresholdSizeForQueue, which counts MiB).
+        span_per_queue: distance from the first to the last held offset of a queue (consumeConcurrentlyMaxSpan).
+        bytes_in_all: bytes of all queues together.
+    """
+
+    messages_per_queue: int = 1000
+    bytes_per_queue: int = 100 * _MIB
+    span_per_queue: int = 2000
+    bytes_in_all: int = 256 * _MIB
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                raise InvalidMessageError(f"FlowControl: {name} is {getattr(self, name)}; give at least 1")
+
+
+class Held(Protocol):
+    """Messages held of one queue."""
+
+    bytes: int
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+
+    @property
+    def span(self) -> int:
+        """Distance from the first held offset to the last."""
+
+
+class HeldBytes:
+    """Bytes that a consumer holds, and the pulls that wait for others to be consumed.
+
+    Args:
+        limits: the limits.
+    """
+
+    def __init__(self, limits: FlowControl) -> None:
+        self._limits = limits
+        self._freed = asyncio.Event()
+        self.total = 0
+
+    def add(self, size: int) -> None:
+        """Count bytes that are held now, or are no longer if ``size`` is negative."""
+        self.total += size
+        if size <= 0:
+            self._freed.set()
+
+    async def wait_for_room(self, held: Held) -> None:
+        """Wait until a queue may pull."""
+        while not self._has_room(held):
+            self._freed.clear()
+            await self._freed.wait()
+
+    def _has_room(self, held: Held) -> bool:
+        limits = self._limits
+        return not len(held) or (
+            len(held) < limits.messages_per_queue
+            and held.bytes < limits.bytes_per_queue
+            and held.span < limits.span_per_queue
+            and self.total < limits.bytes_in_all
+        )

@@ -1,0 +1,244 @@
+"""Subscriptions of a group's member, and the queues that it gets by them."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.flow_control import HeldBytes
+from rocketbroker.client.consumer.offset_store import OffsetStore
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.process_queue_table import ProcessQueueTable
+from rocketbroker.client.consumer.pull_message_service import PullMessageService
+from rocketbroker.client.consumer.queue_locks import QueueLocks
+from rocketbroker.client.consumer.start_offset import StartOffset
+from rocketbroker.client.consumer.subscriptions import Subscriptions
+from rocketbroker.client.errors import TopicRouteError
+from rocketbroker.client.message import check_topic
+from rocketbroker.client.message_selector import MessageSelector, selector_of
+from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
+from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy
+from rocketbroker.client.rebalance.rebalance_impl import RebalanceImpl
+from rocketbroker.client.rebalance.rebalance_service import RebalanceService
+from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.heartbeat import (
+    CheckClientRequestBody,
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+)
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+_PULL_TIMEOUT_S = 10.0
+
+
+class GroupQueues:
+    """The queues of one member: allocated by rebalances, pulled, and their offsets persisted.
+
+    Args:
+        client: connections, routes and heartbeats.
+        group: the consumer group.
+        consume_type: kind of consumer, for the heartbeats.
+        message_model: clustering or broadcasting.
+        consume_from_where: start of a new group.
+        consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
+        strategy: allocation of the queues to the members.
+        offsets: store of the consumed offsets.
+        held_bytes: counter of the bytes in all queues.
+        stats: counts pulls.
+        clock: source of time.
+        put: takes pulled messages.
+        locks_queues: lock the queues at the broker.
+        require_topic: reject topics that do not exist.
+        pull_batch_size: most messages of one pull.
+        rebalance_interval_s: seconds between rebalances when no member joins or leaves.
+        persist_interval_s: seconds between commits of offsets.
+    """
+
+    def __init__(  # noqa: PLR0913 - the settings of a consumer
+        self,
+        *,
+        client: ClientInstance,
+        group: str,
+        consume_type: ConsumeType,
+        message_model: MessageModel,
+        consume_from_where: ConsumeFromWhere,
+        consume_timestamp_ms: int,
+        strategy: AllocateMessageQueueStrategy,
+        offsets: OffsetStore,
+        held_bytes: HeldBytes,
+        stats: ConsumerStats,
+        clock: Clock,
+        put: Callable[[ProcessQueue, Iterable[MessageExt]], None],
+        locks_queues: bool,
+        require_topic: bool,
+        pull_batch_size: int,
+        rebalance_interval_s: float,
+        persist_interval_s: float,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._consume_type = consume_type
+        self._message_model = message_model
+        self._consume_from_where = consume_from_where
+        self._offsets = offsets
+        self._require_topic = require_topic
+        self._persist_interval_s = persist_interval_s
+        self._started = False
+        self._heartbeat_due = True
+        self._missing: set[str] = set()
+        self.subscriptions = Subscriptions(client.name_server.addresses, group, clock)
+        self._start_offset = StartOffset(consume_from_where, consume_timestamp_ms, client.offsets)
+        locks = QueueLocks(client, group) if locks_queues else None
+        self.table = ProcessQueueTable(offsets, self._start_offset, held_bytes, clock, self._pull, locks)
+        self._pulls = PullMessageService(
+            pull_api=PullAPIWrapper(client, group, _PULL_TIMEOUT_S),
+            subscriptions=self.subscriptions.by_topic,
+            held_bytes=held_bytes,
+            offsets=offsets,
+            stats=stats,
+            clock=clock,
+            batch_size=pull_batch_size,
+            put=put,
+            move=self.table.move,
+        )
+        self._rebalance_impl = RebalanceImpl(client, group, strategy, message_model)
+        self._rebalances = RebalanceService(self._rebalance, rebalance_interval_s)
+        self._tasks = TaskOwner("group-queues")
+
+    async def subscribe(self, topic: str, expression: str | MessageSelector) -> None:
+        """Subscribe, and take the queues if the consumer is started; errors as in PushConsumer.subscribe."""
+        check_topic(topic)
+        selector = selector_of(expression)
+        known = self.subscriptions.by_topic.get(topic)
+        self.subscriptions.add(topic, selector)
+        if not self._started:
+            return
+        try:
+            await self._check(topic)
+        except RocketBrokerError:
+            self.subscriptions.remove(topic)
+            if known is not None:
+                self.subscriptions.by_topic[topic] = known
+            raise
+        self.join()
+        await self._rebalances.now()
+
+    def subscribe_to_retries(self, topic: str) -> None:
+        """Subscribe to the retry topic of the group."""
+        self.subscriptions.add(topic, MessageSelector.by_tag("*"))
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give up the queues of a topic."""
+        self.subscriptions.remove(topic)
+        self.join()
+        await self.table.update(topic, ())
+
+    def join(self) -> None:
+        """Put the subscriptions into the heartbeats."""
+        self._heartbeat_due = True
+        self._client.heartbeats.register_consumer(
+            ConsumerData(
+                self._group,
+                self._consume_type,
+                self._message_model,
+                self._consume_from_where,
+                list(self.subscriptions.by_topic.values()),
+            )
+        )
+
+    def rebalance_soon(self) -> None:
+        """Rebalance soon."""
+        self._rebalances.wakeup()
+
+    async def start(self) -> None:
+        """Take the queues of all topics, and start to rebalance and to persist offsets.
+
+        Raises:
+            SubscriptionError, TopicRouteError, BrokerResponseError: as in PushConsumer.subscribe.
+        """
+        self.subscriptions.join()
+        self._started = True
+        for topic in self._user_topics():
+            await self._check(topic)
+        await self.table.start()
+        await self._rebalances.now()
+        await self._rebalances.start()
+        self._tasks.every(self._persist_interval_s, self.persist, "persist")
+
+    async def stop_pulling(self) -> None:
+        """Take no more queues and messages."""
+        self._started = False
+        self.subscriptions.leave()
+        await self._rebalances.stop()
+        await self.table.stop_pulling()
+
+    async def stop(self) -> None:
+        """Persist the offsets and release the queues."""
+        await self._tasks.stop()
+        await self.table.stop()
+
+    async def persist(self) -> None:
+        """Persist the offsets of all queues."""
+        await self._offsets.persist(list(self.table.queues))
+
+    async def _pull(self, held: ProcessQueue) -> None:
+        await self._pulls.run(held)
+
+    def _user_topics(self) -> list[str]:
+        return [topic for topic in self.subscriptions.by_topic if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)]
+
+    async def _check(self, topic: str) -> None:
+        """Check that a topic exists, if that is required, and that its broker can apply the filter."""
+        try:
+            route = await self._client.routes.route(topic)
+        except TopicRouteError:
+            if self._require_topic:
+                raise
+            return
+        subscription = self.subscriptions.by_topic[topic]
+        if subscription.expression_type != "TAG" and route.subscribe_queues:
+            body = CheckClientRequestBody(self._client.client_id, self._group, subscription).encode()
+            command = client_request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+            check_success(await self._client.invoke_at_broker(route.subscribe_queues[0], command))
+
+    async def _rebalance(self) -> bool:
+        """Rebalance all topics; return false if one is not available yet."""
+        if not self._started:
+            return True
+        self.subscriptions.warn_of_missing_topics()
+        complete = True
+        for topic in list(self.subscriptions.by_topic):
+            try:
+                complete &= await self._rebalance_topic(topic)
+            except TopicRouteError:
+                complete = False
+                self._wait_for(topic)
+            except RocketBrokerError as error:
+                complete = False
+                log.warning("rebalance of topic %s for group %s failed: %s", topic, self._group, error)
+        return complete
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        await self._client.routes.route(topic)
+        if self._heartbeat_due:
+            self._heartbeat_due = False
+            await self._client.heartbeats.send_to_all()
+        allocated = await self._rebalance_impl.allocate(topic)
+        self._missing.discard(topic)
+        return await self.table.update(topic, allocated)
+
+    def _wait_for(self, topic: str) -> None:
+        if topic not in self._missing:
+            self._missing.add(topic)
+            self._start_offset.begin_at_first(topic)
+            if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+                log.warning("topic %s does not exist yet; group %s waits for it", topic, self._group)

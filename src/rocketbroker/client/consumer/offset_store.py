@@ -1,0 +1,140 @@
+"""Consumed offsets: at the broker, or in a local file (org.apache.rocketmq.client.consumer.store)."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
+from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.table_file import load_table
+
+log = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """Consumed offsets of one group: kept in memory, and persisted every few seconds."""
+
+    offsets: dict[MessageQueue, int]
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Return the persisted offset of a queue, None if there is none.
+
+        Raises:
+            RocketBrokerError: the store cannot be read.
+        """
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Set the offset of a queue."""
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Persist the offsets of some queues; log a failure and try again at the next call."""
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that is no longer consumed."""
+
+
+class RemoteBrokerOffsetStore:
+    """Offsets at the brokers, where all members of the group find them.
+
+    Args:
+        group: the consumer group.
+        queue_offsets: asks the brokers.
+    """
+
+    def __init__(self, group: str, queue_offsets: QueueOffsets) -> None:
+        self._group = group
+        self._queue_offsets = queue_offsets
+        self._persisted: dict[MessageQueue, int] = {}
+        self.offsets: dict[MessageQueue, int] = {}
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Ask the broker of a queue for the group's offset."""
+        offset = await self._queue_offsets.committed(self._group, queue)
+        return None if offset is None or offset < 0 else offset
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Set the offset of a queue."""
+        self.offsets[queue] = offset
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Commit changed offsets at the brokers."""
+        await asyncio.gather(*map(self._commit, list(queues)))
+
+    async def _commit(self, queue: MessageQueue) -> None:
+        offset = self.offsets.get(queue)
+        if offset is None or self._persisted.get(queue) == offset:
+            return
+        try:
+            await self._queue_offsets.commit(self._group, queue, offset)
+        except RocketBrokerError as error:
+            log.warning("commit of offset %d of %s for group %s failed: %s", offset, queue, self._group, error)
+        else:
+            self._persisted[queue] = offset
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that is no longer consumed."""
+        self.offsets.pop(queue, None)
+        self._persisted.pop(queue, None)
+
+
+class LocalFileOffsetStore:
+    """Offsets in a file of the Java client's format, for broadcasting consumers.
+
+    Args:
+        path: the file; written with a backup beside it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offsets: dict[MessageQueue, int] = {}
+        self._loaded: dict[MessageQueue, int] | None = None
+        self._lock = asyncio.Lock()
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Return the offset in the file.
+
+        Raises:
+            ConfigError: neither the file nor its backup can be read.
+        """
+        return (await self._table()).get(queue)
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Set the offset of a queue."""
+        self.offsets[queue] = offset
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Write the file if an offset has changed."""
+        changed = {queue: self.offsets[queue] for queue in queues if queue in self.offsets}
+        table = await self._table()
+        async with self._lock:
+            if all(table.get(queue) == offset for queue, offset in changed.items()):
+                return
+            data = ResetOffsetBody(table | changed).encode()
+            try:
+                await asyncio.to_thread(replace_contents, self.path, data)
+            except OSError as error:
+                log.warning("the offsets were not written to %s: %s; the next try follows", self.path, error)
+            else:
+                table.update(changed)
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue in memory; the file keeps it."""
+        self.offsets.pop(queue, None)
+
+    async def _table(self) -> dict[MessageQueue, int]:
+        async with self._lock:
+            if self._loaded is None:
+                self._loaded = await asyncio.to_thread(self._load)
+            return self._loaded
+
+    def _load(self) -> dict[MessageQueue, int]:
+        return load_table(self.path, _decode, len) or {}
+
+
+def _decode(data: bytes) -> dict[MessageQueue, int]:
+    return dict(ResetOffsetBody.decode(data).offset_table)

@@ -1,0 +1,119 @@
+"""Pulled messages of one queue until they are consumed (org.apache.rocketmq.client.impl.consumer.ProcessQueue)."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from rocketbroker.client.consumer.flow_control import HeldBytes
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+
+class ProcessQueue:
+    """Messages that a consumer holds of one of its queues.
+
+    Args:
+        queue: the queue.
+        offset: offset of the first message to pull.
+        now: monotonic time, in seconds.
+        held_bytes: counter of the bytes in all queues of the consumer.
+
+    Attributes:
+        next_offset: offset of the next pull.
+        dropped: the queue is no longer this consumer's; results of its messages change no offset.
+        last_pull: monotonic time of the last pull; likewise ``last_consume`` and ``last_lock``.
+    """
+
+    def __init__(self, queue: MessageQueue, offset: int, now: float, held_bytes: HeldBytes) -> None:
+        self.queue = queue
+        self.next_offset = offset
+        self.dropped = False
+        self.last_pull = self.last_consume = self.last_lock = now
+        self.bytes = 0
+        self._held_bytes = held_bytes
+        # Ordered by offset. The first entry of a plain dict is found by skipping all entries removed before it.
+        self._held: OrderedDict[int, MessageExt] = OrderedDict()
+        self._started: dict[int, float] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, message: MessageExt) -> bool:
+        return self._held.get(message.queue_offset) is message
+
+    @property
+    def first(self) -> MessageExt | None:
+        """The held message with the lowest offset."""
+        return next(iter(self._held.values()), None)
+
+    @property
+    def span(self) -> int:
+        """Distance from the first held message to the last."""
+        return next(reversed(self._held)) - next(iter(self._held)) if self._held else 0
+
+    @property
+    def offset_range(self) -> tuple[int, int]:
+        """Offsets of the first and last held message; zeros if there is none."""
+        return (next(iter(self._held)), next(reversed(self._held))) if self._held else (0, 0)
+
+    @property
+    def commit_offset(self) -> int:
+        """Offset before which all messages are consumed."""
+        return next(iter(self._held)) if self._held else self.next_offset
+
+    def put(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
+        """Hold pulled messages; return those that were not held yet."""
+        new = [message for message in messages if message.queue_offset not in self._held]
+        for message in new:
+            self._held[message.queue_offset] = message
+            self._count(_size(message))
+        return new
+
+    def start(self, message: MessageExt, now: float) -> None:
+        """Note that a message is being consumed."""
+        self._started[message.queue_offset] = self.last_consume = now
+        self._idle.clear()
+
+    def suspend(self, message: MessageExt) -> None:
+        """Note that a message waits to be consumed again."""
+        self._end(message)
+
+    def remove(self, message: MessageExt) -> bool:
+        """Remove a consumed message; return false if it is not held."""
+        if message not in self:
+            return False
+        del self._held[message.queue_offset]
+        self._end(message)
+        self._count(-_size(message))
+        return True
+
+    def started_before(self, now: float) -> list[MessageExt]:
+        """Return the messages whose consumption began before a time."""
+        return [self._held[offset] for offset, start in self._started.items() if start < now]
+
+    async def wait_idle(self) -> None:
+        """Wait until no message is being consumed."""
+        await self._idle.wait()
+
+    def drop(self) -> None:
+        """Give up the queue and all held messages."""
+        self.dropped = True
+        self._held.clear()
+        self._started.clear()
+        self._idle.set()
+        self._count(-self.bytes)
+
+    def _end(self, message: MessageExt) -> None:
+        self._started.pop(message.queue_offset, None)
+        if not self._started:
+            self._idle.set()
+
+    def _count(self, size: int) -> None:
+        self.bytes += size
+        self._held_bytes.add(size)
+
+
+def _size(message: MessageExt) -> int:
+    return len(message.body) + len(message.properties_bytes)

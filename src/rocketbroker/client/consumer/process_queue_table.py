@@ -1,0 +1,172 @@
+"""Queues that a consumer has, and how it takes and gives them up (RebalanceImpl.updateProcessQueueTableInRebalance)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+
+from rocketbroker.client.consumer.flow_control import HeldBytes
+from rocketbroker.client.consumer.offset_store import OffsetStore
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.queue_locks import QueueLocks
+from rocketbroker.client.consumer.start_offset import StartOffset
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a lock that was not renewed no longer counts; brokers keep it for 60.
+LOCK_MAX_LIVE_S = 30.0
+# Seconds between renewals of locks.
+_LOCK_INTERVAL_S = 20.0
+# Seconds that a queue to give up waits for its message under way (rocketmq.client.unlockDelayTimeMills).
+_UNLOCK_DELAY_S = 20.0
+
+
+class ProcessQueueTable:
+    """Process queues of one consumer; each is pulled by a task.
+
+    Args:
+        offsets: store of the consumed offsets.
+        start_offset: finds the first offset of a new queue.
+        held_bytes: counter of the bytes in all queues.
+        clock: source of time.
+        pull: pulls a queue until it is dropped.
+        locks: locks of an orderly consumer; None without.
+    """
+
+    def __init__(
+        self,
+        offsets: OffsetStore,
+        start_offset: StartOffset,
+        held_bytes: HeldBytes,
+        clock: Clock,
+        pull: Callable[[ProcessQueue], Coroutine[None, None, None]],
+        locks: QueueLocks | None = None,
+    ) -> None:
+        self._offsets = offsets
+        self._start_offset = start_offset
+        self._held_bytes = held_bytes
+        self._clock = clock
+        self._pull = pull
+        self._locks = locks
+        self.queues: dict[MessageQueue, ProcessQueue] = {}
+        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._releasing: set[MessageQueue] = set()
+        self._lock = asyncio.Lock()
+        self._tasks = TaskOwner("process-queue-table")
+
+    async def start(self) -> None:
+        """Start to renew locks."""
+        if self._locks is not None:
+            self._tasks.every(_LOCK_INTERVAL_S, self.renew_locks, "renew-locks")
+
+    async def stop(self) -> None:
+        """Stop pulling, persist the offsets and release all locks."""
+        await self._tasks.stop()
+        queues = [*self.queues, *self._releasing]
+        await self._offsets.persist(queues)
+        if self._locks is not None:
+            await self._locks.unlock(queues)
+        for held in self.queues.values():
+            held.drop()
+        self.queues.clear()
+
+    async def stop_pulling(self) -> None:
+        """Stop all pulls; what is held remains."""
+        for pull in self._pulls.values():
+            pull.cancel()
+        await asyncio.gather(*self._pulls.values(), return_exceptions=True)
+
+    async def update(self, topic: str, allocated: Collection[MessageQueue]) -> bool:
+        """Take and give up queues of a topic; return false if a queue could not be taken yet."""
+        async with self._lock:
+            return await self._update(topic, allocated)
+
+    async def _update(self, topic: str, allocated: Collection[MessageQueue]) -> bool:
+        for queue in [queue for queue in self.queues if queue.topic == topic and queue not in allocated]:
+            await self._release(self.queues[queue])
+        new = [queue for queue in allocated if queue not in self.queues]
+        free = [queue for queue in new if queue not in self._releasing]
+        if self._locks is not None and free:
+            free = list((await self._locks.lock(free)).locked)
+        taken = await asyncio.gather(*map(self._take, free))
+        return len(free) == len(new) and all(taken)
+
+    async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Continue queues at given offsets; what was held of them is dropped."""
+        async with self._lock:
+            moved = [queue for queue in offsets if queue in self.queues]
+            for queue in moved:
+                self._drop(self.queues[queue])
+                self._offsets.update(queue, offsets[queue])
+            await self._offsets.persist(moved)
+            for queue in moved:
+                self._add(queue, offsets[queue])
+
+    def is_locked(self, held: ProcessQueue) -> bool:
+        """Return true if an orderly consumer may consume a queue."""
+        return self._locks is None or self._clock.monotonic() - held.last_lock < LOCK_MAX_LIVE_S
+
+    async def renew_locks(self) -> None:
+        """Renew all locks, and drop queues that another member has locked."""
+        if self._locks is None or not self.queues:
+            return
+        locked, unknown = await self._locks.lock(list(self.queues))
+        now = self._clock.monotonic()
+        for queue, held in list(self.queues.items()):
+            if queue in locked:
+                held.last_lock = now
+            elif queue not in unknown:
+                log.warning("the lock of %s is lost; another member of the group has the queue", queue)
+                self._drop(held)
+                self._offsets.remove(queue)
+
+    async def _take(self, queue: MessageQueue) -> bool:
+        try:
+            offset = await self._start_offset.find(queue, self._offsets)
+        except RocketBrokerError as error:
+            log.warning("the offset of %s is not known yet: %s", queue, error)
+            return False
+        self._add(queue, offset)
+        return True
+
+    def _add(self, queue: MessageQueue, offset: int) -> None:
+        held = self.queues[queue] = ProcessQueue(queue, offset, self._clock.monotonic(), self._held_bytes)
+        self._pulls[queue] = self._tasks.start(self._pull(held), f"pull-{queue.broker_name}-{queue.queue_id}")
+
+    def _drop(self, held: ProcessQueue) -> None:
+        self._stop_pull(held)
+        del self.queues[held.queue]
+        held.drop()
+
+    def _stop_pull(self, held: ProcessQueue) -> None:
+        held.dropped = True
+        pull = self._pulls.pop(held.queue)
+        if pull is not asyncio.current_task():
+            pull.cancel()
+
+    async def _release(self, held: ProcessQueue) -> None:
+        if self._locks is None:
+            self._drop(held)
+            await self._offsets.persist([held.queue])
+            self._offsets.remove(held.queue)
+        else:
+            self._stop_pull(held)
+            del self.queues[held.queue]
+            self._releasing.add(held.queue)
+            self._tasks.start(self._unlock_when_idle(held, self._locks), "unlock")
+
+    async def _unlock_when_idle(self, held: ProcessQueue, locks: QueueLocks) -> None:
+        """Let the message under way end, so that the next member does not consume it at the same time."""
+        try:
+            async with asyncio.timeout(_UNLOCK_DELAY_S):
+                await held.wait_idle()
+        except TimeoutError:
+            log.warning("a message of %s is under way for %g s; unlocking its queue", held.queue, _UNLOCK_DELAY_S)
+        held.drop()
+        await self._offsets.persist([held.queue])
+        self._offsets.remove(held.queue)
+        await locks.unlock([held.queue])
+        self._releasing.discard(held.queue)

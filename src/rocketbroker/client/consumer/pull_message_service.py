@@ -1,0 +1,101 @@
+"""Pull loop of a queue (DefaultMQPushConsumerImpl.pullMessage)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.flow_control import HeldBytes
+from rocketbroker.client.consumer.offset_store import OffsetStore
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
+from rocketbroker.client.pull_result import PullResult, PullStatus
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import RocketBrokerError
+
+log = logging.getLogger(__name__)
+
+_SUSPEND_TIMEOUT_S = 15.0
+# Seconds before a failed pull is repeated.
+_RETRY_S = 1.0
+
+
+class PullMessageService:
+    """Pulls queues while there is room for their messages.
+
+    Args:
+        pull_api: sends pulls.
+        subscriptions: subscriptions by topic.
+        held_bytes: waits for room.
+        offsets: store of the consumed offsets.
+        stats: counts pulls.
+        clock: source of time.
+        batch_size: most messages of a pull (pullBatchSize).
+        put: takes the messages of a queue.
+        move: continues queues elsewhere when their offset does not exist, or was reset.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a pull touches
+        self,
+        *,
+        pull_api: PullAPIWrapper,
+        subscriptions: Mapping[str, SubscriptionData],
+        held_bytes: HeldBytes,
+        offsets: OffsetStore,
+        stats: ConsumerStats,
+        clock: Clock,
+        batch_size: int,
+        put: Callable[[ProcessQueue, Iterable[MessageExt]], None],
+        move: Callable[[Mapping[MessageQueue, int]], Awaitable[None]],
+    ) -> None:
+        self._pull_api = pull_api
+        self._subscriptions = subscriptions
+        self._held_bytes = held_bytes
+        self._offsets = offsets
+        self._stats = stats
+        self._clock = clock
+        self._batch_size = batch_size
+        self._put = put
+        self._move = move
+
+    async def run(self, held: ProcessQueue) -> None:
+        """Pull a queue until it is dropped."""
+        failure = ""
+        while not held.dropped:
+            await self._held_bytes.wait_for_room(held)
+            try:
+                result = await self._pull(held)
+            except RocketBrokerError as error:
+                if str(error) != failure:
+                    failure = str(error)
+                    log.warning("pulls of %s fail and are repeated each %g s: %s", held.queue, _RETRY_S, failure)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            failure = ""
+            if result.pull_status is PullStatus.OFFSET_ILLEGAL:
+                log.warning("%s continues at %d instead of %d", held.queue, result.next_begin_offset, held.next_offset)
+                await self._move({held.queue: result.next_begin_offset})
+            elif not held.dropped:
+                self._accept(held, result)
+
+    async def _pull(self, held: ProcessQueue) -> PullResult:
+        start = held.last_pull = self._clock.monotonic()
+        subscription = self._subscriptions[held.queue.topic]
+        result = await self._pull_api.pull(
+            held.queue, held.next_offset, self._batch_size, subscription, _SUSPEND_TIMEOUT_S
+        )
+        if result.messages:
+            self._stats.add_pull(held.queue.topic, self._clock.monotonic() - start, len(result.messages))
+        return result
+
+    def _accept(self, held: ProcessQueue, result: PullResult) -> None:
+        messages = held.put(result.messages)
+        held.next_offset = result.next_begin_offset
+        if messages:
+            self._put(held, messages)
+        elif not len(held):
+            # Messages that the filter skips advance the offset as well.
+            self._offsets.update(held.queue, held.commit_offset)

@@ -1,0 +1,144 @@
+"""Message for the application, which it acknowledges or gives back."""
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.send_message_back import DEAD_LETTER_LEVEL
+from rocketbroker.client.errors import ClientStateError, InvalidMessageError
+from rocketbroker.codec.message.message_const import PROPERTY_KEYS, PROPERTY_RETRY_TOPIC
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+
+class Outcome(Enum):
+    """Result of the consumption of a message."""
+
+    ACKNOWLEDGED = "acknowledged"
+    RETRIED = "given back for a retry"
+    DEAD = "made a dead letter"
+
+
+Settle = Callable[["ReceivedMessage", Outcome, int], Awaitable[None]]
+
+
+class ReceivedMessage:
+    """Message given to a handler, or yielded by a consumer.
+
+    Call one of ``ack``, ``retry_later`` and ``dead_letter``, or none: a handler or loop body that ends acknowledges,
+    and one that raises gives the message back.
+
+    Attributes:
+        message_ext: the record as it was pulled.
+        topic: topic that the message was sent to, also for a retry.
+        outcome: result of the consumption, None before it.
+    """
+
+    __slots__ = ("_settle", "message_ext", "outcome", "process_queue", "topic")
+
+    def __init__(self, message_ext: MessageExt, process_queue: ProcessQueue, settle: Settle) -> None:
+        self.message_ext = message_ext
+        self.process_queue = process_queue
+        self._settle = settle
+        self.outcome: Outcome | None = None
+        self.topic = original_topic(message_ext)
+
+    def __repr__(self) -> str:
+        queue = self.queue
+        return f"<ReceivedMessage {self.msg_id} {self.topic} {queue.broker_name}/{queue.queue_id}@{self.queue_offset}>"
+
+    @property
+    def body(self) -> bytes:
+        """Content."""
+        return self.message_ext.body
+
+    @property
+    def tags(self) -> str | None:
+        """Tag, None if there is none."""
+        return self.message_ext.tags
+
+    @property
+    def keys(self) -> str | None:
+        """Keys, several joined by blanks; None if there are none."""
+        return self.message_ext.get_property(PROPERTY_KEYS)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, RocketMQ's own included."""
+        return self.message_ext.properties
+
+    @property
+    def msg_id(self) -> str:
+        """Id that the producer's ``SendResult`` has, the same for all retries."""
+        return self.message_ext.uniq_key or self.message_ext.offset_msg_id
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Queue that it was pulled from; for a retry one of the group's retry topic."""
+        return self.process_queue.queue
+
+    @property
+    def queue_offset(self) -> int:
+        """Offset in ``queue``."""
+        return self.message_ext.queue_offset
+
+    @property
+    def reconsume_times(self) -> int:
+        """Number of earlier deliveries to the group."""
+        return self.message_ext.reconsume_times
+
+    @property
+    def born_timestamp(self) -> int:
+        """Time of the send, in ms since 1970."""
+        return self.message_ext.born_timestamp
+
+    @property
+    def store_timestamp(self) -> int:
+        """Time at which the broker stored it, in ms since 1970."""
+        return self.message_ext.store_timestamp
+
+    async def ack(self) -> None:
+        """Acknowledge: the group has consumed the message.
+
+        Raises:
+            ClientStateError: the message has another outcome already.
+        """
+        await self._finish(Outcome.ACKNOWLEDGED, 0)
+
+    async def retry_later(self, *, delay_level: int = 0) -> None:
+        """Give the message back for a retry.
+
+        Args:
+            delay_level: level of the broker's messageDelayLevel, counted from 1; 0 starts with level 3 (10 s) and
+                grows. An orderly consumer suspends the queue instead and needs no level.
+
+        Raises:
+            ClientStateError: the message has another outcome already.
+        """
+        if delay_level < 0:
+            raise InvalidMessageError(f"delay_level is {delay_level}; give 0 or a level from 1, or call dead_letter()")
+        await self._finish(Outcome.RETRIED, delay_level)
+
+    async def dead_letter(self) -> None:
+        """Give the message up: the broker moves it to the group's dead letters.
+
+        Raises:
+            ClientStateError: the message has another outcome already.
+        """
+        await self._finish(Outcome.DEAD, DEAD_LETTER_LEVEL)
+
+    async def _finish(self, outcome: Outcome, delay_level: int) -> None:
+        if self.outcome is not None:
+            if self.outcome is outcome:
+                return
+            raise ClientStateError(f"message {self.msg_id} was already {self.outcome.value}; settle each message once")
+        self.outcome = outcome
+        await self._settle(self, outcome, delay_level)
+
+
+def original_topic(message: MessageExt) -> str:
+    """Return the topic that a message was sent to, also for one of a retry topic."""
+    if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        return message.get_property(PROPERTY_RETRY_TOPIC) or message.topic
+    return message.topic

@@ -1,0 +1,106 @@
+"""Handlers: their signatures, their ends, and the threads of plain ones."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.message_listener import Handler, MessageListener, check_handler
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
+from rocketbroker.client.errors import HandlerError
+from rocketbroker.common.clock import SystemClock
+from tests.support.consumer_parts import message, process_queue
+
+
+async def settle(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int) -> None:
+    return
+
+
+async def outcome_of(handler: Handler, timeout_s: float = 5.0) -> tuple[Outcome | None, Exception | None]:
+    clock = SystemClock()
+    listener = MessageListener(handler, 2, timeout_s, ConsumerStats(clock), clock)
+    received = ReceivedMessage(message(0), process_queue(), settle)
+    error = await listener.consume(received)
+    listener.stop()
+    return received.outcome, error
+
+
+async def test_a_handler_that_ends_acknowledges():
+    async def handle(_message: ReceivedMessage) -> None:
+        await asyncio.sleep(0)
+
+    assert await outcome_of(handle) == (Outcome.ACKNOWLEDGED, None)
+
+
+async def test_a_handler_may_settle_by_itself():
+    async def handle(received: ReceivedMessage) -> None:
+        await received.dead_letter()
+
+    assert await outcome_of(handle) == (Outcome.DEAD, None)
+
+
+async def test_a_handler_that_raises_gives_back(caplog: pytest.LogCaptureFixture):
+    async def handle(_message: ReceivedMessage) -> None:
+        raise ValueError("broken")
+
+    outcome, error = await outcome_of(handle)
+    assert (outcome, str(error)) == (Outcome.RETRIED, "broken")
+    assert "the handler failed" in caplog.text
+
+
+async def test_a_handler_that_hangs_is_ended(caplog: pytest.LogCaptureFixture):
+    async def handle(_message: ReceivedMessage) -> None:
+        await asyncio.Event().wait()
+
+    outcome, error = await outcome_of(handle, 0.01)
+    assert outcome is Outcome.RETRIED
+    assert isinstance(error, TimeoutError)
+    assert "consumeTimeout (0.01 s)" in caplog.text
+
+
+async def test_a_plain_function_runs_in_a_thread():
+    threads: list[str] = []
+
+    def handle(_message: ReceivedMessage) -> None:
+        threads.append(threading.current_thread().name)
+
+    assert await outcome_of(handle) == (Outcome.ACKNOWLEDGED, None)
+    assert threads[0].startswith("rocketbroker-handler")
+
+
+async def test_an_object_may_be_a_handler():
+    class Handles:
+        async def __call__(self, received: ReceivedMessage) -> None:
+            await received.ack()
+
+    assert await outcome_of(Handles()) == (Outcome.ACKNOWLEDGED, None)
+
+
+def no_argument() -> None: ...
+
+
+def two_arguments(_first: object, _second: object) -> None: ...
+
+
+def optional_second(_first: object, _second: object = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        (no_argument, r"the handler no_argument\(\) -> None cannot be called with one message"),
+        (two_arguments, "missing a required argument: '_second'"),
+        ("handle", "the handler is 'handle'; give a function of one message"),
+        (None, "the handler is None"),
+    ],
+)
+def test_a_wrong_handler_is_named(handler: object, text: str):
+    with pytest.raises(HandlerError, match=text):
+        check_handler(handler)
+
+
+@pytest.mark.parametrize("handler", [optional_second, print, lambda _message: None, [].append])
+def test_a_handler_takes_one_message(handler: Callable[..., object]):
+    check_handler(handler)
