@@ -24,7 +24,7 @@ from rocketbroker.client import (
 )
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from tests.support.scripted_server import until
+from tests.support.waiting import until
 
 
 @pytest.fixture
