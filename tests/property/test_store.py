@@ -94,7 +94,7 @@ class StoreMachine(RuleBasedStateMachine):
         bodies = [b"%d.%d " % (first, number) + bytes(size) for number, size in enumerate(each)]
         properties = [b"UNIQ_KEY\x01U%d.%d\x02" % (first, number) for number in range(len(each))]
         parts = BatchParts(range(len(each)), bodies, properties)
-        lengths = [record_size(len(body), len(topic), len(raw)) for _, body, raw in zip(*parts, strict=True)]
+        lengths = [record_size(len(body), len(topic), len(raw)) for _, body, raw in parts.messages()]
         result = self.store.appender.put_messages(message(b"", topic, queue_id), parts)
         if sum(lengths) + 8 > LOG_FILE:
             assert result.status is PutMessageStatus.MESSAGE_ILLEGAL

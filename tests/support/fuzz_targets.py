@@ -166,7 +166,7 @@ def _batch(data: bytes) -> bool:
     except CodecError:
         return False
     # All bytes are in the parts but magic code and CRC of each message, which nobody reads.
-    assert len(encode_batch(zip(*parts, strict=True))) == len(data)
+    assert len(encode_batch(parts.messages())) == len(data)
     return True
 
 

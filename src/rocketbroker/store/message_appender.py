@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from rocketbroker.codec.message.batch_properties import find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties, replace_property
 from rocketbroker.codec.message.message_sys_flag import (
@@ -167,10 +168,10 @@ class MessageAppender:
             return failed(error)
         count = len(offsets)
         queue.next_offset = first + count
-        tags, unique_keys, keys, _ = zip(*map(find_properties, parts.properties), strict=True)
-        code_of = {tag: tags_code_bytes(tag) for tag in set(tags)}
-        codes = list(map(code_of.__getitem__, tags))
-        run = DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, tags, unique_keys, keys)
+        found = find_properties_of_batch(parts.properties)
+        code_of = {tag: tags_code_bytes(tag) for tag in set(found.tags)}
+        codes = list(map(code_of.__getitem__, found.tags))
+        run = DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, *found)
         self._dispatch_run(run)
         self.last_store_timestamp = timestamp
         self.put_count += count

@@ -41,7 +41,7 @@ def test_a_batch_keeps_all_they_have(messages: list[Message]):
     ids = iter(map(str, range(100)))
     outgoing = prepare_batch(messages, lambda: next(ids))
     parts = split_batch(outgoing.body)
-    assert [(flag, body) for flag, body, _ in zip(*parts, strict=True)] == [
+    assert [(flag, body) for flag, body, _ in parts.messages()] == [
         (message.flag, message.body) for message in messages
     ]
     unique = [decode_properties(properties)["UNIQ_KEY"] for properties in parts.properties]

@@ -198,7 +198,7 @@ async def test_a_batch_is_one_request(stage: Stage):
     (asked,) = stage.a.of(RequestCode.SEND_BATCH_MESSAGE)
     parts = split_batch(asked.body)
     ids = [decode_properties(properties)["UNIQ_KEY"] for properties in parts.properties]
-    assert [(flag, bytes(body)) for flag, body, _ in zip(*parts, strict=True)] == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert [(flag, bytes(body)) for flag, body, _ in parts.messages()] == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert asked.fields["m"] == "true"
     assert result.msg_id == ",".join(ids)
 

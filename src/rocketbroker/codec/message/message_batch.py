@@ -7,10 +7,10 @@ message := int32 totalSize, int32 magic (0), int32 bodyCRC (0), int32 flag,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -26,12 +26,23 @@ _SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
 MIN_INNER_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
 
 
-class BatchParts(NamedTuple):
-    """Messages of a batch by column: flag, body and raw properties, each as long as the batch."""
+class BatchParts(msgspec.Struct, frozen=True, gc=False):
+    """Messages of a batch by column: flag, body and raw properties, each as long as the batch.
+
+    ``lengths`` are those of each body and of its properties if all messages have the same, else unknown.
+    """
 
     flags: Sequence[int]
     bodies: Sequence[bytes]
     properties: Sequence[bytes]
+    lengths: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    def messages(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield flag, body and properties of each message."""
+        return zip(self.flags, self.bodies, self.properties, strict=True)
 
 
 def split_batch(body: ReadableBuffer) -> BatchParts:
@@ -58,7 +69,8 @@ def _split_alike(data: bytes) -> BatchParts | None:
     sizes, flags, body_lengths, bodies, properties_lengths, properties = zip(*messages, strict=True)
     count = len(flags)
     alike = sizes.count(total_size), body_lengths.count(body_length), properties_lengths.count(properties_length)
-    return BatchParts(flags, bodies, properties) if alike == (count, count, count) else None
+    lengths = body_length, properties_length
+    return BatchParts(flags, bodies, properties, lengths) if alike == (count, count, count) else None
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +134,7 @@ def unwrap_batch(message: MessageExt) -> list[MessageExt]:
             properties_bytes=properties,
             _properties=None,
         )
-        for index, (flag, body, properties) in enumerate(zip(*split_batch(message.body), strict=True))
+        for index, (flag, body, properties) in enumerate(split_batch(message.body).messages())
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from rocketbroker.broker.schedule.delay_rewrite import DELAY
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.codec.message.message_batch import split_batch
-from rocketbroker.codec.message.message_properties import get_property, replace_property
+from rocketbroker.codec.message.message_properties import find_properties, get_property, replace_property
 from rocketbroker.codec.message.message_sys_flag import (
     INNER_BATCH_FLAG,
     NEED_UNWRAP_FLAG,
@@ -69,16 +69,20 @@ class BatchSend:
     ) -> bytes | Awaitable[bytes | Command]:
         """Store a batch and answer with the ids of its messages and the queue offset of the first."""
         header = command.header
+        properties = header.properties.encode()
+        _, unique_key, _, is_special = find_properties(properties)
         self._check(header, target, len(command.body))
+        if is_special and any(get_property(properties, name) is not None for name in _DELAYS):
+            raise _illegal("a batch cannot be delayed; send its messages one by one")
         try:
             parts = split_batch(command.body)
         except CodecError as error:
-            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-        count = len(parts.flags)
+            raise _illegal(str(error)) from error
+        count = len(parts)
         if count > _MOST_IN_BATCH:
-            remark = f"the batch has {count} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer; split it"
-            raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        properties = header.properties.encode()
+            raise _illegal(
+                f"the batch has {count} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer; split it"
+            )
         self._key_limit.check_all([properties, *parts.properties])
         message = MessageExtBrokerInner(
             topic=header.topic,
@@ -89,7 +93,6 @@ class BatchSend:
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times,
         )
-        unique_key = get_property(properties, b"UNIQ_KEY")
         suffix = own.answer_fields
         if target.is_batch_cq and unique_key is not None:
             _make_inner(message, command, count, own)
@@ -119,11 +122,9 @@ class BatchSend:
             remark = (
                 f"a batch cannot be part of a transaction (sysFlag {header.sys_flag}); send its messages one by one"
             )
-        elif any(get_property(header.properties.encode(), name) is not None for name in _DELAYS):
-            remark = "a batch cannot be delayed; send its messages one by one"
         else:
             return
-        raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        raise _illegal(remark)
 
     def _message_ids(self, offsets: Sequence[int]) -> bytes:
         """Encode offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""
@@ -134,11 +135,10 @@ class BatchSend:
 def _make_inner(message: MessageExtBrokerInner, command: SendCommand, count: int, own: BrokerProperties) -> None:
     """Make a batch one record."""
     if count > MOST_IN_INNER_BATCH:
-        remark = (
+        raise _illegal(
             f"the batch has {count} messages; topic[{message.topic}] has queue.type=BatchCQ, "
             f"which takes {MOST_IN_INNER_BATCH} in a batch; split it"
         )
-        raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
     properties = command.header.properties.encode()
     if not properties.endswith(b"\x02"):
         properties += b"\x02"
@@ -146,3 +146,7 @@ def _make_inner(message: MessageExtBrokerInner, command: SendCommand, count: int
     message.flag = command.header.flag
     message.properties = replace_property(own.replace_in(properties), b"INNER_NUM", b"%d" % count)
     message.sys_flag |= INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+
+
+def _illegal(remark: str) -> BrokerResponseError:
+    return BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)

@@ -4,6 +4,7 @@ The common fields are packed once, and the others go column by column through C 
 message.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from struct import Struct
 from typing import Final
@@ -21,10 +22,10 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 _HOST_BITS: Final = 3
 _CRC_BITS: Final = 0x7FFFFFFF
-_BODY_LENGTH_SIZE: Final = 4
+_BODY_LENGTH: Final = Struct(">i")
 # totalSize, magic, bodyCRC, queueId, flag, queueOffset, physicalOffset; sysFlag to preparedTransactionOffset, which the
-# messages of a batch share; bodyLength. By ``sys_flag >> 4 & 3``, as RECORD_HEADS.
-_HEADS: Final = tuple(Struct(f">iIIiiqq{head.size - SYS_FLAG_POSITION - _BODY_LENGTH_SIZE}si") for head in RECORD_HEADS)
+# messages of a batch share. By ``sys_flag >> 4 & 3``, as RECORD_HEADS.
+_HEADS: Final = tuple(Struct(f">iIIiiqq{head.size - SYS_FLAG_POSITION - _BODY_LENGTH.size}s") for head in RECORD_HEADS)
 
 
 class AppendBatch:
@@ -34,17 +35,18 @@ class AppendBatch:
         message: fields that the messages have in common; its body and properties are ignored.
     """
 
-    __slots__ = ("_block", "_body_lengths", "_message", "_parts", "_properties_lengths", "sizes", "total")
+    __slots__ = ("_block", "_message", "_parts", "sizes", "total")
 
     def __init__(self, message: MessageExtBrokerInner, parts: BatchParts) -> None:
         self._message = message
         self._parts = parts
         self._block = topic_block(message.topic.encode())
-        self._body_lengths = list(map(len, parts.bodies))
-        self._properties_lengths = list(map(len, parts.properties))
         fixed = RECORD_HEADS[message.sys_flag >> 4 & _HOST_BITS].size + len(self._block) + PROPERTIES_LENGTH.size
         # Bytes of each record, and of all.
-        self.sizes = [fixed + a + b for a, b in zip(self._body_lengths, self._properties_lengths, strict=True)]
+        if parts.lengths:
+            self.sizes = [fixed + sum(parts.lengths)] * len(parts)
+        else:
+            self.sizes = [fixed + len(body) + len(raw) for _, body, raw in parts.messages()]
         self.total = sum(self.sizes)
 
     def encode(
@@ -58,29 +60,42 @@ class AppendBatch:
             store_timestamp: store time in ms.
             store_host: the broker's address.
         """
-        message, (flags, bodies, properties) = self._message, self._parts
+        message, parts = self._message, self._parts
         offsets = list(accumulate(self.sizes[:-1], initial=offset))
         heads = map(
             _HEADS[message.sys_flag >> 4 & _HOST_BITS].pack,
             self.sizes,
             repeat(magic_code(len(message.topic.encode()))),
-            [crc & _CRC_BITS for crc in map(crc32, bodies)],
+            [crc & _CRC_BITS for crc in map(crc32, parts.bodies)],
             repeat(message.queue_id),
-            flags,
-            range(queue_offset, queue_offset + len(bodies)),
+            parts.flags,
+            range(queue_offset, queue_offset + len(offsets)),
             offsets,
             repeat(self._shared(store_timestamp, store_host)),
-            self._body_lengths,
         )
-        # Topic and properties length, between body and properties; few lengths differ.
-        lengths = self._properties_lengths
-        between = {length: self._block + PROPERTIES_LENGTH.pack(length) for length in set(lengths)}
-        pieces = [b""] * (4 * len(bodies))
-        pieces[0::4] = heads
-        pieces[1::4] = bodies
-        pieces[2::4] = map(between.__getitem__, lengths)
-        pieces[3::4] = properties
+        body_lengths, betweens = self._lengths()
+        pieces = [b""] * (5 * len(offsets))
+        pieces[0::5] = heads
+        pieces[1::5] = body_lengths
+        pieces[2::5] = parts.bodies
+        pieces[3::5] = betweens
+        pieces[4::5] = parts.properties
         return b"".join(pieces), offsets
+
+    def _lengths(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Return for each message what stands before the body, and between body and properties."""
+        parts = self._parts
+        if parts.lengths:
+            body_length, properties_length = parts.lengths
+            count = len(parts)
+            return [_BODY_LENGTH.pack(body_length)] * count, [self._between(properties_length)] * count
+        # Few lengths differ.
+        lengths = list(map(len, parts.properties))
+        between = {length: self._between(length) for length in set(lengths)}
+        return list(map(_BODY_LENGTH.pack, map(len, parts.bodies))), list(map(between.__getitem__, lengths))
+
+    def _between(self, properties_length: int) -> bytes:
+        return self._block + PROPERTIES_LENGTH.pack(properties_length)
 
     def _shared(self, store_timestamp: int, store_host: bytes) -> bytes:
         """Return the bytes of a head from sysFlag to preparedTransactionOffset."""
@@ -102,4 +117,4 @@ class AppendBatch:
             0,
             0,
         )
-        return head[SYS_FLAG_POSITION:-_BODY_LENGTH_SIZE]
+        return head[SYS_FLAG_POSITION : -_BODY_LENGTH.size]

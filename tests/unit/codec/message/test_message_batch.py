@@ -20,7 +20,7 @@ batch = st.lists(st.tuples(int32, st.binary(max_size=40), st.binary(max_size=40)
 
 
 def test_a_batch_of_the_go_client() -> None:
-    messages = list(zip(*split_batch(GO_BATCH), strict=True))
+    messages = list(split_batch(GO_BATCH).messages())
     assert messages == [(0, b"b1", b""), (0, b"b2", b"")]
     assert encode_batch(messages) == GO_BATCH
 
@@ -28,8 +28,8 @@ def test_a_batch_of_the_go_client() -> None:
 @given(batch)
 def test_batches_round_trip(messages: list[tuple[int, bytes, bytes]]) -> None:
     body = encode_batch(messages)
-    assert list(zip(*split_batch(body), strict=True)) == messages
-    assert list(zip(*split_batch(memoryview(body)), strict=True)) == messages
+    assert list(split_batch(body).messages()) == messages
+    assert list(split_batch(memoryview(body)).messages()) == messages
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.lists(int32, min_size=1, max_size=5), st.data())
@@ -38,7 +38,7 @@ def test_batches_of_messages_alike_round_trip_and_are_checked(
 ) -> None:
     messages = [(flag, bytes([n]) * body_length, bytes([n]) * properties_length) for n, flag in enumerate(flags)]
     body = encode_batch(messages)
-    assert list(zip(*split_batch(body), strict=True)) == messages
+    assert list(split_batch(body).messages()) == messages
 
     size = len(body) // len(flags)
     field = data.draw(st.sampled_from([0, 16, 20 + body_length]))

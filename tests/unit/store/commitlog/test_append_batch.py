@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.message.message_batch import BatchParts, encode_batch, split_batch
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.store.commitlog.append_batch import AppendBatch
 from tests.support.stores import V4_HOST, V6_HOST, message
@@ -27,7 +29,7 @@ def test_a_batch_is_its_records_one_after_the_other(topic: str, born_host: bytes
     )
     expected = []
     offset, offsets = 1 << 33, []
-    for number, (flag, body, properties) in enumerate(zip(*PARTS, strict=True)):
+    for number, (flag, body, properties) in enumerate(PARTS.messages()):
         record = encode_record(
             3,
             flag,
@@ -55,3 +57,19 @@ def test_a_batch_is_its_records_one_after_the_other(topic: str, born_host: bytes
     assert batch.total == len(found)
     assert found == b"".join(expected)
     assert found_offsets == offsets
+
+
+@given(
+    st.integers(0, 20), st.integers(0, 20), st.lists(st.integers(-(1 << 31), (1 << 31) - 1), min_size=1, max_size=40)
+)
+def test_messages_of_equal_lengths_give_the_same_bytes(body_length: int, properties_length: int, flags: list[int]):
+    messages = [(flag, bytes([n]) * body_length, bytes([n]) * properties_length) for n, flag in enumerate(flags)]
+    alike = split_batch(encode_batch(messages))
+    assert alike.lengths == (body_length, properties_length)
+    one_by_one = BatchParts(alike.flags, alike.bodies, alike.properties)
+
+    batches = [AppendBatch(message(topic="T"), parts) for parts in (alike, one_by_one)]
+
+    assert batches[0].sizes == batches[1].sizes
+    first, second = [batch.encode(1 << 33, 40, 1_795_255_162_900, V4_HOST) for batch in batches]
+    assert first == second

@@ -1,0 +1,51 @@
+"""TAGS, UNIQ_KEY and KEYS of the messages of a batch, by column."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rocketbroker.codec.message.message_properties import find_properties
+
+_UNIQUE_KEY: Final = b"UNIQ_KEY\x01"
+_PAIR_END: Final = b"\x02"
+
+
+class FoundColumns(NamedTuple):
+    """Properties of the messages of a batch, each as long as the batch; None for a message without."""
+
+    tags: Sequence[bytes | None]
+    unique_keys: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+
+
+def find_properties_of_batch(raws: Sequence[bytes]) -> FoundColumns:
+    """:func:`find_properties` for the raw properties of each message, at least one."""
+    found = _differ_in_unique_key(raws)
+    if found is None:
+        tags, unique_keys, keys, _ = zip(*map(find_properties, raws), strict=True)
+        found = FoundColumns(tags, unique_keys, keys)
+    return found
+
+
+def _differ_in_unique_key(raws: Sequence[bytes]) -> FoundColumns | None:
+    """Return the properties of messages that differ in the unique id alone, as those of most producers do."""
+    first, count = raws[0], len(raws)
+    before, name, rest = first.partition(_UNIQUE_KEY)
+    unique_key, _, _ = rest.partition(_PAIR_END)
+    after = rest[len(unique_key) :]
+    if not unique_key or (before and not before.endswith(_PAIR_END)) or _UNIQUE_KEY in after:
+        return None
+    if len(set(map(len, raws))) > 1:
+        return None
+    layout = _layout(len(before) + len(name), len(unique_key), len(after))
+    befores, unique_keys, afters = zip(*layout.iter_unpack(b"".join(raws)), strict=True)
+    if befores.count(before + name) < count or afters.count(after) < count or _PAIR_END in b"".join(unique_keys):
+        return None
+    tags, _, keys, _ = find_properties(first)
+    return FoundColumns((tags,) * count, unique_keys, (keys,) * count)
+
+
+@lru_cache(maxsize=64)
+def _layout(before: int, unique_key: int, after: int) -> Struct:
+    return Struct(f"{before}s{unique_key}s{after}s")

@@ -1,0 +1,45 @@
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rocketbroker.codec.message.batch_properties import find_properties_of_batch
+from rocketbroker.codec.message.message_properties import find_properties
+
+# What the layout of a batch is found by, in every order: separators, names, and texts that end like a name.
+pieces = st.sampled_from([b"\x01", b"\x02", b"UNIQ_KEY\x01", b"TAGS\x01", b"KEYS\x01", b"UNIQ", b"X", b"a", b"b"])
+raw_properties = st.lists(pieces, max_size=8).map(b"".join)
+# Equal but for the middle, as the messages of most batches are.
+middles = st.lists(st.text("\x01\x02ab", min_size=2, max_size=2), min_size=1, max_size=6)
+
+
+def one_by_one(raws: list[bytes]) -> list[tuple[bytes | None, ...]]:
+    return [find_properties(raw)[:3] for raw in raws]
+
+
+def by_column(raws: list[bytes]) -> list[tuple[bytes | None, ...]]:
+    return list(zip(*find_properties_of_batch(raws), strict=True))
+
+
+@given(st.lists(raw_properties, min_size=1, max_size=6))
+def test_any_batch_has_the_properties_of_its_messages(raws: list[bytes]) -> None:
+    assert by_column(raws) == one_by_one(raws)
+
+
+@given(raw_properties, middles, raw_properties)
+@example(b"UNIQ_KEY\x01", ["ab", "a\x02"], b"\x02TAGS\x01a")
+@example(b"UNIQ_KEY\x01", ["ab", "ba"], b"\x02UNIQ_KEY\x01ab\x02")
+@example(b"X", ["ab", "ba"], b"UNIQ_KEY\x01")
+def test_messages_alike_have_their_properties(before: bytes, middle: list[str], after: bytes) -> None:
+    raws = [before + text.encode() + after for text in middle]
+    assert by_column(raws) == one_by_one(raws)
+
+
+@pytest.mark.parametrize("keys", [["K1", "K2"], ["K1", "K22"], ["K1", "K1"]])
+def test_tags_and_keys_of_messages_that_differ_in_their_unique_keys(keys: list[str]) -> None:
+    raws = [b"KEYS\x01k\x02UNIQ_KEY\x01%b\x02WAIT\x01true\x02TAGS\x01T\x02" % key.encode() for key in keys]
+
+    found = find_properties_of_batch(raws)
+
+    assert list(found.tags) == [b"T", b"T"]
+    assert list(found.unique_keys) == [key.encode() for key in keys]
+    assert list(found.keys) == [b"k", b"k"]
