@@ -28,7 +28,7 @@ class SkippedRange:
 class UnprovenRange:
     """Physical offsets ``low`` to before ``high`` of a broker's log, where topics are read from the log itself.
 
-    It could not be shown that the queues have all messages from there; ``reason`` says why.
+    The queues are not proven to have all messages there; ``reason`` is why.
     """
 
     broker: str
@@ -41,11 +41,13 @@ class UnprovenRange:
 class DecodeReport:
     """Report that a reader fills; it is complete after the last batch.
 
-    ``messages`` counts the rows delivered. No rows come from these ranges: ``broken`` ones precede readable records or
-    lie in a file that was already full; ``unfinished`` ones end a log, as a write in progress or one cut by a crash;
-    ``missing`` ones are files that do not exist between others. ``wrong_bodies`` do give rows: their checksum is wrong
-    (if checksums are compared), or they cannot be decompressed. ``unproven`` ranges lose nothing, but take longer to
-    read.
+    Attributes:
+        messages: number of rows delivered.
+        broken: damage before readable records, or in a file that was already full; it delivers no rows.
+        unfinished: ends of logs, by a write in progress or a crash; they deliver no rows.
+        missing: files that do not exist between others.
+        wrong_bodies: rows whose body does not match its checksum (if compared), or cannot be decompressed.
+        unproven: ranges that took longer to read, without loss.
     """
 
     messages: int = 0
@@ -63,45 +65,32 @@ class DecodeReport:
     def add_broken(self, skipped: SkippedRange) -> None:
         """Record and log a damaged range."""
         self.broken.append(skipped)
-        logger.warning(
-            "%s: no readable record in %d bytes from position %d; skipped",
-            skipped.path,
-            skipped.length,
-            skipped.position,
-        )
+        text = "%s: no readable record in %d bytes from position %d; skipped"
+        self.warn(text, skipped.path, skipped.length, skipped.position)
 
     def add_unfinished(self, skipped: SkippedRange) -> None:
         """Record and log an unfinished end of the log."""
         self.unfinished.append(skipped)
-        logger.warning(
-            "%s: the log ends in an unfinished record of %d bytes at position %d; left out",
-            skipped.path,
-            skipped.length,
-            skipped.position,
-        )
+        text = "%s: the log ends in an unfinished record of %d bytes at position %d; left out"
+        self.warn(text, skipped.path, skipped.length, skipped.position)
 
     def add_missing(self, skipped: SkippedRange) -> None:
         """Record and log a range of the log that is in no file."""
         self.missing.append(skipped)
-        logger.warning(
-            "%s: the file ends at position %d; the %d bytes of the log after it are in no file and are not read",
-            skipped.path,
-            skipped.position,
-            skipped.length,
-        )
+        text = "%s: the file ends at position %d; the %d bytes of the log after it are in no file and are not read"
+        self.warn(text, skipped.path, skipped.position, skipped.length)
 
     def add_wrong_body(self, found: SkippedRange) -> None:
         """Record and log a message with an invalid body."""
         self.wrong_bodies.append(found)
-        logger.warning("%s: the body of the message at position %d: %s", found.path, found.position, found.reason)
+        self.warn("%s: the body of the message at position %d: %s", found.path, found.position, found.reason)
 
     def add_unproven(self, found: UnprovenRange) -> None:
         """Record and log a part of the log that is read without its queues."""
         self.unproven.append(found)
-        logger.warning(
-            "broker %s: %s; the log itself is read from offset %d to %d",
-            found.broker,
-            found.reason,
-            found.low,
-            found.high,
-        )
+        text = "broker %s: %s; the log itself is read from offset %d to %d"
+        self.warn(text, found.broker, found.reason, found.low, found.high)
+
+    def warn(self, text: str, *values: object) -> None:
+        """Log a warning."""
+        logger.warning(text, *values)

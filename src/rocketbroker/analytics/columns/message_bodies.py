@@ -36,8 +36,10 @@ def inflated(records: Records, file: LogFile, report: DecodeReport) -> Iterator[
     for number, (at, length) in enumerate(zip(records.body_at.tolist(), records.body_length.tolist(), strict=True)):
         body: bytes | None = records.data[at : at + length].tobytes()
         if body and flags[number] & COMPRESSED_FLAG:
-            body = _unpacked(body, flags[number])
-            if body is None:
+            try:
+                body = decompress(body, flags[number])
+            except CodecError:
+                body = None
                 report.add_wrong_body(_range(records, number, file, BODY_UNREADABLE))
         if bodies and size + len(body or b"") > MAX_INFLATED:
             yield _part(records, first, number), pa.array(bodies, pa.binary())
@@ -47,16 +49,7 @@ def inflated(records: Records, file: LogFile, report: DecodeReport) -> Iterator[
     yield _part(records, first, len(records)), pa.array(bodies, pa.binary())
 
 
-def _unpacked(body: bytes, sys_flag: int) -> bytes | None:
-    try:
-        return decompress(body, sys_flag)
-    except CodecError:
-        return None
-
-
 def _part(records: Records, first: int, end: int) -> Records:
-    if first == 0 and end == len(records):
-        return records
     return Records(records.base, records.data, records.starts[first:end])
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices, number_array, text_array
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_bodies import check_bodies, inflated
-from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY, STORED_PROPERTIES
-from rocketbroker.analytics.columns.property_columns import properties_map
+from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY, MESSAGE_SCHEMA, STORED_PROPERTIES
+from rocketbroker.analytics.columns.property_columns import properties_map, properties_text
 from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.codec.byte_columns import Positions, gather
@@ -30,6 +30,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     STOREHOSTADDRESS_V6_FLAG,
 )
 from rocketbroker.codec.message.property_slices import Slices, property_slices
+from rocketbroker.codec.storefile.dtypes import RECORD_HEAD
 from rocketbroker.codec.storefile.record_columns import Records
 
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -38,10 +39,9 @@ _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 def message_batches(
     records: Records, file: LogFile, schema: pa.Schema, report: DecodeReport, *, check_crc: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield ``records`` of ``file`` with the columns and types of ``schema``.
+    """Yield ``records`` of ``file`` with the columns and types of ``schema``, several batches for large bodies.
 
-    :func:`tables.table.check_table_schema` says which schemas are valid. There are several batches when decompressed
-    bodies are large. Invalid bodies go into ``report``.
+    :func:`tables.table.check_table_schema` checks schemas. ``report`` records invalid bodies.
     """
     if check_crc:
         check_bodies(records, file, report)
@@ -57,13 +57,7 @@ def _batch(source: "_Source", schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Source:
-    """Records, and their properties as text, extracted for the first column that needs them.
-
-    Args:
-        records: the records, all of one file.
-        file: the file.
-        bodies: the decompressed bodies, if a column needs them.
-    """
+    """Records of one file, with decompressed bodies if a column needs them, and with properties as text on demand."""
 
     def __init__(self, records: Records, file: LogFile, bodies: pa.Array | None = None) -> None:
         self.records = records
@@ -72,9 +66,7 @@ class _Source:
 
     @cached_property
     def properties(self) -> pa.Array:
-        """The properties of each message as stored."""
-        records = self.records
-        return as_text(binary_slices(records.data, records.properties_at, records.properties_length))
+        return properties_text(self.records)
 
     @cached_property
     def named_properties(self) -> dict[str, Slices]:
@@ -95,19 +87,10 @@ def _column(source: _Source, field: pa.Field) -> pa.Array:
     return _MADE[field.name](source)
 
 
-#: Columns that are a field of ``codec.storefile.dtypes.RECORD_HEAD``.
-_FIXED: Final = {
-    "queue_id": "queue_id",
-    "queue_offset": "queue_offset",
-    "physical_offset": "physical_offset",
-    "flag": "flag",
-    "sys_flag": "sys_flag",
-    "reconsume_times": "reconsume_times",
-    "prepared_transaction_offset": "prepared_transaction_offset",
-    "body_crc": "body_crc",
-    "size": "total_size",
+#: Columns that are a field of ``codec.storefile.dtypes.RECORD_HEAD``, most by the same name.
+_FIXED: Final = {name: name for name in RECORD_HEAD.names or () if name in MESSAGE_SCHEMA.names} | {
+    "size": "total_size"
 }
-
 
 #: Columns that are a property.
 _PROPERTIES: Final = {
@@ -140,19 +123,9 @@ def _broker(source: _Source) -> pa.Array:
     return text_array([source.broker]).take(number_array(np.zeros(len(source.records), np.int8)))
 
 
-def _topic(source: _Source) -> pa.Array:
-    records = source.records
-    return as_text(binary_slices(records.data, records.topic_at, records.topic_length))
-
-
-def _body(source: _Source) -> pa.Array:
-    records = source.records
-    return binary_slices(records.data, records.body_at, records.body_length)
-
-
-def _stored_properties(source: _Source) -> pa.Array:
-    records = source.records
-    return binary_slices(records.data, records.properties_at, records.properties_length)
+def _part(source: _Source, at: str, length: str) -> pa.Array:
+    """Return the bytes of a part of each record, whose bounds are columns of ``Records``."""
+    return binary_slices(source.records.data, getattr(source.records, at), getattr(source.records, length))
 
 
 def _born_host(source: _Source) -> pa.Array:
@@ -200,12 +173,12 @@ def _hex_strings(rows: NDArray[np.uint8]) -> pa.Array:
 
 _MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "broker": _broker,
-    "topic": _topic,
+    "topic": lambda source: as_text(_part(source, "topic_at", "topic_length")),
     "born_host": _born_host,
     "store_host": _store_host,
     "msg_id": _msg_id,
-    "body": _body,
-    STORED_PROPERTIES: _stored_properties,
+    "body": lambda source: _part(source, "body_at", "body_length"),
+    STORED_PROPERTIES: lambda source: _part(source, "properties_at", "properties_length"),
     DECOMPRESSED_BODY: lambda source: source.bodies,
     "properties": lambda source: properties_map(source.properties),
 }

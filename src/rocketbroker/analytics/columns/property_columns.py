@@ -32,7 +32,7 @@ def properties_text(records: Records) -> pa.Array:
 
 
 def property_values(properties: pa.Array, name: str) -> pa.Array:
-    """Return the value of the property ``name`` in each string of ``properties``; null where it is missing."""
+    """Return the value of a property in each string of ``properties``; null where it is missing."""
     pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
     return pc.struct_field(pc.extract_regex(properties, pattern), "value")
 

@@ -16,12 +16,8 @@ def retry_group(topic: str, properties: Mapping[str, str]) -> str:
     """Return the consumer group of the retry topic ``topic``.
 
     Pull consumers retry in ``%RETRY%GROUP``, pop consumers in ``%RETRY%GROUP+TOPIC`` or ``%RETRY%GROUP_TOPIC``. The
-    last form may also belong to a group GROUP_TOPIC; a popped message names its group (ORIGIN_GROUP). The first brokers
-    with pop did not store that property: GROUP_TOPIC is returned for theirs.
-
-    Args:
-        topic: a name that begins with ``%RETRY%``.
-        properties: the properties of any message in it.
+    last form may also belong to a group GROUP_TOPIC; ``properties``, those of any message in it, name the group of a
+    popped message (ORIGIN_GROUP). The first brokers with pop did not store that property: GROUP_TOPIC is returned.
     """
     name = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
     if POP_RETRY_SEPARATOR_V2 in name:

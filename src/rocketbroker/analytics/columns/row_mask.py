@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 
 def text_rows(data: NDArray[np.uint8], slices: Slices, wanted: Set[str]) -> Mask:
     """Return a mask of the ``slices`` of ``data`` that are one of ``wanted``, shape (n,)."""
-    if len(wanted) > _COMPARED or any(_REPLACEMENT in text for text in wanted):  # may replace any invalid bytes
+    if len(wanted) > _COMPARED or any(_REPLACEMENT in text for text in wanted):  # it stands for any invalid bytes
         return _to_mask(arrow_among(as_text(binary_slices(data, *slices)), wanted))
     mask = np.zeros(len(slices.starts), np.bool_)
     for text in wanted:

@@ -1,6 +1,7 @@
 """Selection of messages: decides which parts of a store are read and which rows are returned."""
 
-from collections.abc import Set
+import operator
+from collections.abc import Callable, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
@@ -37,9 +38,10 @@ class Selection:
 
     ``since_ms`` (inclusive) and ``until_ms`` (exclusive) are store times in ms since 1970; ranges of offsets go from
     their first number to before their second. A message has one of ``keys`` if that is a word of its property KEYS or
-    its unique id. Every returned row meets the criteria. Which parts are skipped relies on store times that do not go
-    back by more than a second, and on ConsumeQueues that lead to all messages of their topics. ``exact`` reads the
-    whole log instead.
+    its unique id.
+
+    Every returned row meets the criteria. Readers skip parts of the log, assuming that store times do not go back by
+    more than a second and that ConsumeQueues point to all messages of their topics. ``exact`` reads the whole log.
     """
 
     since_ms: int | None = None
@@ -61,14 +63,14 @@ class Selection:
         for name in _SETS:
             given = getattr(self, name)
             if isinstance(given, str):
-                raise ConfigError(f"{name} is {given!r}; a set of values is expected")
+                raise ConfigError(f"{name}: {given!r} is one value; give a set of values")
             if given is not None:
                 object.__setattr__(self, name, frozenset(given))
                 _check_texts(name, given)
         for name in _RANGES:
             bounds = getattr(self, name)
             if bounds is not None and bounds[0] >= bounds[1]:
-                raise ConfigError(f"{name} go from {bounds[0]} to before {bounds[1]}: the range is empty")
+                raise ConfigError(f"{name}: the range from {bounds[0]} to before {bounds[1]} is empty")
 
     @property
     def is_all(self) -> bool:
@@ -102,16 +104,16 @@ class Selection:
         return tuple(name for name, value in needed.items() if value is not None)
 
     def and_(self, other: "Selection") -> "Selection":
-        """Return the selection of the messages that both select.
-
-        Raises:
-            ConfigError: both select keys; one selection cannot require a key of each of two sets.
-        """
+        """Return the selection of the messages that both select; raise :class:`ConfigError` if both select keys."""
         if self.keys is not None and other.keys is not None and self.keys != other.keys:
-            raise ConfigError("both selections have keys, and cannot be combined; select by keys once")
-        since, until = _latest(self.since_ms, other.since_ms), _earliest(self.until_ms, other.until_ms)
-        sets: dict[str, Any] = {name: _common(getattr(self, name), getattr(other, name)) for name in _SETS}
-        ranges: dict[str, Any] = {name: _overlap(getattr(self, name), getattr(other, name)) for name in _RANGES}
+            raise ConfigError("two selections by keys cannot be combined; select by keys once")
+        since, until = _either(max, self.since_ms, other.since_ms), _either(min, self.until_ms, other.until_ms)
+        sets: dict[str, Any] = {
+            name: _either(operator.and_, getattr(self, name), getattr(other, name)) for name in _SETS
+        }
+        ranges: dict[str, Any] = {
+            name: _either(_overlap, getattr(self, name), getattr(other, name)) for name in _RANGES
+        }
         no_time = since is not None and until is not None and since >= until
         if no_time or any(bounds is not None and bounds[0] >= bounds[1] for bounds in ranges.values()):
             return NOTHING
@@ -133,14 +135,11 @@ class Selection:
         return records
 
     def arrow_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return a mask of the selected rows of ``batch``, whose columns are named and typed as in ``messages``.
-
-        Raise :class:`ConfigError` if ``batch`` lacks a column that the selection depends on.
-        """
+        """Return a mask of the selected rows of ``batch``, whose columns are named and typed as in ``messages``."""
         mask = pa.array(np.ones(batch.num_rows, np.bool_))
         for name in self.columns:
             if name not in batch.schema.names:
-                raise ConfigError(f"there is no column {name} to select by; there are {', '.join(batch.schema.names)}")
+                raise ConfigError(f"selection by {name}: the columns are only {', '.join(batch.schema.names)}")
             if name != "uniq_key":  # compared together with the words of "keys"
                 mask = pc.and_(mask, pc.fill_null(self._column_mask(name, batch), False))
         return mask
@@ -212,19 +211,10 @@ def _arrow_between(values: pa.Array, low: int | None, high: int | None) -> pa.Ar
     return mask if high is None or high > _HIGHEST else pc.and_(mask, pc.less(values, high))
 
 
-def _latest(one: int | None, other: int | None) -> int | None:
-    return max((value for value in (one, other) if value is not None), default=None)
+def _either(combine: Callable[[_T, _T], _T], one: _T | None, other: _T | None) -> _T | None:
+    """Return both values combined, or the one that is set."""
+    return one if other is None else other if one is None else combine(one, other)
 
 
-def _earliest(one: int | None, other: int | None) -> int | None:
-    return min((value for value in (one, other) if value is not None), default=None)
-
-
-def _common(one: Set[_T] | None, other: Set[_T] | None) -> Set[_T] | None:
-    return one if other is None else other if one is None else one & other
-
-
-def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    if one is None or other is None:
-        return one or other
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return max(one[0], other[0]), min(one[1], other[1])

@@ -14,21 +14,17 @@ from rocketbroker.codec.storefile.mapped_file_name import offset_files
 from rocketbroker.common.commit_log_file import measure
 from rocketbroker.common.errors import StoreError
 
-_EXPECTED: Final = "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
+_EXPECTED: Final = "name a store directory, which contains commitlog/, or its commit-log directory"
 _FOLDER: Final = "commitlog"
-# Search for the end of the written data without reading all zeros after it: a block of zeros is the end if this many
-# more bytes after it are zeros, twice the largest message that a broker accepts.
+# A block of this size without data is the end of the data, unless data follows within the next _ZEROS_AT_END bytes,
+# twice the largest message that a broker accepts. So the search need not read all zeros of a file.
 _PROBE: Final = 64 << 10
 _ZEROS_AT_END: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A commit-log file of a store.
-
-    ``name`` is its path in the store, ``base`` the physical offset of its first byte, ``size`` its length and
-    ``data_end`` the position after the last byte that may hold data, all in bytes.
-    """
+    """A commit-log file: path in the store, physical offset of its first byte, size, and end of the data in it."""
 
     root: StoreRoot
     name: str
@@ -45,7 +41,8 @@ class LogFile:
 def commit_log_folder(folder: StoreFolder) -> str:
     """Return the commit log's folder in a store: "commitlog", or "" if the root itself is that folder.
 
-    Raise :class:`StoreError` if there is neither.
+    Raises:
+        StoreError: the store has no commit log.
     """
     if folder.is_folder(_FOLDER):
         return _FOLDER
@@ -59,17 +56,14 @@ def commit_log_folder(folder: StoreFolder) -> str:
 
 
 def commit_log_files(root: StoreRoot) -> list[LogFile]:
-    """Return the current files of the commit log by offset; empty if nothing was ever stored.
-
-    A file that a broker deletes meanwhile is left out, as if the files were listed a little later.
-    """
+    """Return the current files of the commit log by offset, without those that a broker deletes meanwhile."""
     folder = open_folder(root)
     where = commit_log_folder(folder)
     files = [LogFile(root, path, base, size, size) for base, path, size in offset_files(folder.files(where), where)]
     if not isinstance(folder, LocalFolder):
         return _bounded(folder, files)
     # Last file first: if a broker rolls to the next file meanwhile, the files before it are full when they are
-    # measured. In the other order, what it wrote at the end of a file would seem to be missing.
+    # measured. In the other order, its last writes to a file would seem to be missing.
     measured = [found for file in reversed(files) if (found := _measured(folder, file)) is not None]
     return measured[::-1]
 
@@ -85,7 +79,7 @@ def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:
 
 
 def _bounded(folder: StoreFolder, files: list[LogFile]) -> list[LogFile]:
-    """Return ``files`` with the written end of the last one; those before the last one with data are full."""
+    """Return ``files`` with the written end of the last one with data; files before it are full."""
     bounded = list(files)
     for number in range(len(files) - 1, -1, -1):
         file = files[number]

@@ -20,14 +20,13 @@ _BLOCKS: Final = 4
 
 
 class RemoteFolder(StoreFolder):
-    """A remote folder. Every path is a key below that of the root."""
+    """A remote folder, whose paths are keys below that of the root."""
 
     def __init__(self, root: StoreRoot) -> None:
         super().__init__(root)
         self._file_system, self._path = _file_system(root.uri)
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
-        """List a folder by name; empty if it does not exist."""
         try:
             found = self._file_system.get_file_info(fs.FileSelector(self._key(folder), allow_not_found=True))
         except (OSError, pa.ArrowException) as error:
@@ -39,7 +38,6 @@ class RemoteFolder(StoreFolder):
         )
 
     def is_folder(self, path: str = "") -> bool:
-        """Return true if the folder exists."""
         try:
             kind = self._file_system.get_file_info(self._key(path)).type
         except (OSError, pa.ArrowException) as error:
@@ -47,7 +45,6 @@ class RemoteFolder(StoreFolder):
         return bool(kind == fs.FileType.Directory)
 
     def open(self, path: str, what: str = "file") -> "RemoteFile":
-        """Open a file."""
         try:
             return RemoteFile(self.root, path, self._file_system.open_input_file(self._key(path)))
         except (OSError, pa.ArrowException) as error:
@@ -58,7 +55,7 @@ class RemoteFolder(StoreFolder):
 
 
 class RemoteFile:
-    """An open remote file: few large reads, and small ones from cached blocks."""
+    """An open remote file that serves small reads from cached blocks."""
 
     def __init__(self, root: StoreRoot, path: str, file: pa.NativeFile) -> None:
         self._root = root
@@ -93,14 +90,11 @@ class RemoteFile:
 
     def read_each(self, positions: Sequence[int], length: int) -> bytes:
         """Return ``length`` bytes from each of ``positions``, one read each, with zeros after the file's end."""
-        left = [min(length, self.size - position) for position in positions]
-        parts = [
-            self._read(position, count) if count > 0 else b"" for position, count in zip(positions, left, strict=True)
-        ]
+        sizes = [max(min(length, self.size - position), 0) for position in positions]
+        parts = [self._read(position, size) if size else b"" for position, size in zip(positions, sizes, strict=True)]
         return b"".join(part.ljust(length, b"\0") for part in parts)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _block(self, start: int) -> bytes:
@@ -125,7 +119,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
     """Return the file system of an address and the path in it; cached, for one connection pool per address."""
     root = StoreRoot("", uri)
     if urlsplit(uri).scheme.lower() not in _SCHEMES:
-        raise ConfigError(f"{root.shown}: unknown scheme of an address; use a path, file://, or {', '.join(_SCHEMES)}")
+        raise ConfigError(f"{root.shown}: unknown scheme; use a path, file://, or one of {', '.join(_SCHEMES)}")
     try:
         file_system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -34,16 +34,11 @@ class OpenedFile(StoreFile, Protocol):
     def read_each(self, positions: Sequence[int], length: int) -> bytes:
         """Return ``length`` bytes from each of ``positions``, with zeros after the file's end."""
 
-    def close(self) -> None:
-        """Close the file."""
+    def close(self) -> None: ...
 
 
 class StoreFolder(ABC):
-    """The folders and files below one root, in their current state.
-
-    Args:
-        root: the store.
-    """
+    """The folders and files below the root of a store, in their current state."""
 
     def __init__(self, root: StoreRoot) -> None:
         self.root = root
@@ -102,7 +97,7 @@ def checked_path(path: str) -> str:
     """Return ``path`` if it stays within the store, else raise :class:`StoreError`."""
     parts = path.split("/") if path else []
     if any(part in {"", ".", ".."} or "\0" in part or "\\" in part for part in parts):
-        raise StoreError(f"{path!r} is not a path within a store: names separated by / are expected")
+        raise StoreError(f"{path!r} is not a path within a store; separate names by / and do not leave the store")
     return path
 
 
@@ -121,7 +116,6 @@ def shown_path(root: StoreRoot, path: str) -> str:
 
 
 def unreadable(root: StoreRoot, path: str, what: str, error: Exception) -> StoreError:
-    """Return the error for a file that cannot be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     hint = " (a broker deletes old files)" if isinstance(error, FileNotFoundError) else ""
     return StoreError(f"cannot read the {what} {shown_path(root, path)}: {why}{hint}")
@@ -131,7 +125,6 @@ class LocalFolder(StoreFolder):
     """A directory of this machine."""
 
     def path(self, path: str) -> Path:
-        """Return the local path."""
         return Path(self.root.uri, checked_path(path))
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
@@ -145,19 +138,17 @@ class LocalFolder(StoreFolder):
             raise unreadable(self.root, folder, "folder", error) from error
 
     def is_folder(self, path: str = "") -> bool:
-        """Return true if the directory exists."""
         try:
             return self.path(path).is_dir()
         except OSError as error:
             raise unreadable(self.root, path, "folder", error) from error
 
     def open(self, path: str, what: str = "file") -> LocalFile:
-        """Open a file."""
         return LocalFile(f"{self.root.uri}/{checked_path(path)}", partial(unreadable, self.root, path, what))
 
 
 def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
-    """Return the file or folder of a directory entry; ``None`` if it is gone."""
+    """Return the file or folder of a directory entry, ``None`` if it was removed."""
     try:
         is_folder = entry.is_dir()
         return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)

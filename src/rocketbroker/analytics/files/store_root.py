@@ -3,8 +3,8 @@
 root  := [broker "="] place
 place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file
 
-The place is a store's root or its commit-log directory. Options of an object store (endpoint, region) are given in the
-query of its address, as pyarrow accepts them, or in the object store's environment variables.
+The place is a store's root or its commit-log directory. The query of an address may have options of the object store
+(endpoint, region), as pyarrow accepts them; its environment variables apply as well.
 """
 
 import os
@@ -64,15 +64,20 @@ def store_roots(stores: Stores) -> list[StoreRoot]:
     """Return the roots that ``stores`` names, in their order.
 
     A broker without a name is named after the last folder of its place, with the folders before it if others have the
-    same name. A Path, and text in a list, is never split at commas. Raise :class:`ConfigError` if no store is named, an
-    address is invalid, or a broker or place is repeated.
+    same name. A Path, and text in a list, is never split at commas.
+
+    Raises:
+        ConfigError: no store is named, an address is invalid, or a broker or place is repeated.
     """
     parsed = [_parse(one) for one in _parted(stores)]
     if not parsed:
-        raise ConfigError("no store is named; a directory, an address or NAME=PLACE is expected")
-    _refuse_repeated([name for name, _ in parsed if name])
+        raise ConfigError("no store is named; give a directory, an address or NAME=PLACE")
+    given = [name for name, _ in parsed if name]
+    for broker in given:
+        if given.count(broker) > 1:
+            raise ConfigError(f"the broker {broker} is named twice, so its messages would count twice")
     _refuse_same_place([uri for _, uri in parsed])
-    names = _default_names([_folders(uri) for name, uri in parsed if not name], {name for name, _ in parsed if name})
+    names = _default_names([_folders(uri) for name, uri in parsed if not name], set(given))
     return [StoreRoot(name or names.pop(0), uri) for name, uri in parsed]
 
 
@@ -93,7 +98,7 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
     named = _NAMED.fullmatch(one)
     name, place = (named[1], named[2].strip()) if named else ("", one.strip())
     if not place:
-        raise ConfigError(f"{one!r} names no place of a store; a directory, an address or NAME=PLACE is expected")
+        raise ConfigError(f"{one!r} names no store; give a directory, an address or NAME=PLACE")
     return name, _address(place)
 
 
@@ -106,11 +111,11 @@ def _address(place: str) -> str:
     except ValueError as error:  # without the address: it may hold credentials
         raise ConfigError(f"an address that begins with {found[0]} is invalid: {error}") from error
     if not parts.netloc and not parts.path.strip("/"):
-        raise ConfigError(f"{found[0]} names no store: a bucket or host and a folder are expected after it")
+        raise ConfigError(f"{found[0]} names no store; add a bucket or host, and a folder")
     if found[1].lower() != "file":
         return place
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise ConfigError(f"{place} names no local directory; file:///path is expected")
+        raise ConfigError(f"{place} names no local directory; use file:///path")
     return _local(unquote(parts.path))
 
 
@@ -120,24 +125,15 @@ def _local(place: str) -> str:
     return str(Path(place).absolute())
 
 
-def _refuse_repeated(brokers: list[str]) -> None:
-    for broker in brokers:
-        if brokers.count(broker) > 1:
-            raise ConfigError(f"the broker {broker} is named twice, so its messages would count twice")
-
-
 def _refuse_same_place(uris: list[str]) -> None:
     seen: dict[str, str] = {}
     for uri in uris:
         root = StoreRoot("", uri)
         place = _place(root)
         if place in seen:
-            shown = seen[place]
-            what = (
-                f"the store {shown} is named twice"
-                if shown == root.shown
-                else f"{shown} and {root.shown} are one store"
-            )
+            what = f"the store {root.shown} is named twice"
+            if seen[place] != root.shown:
+                what = f"{seen[place]} and {root.shown} are one store"
             raise ConfigError(f"{what}, so its messages would count twice")
         seen[place] = root.shown
 

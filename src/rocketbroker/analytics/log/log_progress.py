@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange, UnprovenRange
+from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.files.store_root import StoreRoot
@@ -21,11 +21,8 @@ _MARKED: Final = 256
 class LogProgress:
     """Current files of a store's CommitLog. Offsets are physical ones.
 
-    Args:
-        root: the store.
-
     Raises:
-        StoreError: it is not a store, or cannot be read.
+        StoreError: ``root`` is not a store, or cannot be read.
     """
 
     def __init__(self, root: StoreRoot) -> None:
@@ -39,11 +36,11 @@ class LogProgress:
 
     @property
     def written_end(self) -> int:
-        """Offset after which no whole record ends."""
+        """Highest offset at which a record can end."""
         return self.files[-1].base + self.files[-1].data_end + _ZEROS_OF_A_RECORD if self.files else 0
 
     def end(self, start: int = 0) -> int:
-        """Return the offset after the last complete record, or ``start`` if there is none from there on.
+        """Return the offset after the last complete record, or ``start`` if no record follows.
 
         ``start`` must be where a record begins, or would begin: the last file is walked from there on. Files before
         the last one are full.
@@ -85,7 +82,7 @@ class LogProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Last record of a part of a file: its start and end, -1 if there is none, and the damage before it."""
+    """Last record of a part of a file: its start and end, -1 without one, and the damage before it."""
 
     last: int
     end: int
@@ -137,18 +134,5 @@ def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
 class UnloggedReport(DecodeReport):
     """Report that logs nothing: the reader that returns the records around damage logs it."""
 
-    def add_broken(self, skipped: SkippedRange) -> None:
-        """Record a damaged range."""
-        self.broken.append(skipped)
-
-    def add_unfinished(self, skipped: SkippedRange) -> None:
-        """Record the unfinished end of the log."""
-        self.unfinished.append(skipped)
-
-    def add_unproven(self, found: UnprovenRange) -> None:
-        """Record a part of the log that is read without its queues."""
-        self.unproven.append(found)
-
-    def add_missing(self, skipped: SkippedRange) -> None:
-        """Record a range that is in no file."""
-        self.missing.append(skipped)
+    def warn(self, text: str, *values: object) -> None:
+        """Log nothing."""

@@ -25,10 +25,7 @@ def count_locally(
 ) -> list[TopicQueueCount]:
     """Count messages like ``spark.message_count.count_messages``, without Spark; faster unless the stores are large.
 
-    ``report`` records what could not be read; ``progress`` is called with the number of messages read.
-
-    Raises:
-        StoreError: one of ``stores`` is not a store.
+    ``report`` records damage; ``progress`` is called with the number of messages read.
     """
     counts: Counter[tuple[str, int]] = Counter()
     for batch in read_store(stores, ["topic", "queue_id"], report=report):

@@ -34,10 +34,18 @@ def read_store(
 ) -> Iterator[pa.RecordBatch]:
     """Return the messages of stores, each in CommitLog order, with columns of ``message_schema.MESSAGE_SCHEMA``.
 
-    ``stores`` are roots or commit-log directories (:func:`store_root.store_roots`). A broker may be writing to them:
-    messages stored by the time of the call are returned. ``report`` records what could not be read; with ``check_crc``
-    also messages whose body does not match its checksum. Raise :class:`ConfigError` for an unknown column, and
-    :class:`StoreError` for a place without a store or a file that is removed.
+    A broker may be writing to the stores: messages stored by the time of the call are returned.
+
+    Args:
+        stores: roots or commit-log directories (:func:`store_root.store_roots`).
+        columns: the columns to decode, all if None.
+        selection: the messages to return.
+        report: records damage.
+        check_crc: true to record messages whose body does not match its checksum as well.
+
+    Raises:
+        ConfigError: a column is unknown.
+        StoreError: a place is not a store, or a file was removed.
     """
     schema, found = select_fields(columns), DecodeReport() if report is None else report
     # One split per file: a walk from a file's start never has to search for the start of a record.
@@ -59,7 +67,7 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of ``selection`` that begin in ``split``, with the columns and types of ``schema``.
 
-    A batch has the messages of one window at most. Nothing is read for a broker that is not selected.
+    A batch has the messages of one window at most.
     """
     wanted = selection.of_broker(split.file.root.broker)
     if wanted.is_nothing:

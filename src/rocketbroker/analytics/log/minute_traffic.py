@@ -1,8 +1,8 @@
 """Messages and bytes by topic and minute from the ConsumeQueues, without reading most of the log.
 
-A queue has the offsets and sizes of its messages. Store times are in the log alone, but it is enough to find where
-minutes begin (``minute_turns.py``). The queues must cover the log without a gap; otherwise the log itself is read.
-Queues are read twice, a block at a time: memory does not grow with them.
+A queue has the offsets and sizes of its messages. Store times are in the log alone, but only the starts of minutes
+are needed (``minute_turns.py``). The queues must cover the log without a gap; otherwise the log itself is read. Queues
+are read twice, a block at a time, so that memory does not grow with them.
 """
 
 import logging
@@ -48,24 +48,16 @@ logger = logging.getLogger(__name__)
 def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.Table:
     """Return messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
 
-    Records that are damaged in the log but have a queue entry are counted unless they are read;
-    :func:`decoded_traffic` reads all. ``report`` records what could not be read where the log itself is read.
-
-    Raises:
-        ConfigError, StoreError: as from ``read_store``.
+    A damaged record with a queue entry counts unless it is read; :func:`decoded_traffic` reads all records. ``report``
+    records damage where the log itself is read. Errors are those of ``read_store``.
     """
     found = DecodeReport() if report is None else report
-    return _sorted(
-        pa.concat_tables([TRAFFIC_SCHEMA.empty_table(), *(_of_store(root, found) for root in store_roots(stores))])
-    )
+    parts = [TRAFFIC_SCHEMA.empty_table(), *(_of_store(root, found) for root in store_roots(stores))]
+    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in _BY])
 
 
 def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: DecodeReport | None = None) -> pa.Table:
-    """Return the same from the selected messages of the log; ``report`` records what could not be read.
-
-    Raises:
-        ConfigError, StoreError: as from ``read_store``.
-    """
+    """Return the same as :func:`traffic_by_minute`, from the selected messages of the log."""
     parts, found = [TRAFFIC_SCHEMA.empty_table()], DecodeReport() if report is None else report
     for split in plan_splits(stores, _WHOLE_FILE, selection, report=found):
         for batch in read_split(split, _DECODED, found, selection=selection):
@@ -73,7 +65,7 @@ def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: D
             rows = [batch.column("broker"), batch.column("topic"), minutes, batch.column("size").cast(pa.int64())]
             grouped = pa.table(rows, names=["broker", "topic", "minute_ms", "bytes"]).group_by(_BY)
             parts.append(_named(grouped.aggregate([("bytes", "count"), ("bytes", "sum")]), "bytes_count", "bytes_sum"))
-    return _sorted(_grouped(parts))
+    return _grouped(parts).sort_by([(name, "ascending") for name in _BY])
 
 
 _BY: Final = ["broker", "topic", "minute_ms"]
@@ -89,10 +81,6 @@ def _grouped(parts: Sequence[pa.Table]) -> pa.Table:
     return _named(grouped, "messages_sum", "bytes_sum")
 
 
-def _sorted(whole: pa.Table) -> pa.Table:
-    return whole.sort_by([(name, "ascending") for name in _BY])
-
-
 def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
     files = [file for file in commit_log_files(root) if file.data_end]
     if not files:
@@ -100,7 +88,7 @@ def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
     try:
         counted, covered = _of_queues(root, files)
     except (QueueNotWholeError, CodecError) as error:
-        logger.warning("%s: %s; traffic is counted from the log itself", root.shown, error)
+        logger.warning("%s: %s; traffic is counted from the log instead", root.shown, error)
         return decoded_traffic([root], report=report)
     end = files[-1].base + files[-1].data_end
     if covered < end:  # a broker has stored more than it has dispatched
@@ -146,24 +134,19 @@ class _Stretches:
         messages, size = np.zeros(len(self._begins), np.int64), np.zeros(len(self._begins), np.int64)
         for queue in queues:
             for entries in queue.blocks():
-                low, high = map(int, np.searchsorted(entries.offsets, (self._begins[0], self._turns.end)))
-                if low < high:
-                    self._add(entries.part(low, high), messages, size)
+                inside = entries.between(self._begins[0], self._turns.end)
+                if len(inside):
+                    self._add(inside, messages, size)
         self._size += size
         at = np.searchsorted(self._begins, self._turns.begins)
         return np.add.reduceat(messages, at), np.add.reduceat(size, at)
 
     def _add(self, entries: QueueEntries, messages: Positions, size: Positions) -> None:
-        low, high = np.searchsorted(self._begins, entries.offsets[[0, -1]], "right")
-        here = slice(low - 1, high)
-        bounds = np.concatenate(([0], np.searchsorted(entries.offsets, self._begins[low:high]), [len(entries)]))
-        counts = np.diff(bounds)
-        messages[here] += counts
-        seen = np.flatnonzero(counts)
-        size[here][seen] += np.add.reduceat(entries.sizes, bounds[seen])
-        last = bounds[seen + 1] - 1
-        ends = entries.offsets[last] + entries.sizes[last]
-        self._ends[here][seen] = np.maximum(self._ends[here][seen], ends)
+        numbers, at, counts = entries.stretches(self._begins)
+        messages[numbers] += counts
+        size[numbers] += np.add.reduceat(entries.sizes, at)
+        last = at + counts - 1
+        self._ends[numbers] = np.maximum(self._ends[numbers], entries.offsets[last] + entries.sizes[last])
 
     def covered(self) -> int:
         """Return the offset up to which the counted queues cover the log.

@@ -31,7 +31,7 @@ _NEAR: Final = 32 << 10
 # One of this many entries of a queue is sampled; fewer where that would be too many in total.
 _STEP: Final = 32
 _MOST_KNOWN: Final = 4 << 20
-# Stretches up to this length are read whole, and several of them together up to a total.
+# Stretches up to this length are read as a whole, several at once up to a total.
 _SHORT: Final = 256 << 10
 _TOGETHER: Final = 8 << 20
 # At most this many messages after the last known one are read; more means that queues lag far behind.
@@ -47,10 +47,10 @@ class MinuteTurns(NamedTuple):
 
 
 def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> MinuteTurns:
-    """Return the minutes of the log, as far as it was written when its files were measured.
+    """Return the minutes of the log, up to its end when its files were measured.
 
     Raises:
-        CodecError: a message is not where its queue says, or times go back.
+        CodecError: no message begins at the offset in its queue, or times go back.
         QueueNotWholeError: there are no entries.
     """
     known = _known(files, queues)
@@ -75,7 +75,7 @@ def _known(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Position
     # A different phase for each queue: queues that are filled in turn have the same number of entries.
     found = [queue.every(step, number * 7 % step) for number, queue in enumerate(queues)]
     if not any(map(len, found)):
-        raise QueueNotWholeError("no queue leads into the log")
+        raise QueueNotWholeError("no queue points into the log")
     # Faster than numpy's "unique", which hashes.
     known: Positions = np.sort(np.concatenate((*found, [file.base for file in files])))
     known = known[slice(*np.searchsorted(known, (files[0].base, files[-1].base + files[-1].data_end)))]
@@ -84,11 +84,7 @@ def _known(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Position
 
 
 def _halved(files: Sequence[LogFile], known: Positions, offsets: Positions) -> tuple[Positions, Positions]:
-    """Return ``offsets`` and their store times, with offsets of ``known`` added until turns of minutes are close.
-
-    Raises:
-        CodecError: a message is not where it should be, or times go back.
-    """
+    """Return ``offsets`` and their store times, with offsets of ``known`` added until turns of minutes are close."""
     times = stored_times(files, offsets)
     while True:
         turns = np.flatnonzero((np.diff(times // MINUTE_MS) != 0) & (np.diff(offsets) > _NEAR))
@@ -146,11 +142,7 @@ def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int
 
 
 def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positions:
-    """Return the offsets of the messages from ``low`` to before ``high``: too few to read all bytes in between.
-
-    Raises:
-        CodecError: they do not lead there.
-    """
+    """Return the offsets of the messages from ``low`` to before ``high``: too few to read all bytes in between."""
     found, offset, end = list[int](), low, min(high, file.base + file.size)
     while offset < end:
         head = source.read_at(offset - file.base, BLANK_LENGTH)
@@ -166,11 +158,7 @@ def _one_by_one(source: StoreFile, file: LogFile, low: int, high: int) -> Positi
 def _at_once(
     source: StoreFile, file: LogFile, lows: Positions, highs: Positions, memory: NDArray[np.uint8]
 ) -> tuple[Positions, Positions]:
-    """Return offsets and times of the messages from each of ``lows`` to before each of ``highs``, all in step.
-
-    Raises:
-        CodecError: they do not lead there.
-    """
+    """Return offsets and times of the messages from each of ``lows`` to before each of ``highs``, all in step."""
     lengths = highs - lows + HEAD_SIZE
     at = np.cumsum(lengths) - lengths
     for place, length, low in zip(at.tolist(), lengths.tolist(), (lows - file.base).tolist(), strict=True):

@@ -24,9 +24,9 @@ SPLIT_SIZE: Final = 64 << 20
 class Split:
     """Records that begin at positions ``low`` to below ``high`` of ``file``; ``last`` if no file with data follows.
 
-    The split that has a record also reports the bytes between it and the next one, so any division of a file gives the
-    same messages and the same report. If there are ``entries``, they lead to all selected records of the split.
-    Picklable: another machine may read it.
+    The split with a record also reports the bytes between it and the next one, so every division of a file has the same
+    messages and the same report. If there are ``entries``, they point to all selected records of the split. Splits are
+    picklable: another machine may read them.
     """
 
     file: LogFile
@@ -43,13 +43,12 @@ def plan_splits(
     *,
     report: DecodeReport | None = None,
 ) -> list[Split]:
-    """Return the splits of stores that may contain messages of ``selection``, as far as they are written now.
+    """Return the splits of stores that may contain messages of ``selection``, by store and offset, up to the log's end.
 
-    They are sorted by store and offset. ``report`` records files missing between others, and ranges read without the
-    queues. Raise :class:`StoreError` for a place that is not a store.
+    ``report`` records files missing between others, and ranges read without the queues.
     """
     if split_size <= 0:
-        raise ConfigError(f"splitSize: {split_size} bytes; a number above 0 is expected")
+        raise ConfigError(f"splitSize: {split_size} bytes; give a number above 0")
     found = DecodeReport() if report is None else report
     return [split for root in store_roots(stores) for split in _of_store(root, split_size, selection, found)]
 
@@ -94,14 +93,9 @@ def _queued(wholes: list[Split], plan: QueuePlan) -> Iterator[Split]:
 
 def gaps(files: list[LogFile]) -> list[SkippedRange]:
     """Return the gaps between the files of a store, as ranges that begin at a file's end."""
-    return [
-        SkippedRange(
-            before.root.broker,
-            before.path,
-            before.size,
-            after.base - before.base - before.size,
-            AuditRule.LOG_FILE_MISSING.value,
-        )
-        for before, after in pairwise(files)
-        if before.base + before.size < after.base
-    ]
+    reason, found = AuditRule.LOG_FILE_MISSING.value, []
+    for before, after in pairwise(files):
+        length = after.base - before.base - before.size
+        if length > 0:
+            found.append(SkippedRange(before.root.broker, before.path, before.size, length, reason))
+    return found

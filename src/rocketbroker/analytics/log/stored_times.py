@@ -10,11 +10,7 @@ from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
 from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_encoder import (
-    MESSAGE_MAGIC_CODE_V1,
-    MESSAGE_MAGIC_CODE_V2,
-    RECORD_HEADS,
-)
+from rocketbroker.codec.message.message_encoder import MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2, RECORD_HEADS
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.common.errors import CodecError
 
@@ -26,8 +22,7 @@ def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
     """Return the store times in ms of the messages that begin at ``offsets``, which ascend, shape (n,).
 
     Raises:
-        CodecError: no message begins at one of them.
-        StoreError: a file is gone.
+        CodecError: no message begins at one of the offsets.
     """
     found = []
     for file in files:
@@ -41,11 +36,7 @@ def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
 
 
 def times_at(data: NDArray[np.uint8], starts: Positions, offsets: Positions) -> Positions:
-    """Return the store times in ms of the messages at ``starts`` in ``data``, whose physical offsets are ``offsets``.
-
-    Raises:
-        CodecError: no message begins at one of them.
-    """
+    """Return the store times in ms of the messages at ``starts`` in ``data``, which have the physical ``offsets``."""
     records = Records(0, data, starts)
     magic = records.field("magic")
     sound = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)

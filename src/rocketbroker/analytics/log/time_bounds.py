@@ -1,8 +1,8 @@
 """Bounds of the CommitLog stretch that can contain messages of a time range.
 
-The search relies on store times that rise with the offset, as a broker writes them. It reads about twenty records for
-each bound, the first of each file, and in a local store one every 16 MiB. They may be out of order by up to
-``CLOCK_MARGIN_MS``; if they are out of order by more, the whole log is read.
+The search assumes that store times rise with the offset, as a broker writes them. It reads about twenty records for
+each bound, the first of each file, and in a local store one every 16 MiB. Times may go back by up to
+``CLOCK_MARGIN_MS``; if they go back by more, the whole log is read.
 """
 
 import logging
@@ -81,10 +81,7 @@ def _is_in_order(seen: dict[int, int | None]) -> bool:
 class _Bound:
     """Bounds of the first message stored at ``time_ms`` or later: not before ``low`` and not after ``high``.
 
-    Args:
-        files: the files with data, by offset.
-        time_ms: the time.
-        seen: store times read so far by physical offset, which it extends; ``None`` for a file without any.
+    ``seen`` receives the store times read, by physical offset; ``None`` for a file without any.
     """
 
     def __init__(self, files: Sequence[LogFile], time_ms: int, seen: dict[int, int | None]) -> None:

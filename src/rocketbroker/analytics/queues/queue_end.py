@@ -1,4 +1,4 @@
-"""Ends of queues, found in their files without reading messages."""
+"""Ends of queues, from their files alone."""
 
 import logging
 
@@ -12,12 +12,10 @@ logger = logging.getLogger(__name__)
 def queue_end(folder: StoreFolder, topic: str, queue_id: int) -> int | None:
     """Return the queue offset after a queue's last message, ``None`` if the queue does not exist.
 
-    A damaged offsets file may name a topic that is not a valid folder name: a warning is logged.
+    A damaged offsets file may contain a topic that is not a valid folder name: a warning is logged.
     """
     if not is_file_name(topic):
-        logger.warning(
-            "%s: offsets name a topic %r, which is not a valid name; it is skipped", folder.root.shown, topic
-        )
+        logger.warning("%s: the topic name %r in an offsets file is invalid; it is skipped", folder.root.shown, topic)
         return None
     ends = [_end(folder, kind, topic, queue_id) for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)]
     return max((end for end in ends if end is not None), default=None)

@@ -21,7 +21,7 @@ _REMOTE_BLOCK: Final = WINDOW_SIZE // CQ_STORE_UNIT_SIZE
 
 
 class QueueNotWholeError(StoreError):
-    """A ConsumeQueue does not lead to all its messages; callers read the log instead."""
+    """A ConsumeQueue does not point to all its messages; callers read the log instead."""
 
 
 class EntryRange(NamedTuple):
@@ -31,6 +31,14 @@ class EntryRange(NamedTuple):
     queue_id: int
     first: int
     end: int
+
+
+class Stretches(NamedTuple):
+    """Stretches of the log with entries: number, index of the first entry, count of entries; columns of shape (n,)."""
+
+    numbers: Positions
+    firsts: Positions
+    counts: Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +56,32 @@ class QueueEntries:
         """Return the entries from index ``begin`` to before ``end``."""
         return QueueEntries(self.first + begin, self.offsets[begin:end], self.sizes[begin:end])
 
+    def between(self, low: int, high: int) -> "QueueEntries":
+        """Return the entries with physical offsets from ``low`` to before ``high``."""
+        return self.part(*map(int, np.searchsorted(self.offsets, (low, high))))
+
+    def stretches(self, begins: Positions) -> Stretches:
+        """Cut the entries at the physical offsets ``begins``, the first of which is not after the first entry."""
+        low, high = np.searchsorted(begins, self.offsets[[0, -1]], "right")
+        cuts = np.concatenate(([0], np.searchsorted(self.offsets, begins[low:high])))
+        counts = np.diff(cuts, append=len(self))
+        seen = np.flatnonzero(counts)
+        return Stretches(low - 1 + seen, cuts[seen], counts[seen])
+
+
+def checked_entries(name: str, first: int, offsets: Positions, sizes: Positions) -> QueueEntries:
+    """Return the entries of the queue ``name``.
+
+    Raises:
+        QueueNotWholeError: they do not point to records in log order.
+    """
+    if len(offsets) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
+        raise QueueNotWholeError(f"{name}: entries do not point to records in log order")
+    return QueueEntries(first, offsets, sizes)
+
 
 class CheckedQueue:
-    """Entries of one ConsumeQueue, which must lead to records in log order.
-
-    Args:
-        folder: the store.
-        topic: the queue's topic.
-        queue_id: its number.
+    """Entries of one ConsumeQueue, which must point to records in log order.
 
     Raises:
         QueueNotWholeError: a file between two others is missing.
@@ -76,7 +102,7 @@ class CheckedQueue:
 
     @property
     def capacity(self) -> int:
-        """Number of entries that the files have room for."""
+        """Number of entries that fit into the files."""
         return self._files.capacity
 
     def newest(self) -> tuple[int, int] | None:
@@ -96,7 +122,7 @@ class CheckedQueue:
         offsets, sizes = _columns(entries)
         end = len(sizes) - _leading((offsets | sizes)[::-1] == 0)
         begin = _leading(is_filler_entry(entries[:end]))
-        return self._checked(first + begin, offsets[begin:end], sizes[begin:end])
+        return checked_entries(self.name, first + begin, offsets[begin:end], sizes[begin:end])
 
     def blocks(self) -> Iterator[QueueEntries]:
         """Yield the entries without fillers in blocks, up to the first zeros; nothing after these is read.
@@ -110,9 +136,9 @@ class CheckedQueue:
             begin = 0 if behind else _leading(is_filler_entry(entries))
             end = len(sizes) if sizes[-1] else len(sizes) - _leading((offsets | sizes)[::-1] == 0)
             if begin < end:
-                block = self._checked(first + begin, offsets[begin:end], sizes[begin:end])
+                block = checked_entries(self.name, first + begin, offsets[begin:end], sizes[begin:end])
                 if block.offsets[0] < behind:
-                    raise self._in_disorder()
+                    raise QueueNotWholeError(f"{self.name}: entries do not point to records in log order")
                 behind = int(block.offsets[-1] + block.sizes[-1])
                 yield block
             if end < len(sizes):
@@ -148,19 +174,10 @@ class CheckedQueue:
         Raises:
             QueueNotWholeError: an entry is invalid or missing.
         """
-        return self._checked(first, *_columns(self._files.read(first, end)))
-
-    def _checked(self, first: int, offsets: Positions, sizes: Positions) -> QueueEntries:
-        if len(offsets) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
-            raise self._in_disorder()
-        return QueueEntries(first, offsets, sizes)
-
-    def _in_disorder(self) -> QueueNotWholeError:
-        return QueueNotWholeError(f"{self.name}: entries do not lead to records in log order")
+        return checked_entries(self.name, first, *_columns(self._files.read(first, end)))
 
 
 def _columns(entries: Entries) -> tuple[Positions, Positions]:
-    """Return the columns of offsets and sizes."""
     return entries["commit_log_offset"].astype(np.int64), entries["size"].astype(np.int64)
 
 

@@ -15,16 +15,7 @@ from rocketbroker.codec.storefile.queue_files import ENTRIES, Entries, QueueFile
 
 @dataclass(frozen=True, slots=True)
 class QueueSlice:
-    """Entries ``first`` to before ``end`` of a queue, all in one file.
-
-    Attributes:
-        kind: the folder of the queue's kind, a key of ``ENTRIES``.
-        topic: the queue's topic.
-        queue_id: its number.
-        file: the file.
-        first: number of the first entry in the queue.
-        end: number after the last entry.
-    """
+    """Entries ``first`` to before ``end`` of a queue, all in one file; ``kind`` is a key of ``ENTRIES``."""
 
     kind: str
     topic: str

@@ -1,10 +1,9 @@
 """Plan to read parts of a commit log through the ConsumeQueues of selected topics instead of walking all of it.
 
-Queues lead to all messages of their topics up to where the log is dispatched, which happens in log order. The log after
-that is walked, and so is the log before the first entry of a queue that has lost its start. Where entries may not have
-reached the disk, they must be shown to lead to all of the log (``queue_proof.py``); from where they do not, it is
-walked. Every entry of the queues is checked before one is used; if anything about them is wrong, all of the log is
-walked.
+Queues point to all messages of their topics up to the end of dispatch, which happens in log order. The log after that
+is walked, and so is the log before the first entry of a queue that has lost its start. Where entries may not have
+reached the disk, the log is walked from the offset up to which ``queue_proof.py`` proves the queues complete. Every
+entry of the queues is checked before one is used; if any is wrong, all of the log is walked.
 """
 
 import logging
@@ -20,12 +19,7 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.files.store_files import StoreFolder
-from rocketbroker.analytics.queues.queue_entries import (
-    CheckedQueue,
-    EntryRange,
-    QueueEntries,
-    QueueNotWholeError,
-)
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, EntryRange, QueueEntries, QueueNotWholeError
 from rocketbroker.analytics.queues.queue_folders import queue_numbers, queue_topics
 from rocketbroker.analytics.queues.queue_proof import has_all_queues, shown_or_none
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
@@ -33,12 +27,12 @@ from rocketbroker.codec.storefile.record_search import Found, inspect
 
 #: With more entries than this (20 bytes each) the log is walked: checking them would take longer.
 MOST_ENTRIES: Final = 5_000_000
-# Most queues of other topics that show how far the log is dispatched; in a remote store each takes some requests.
+# At most this many queues of other topics are read to find the end of dispatch; in a remote store each takes requests.
 _OTHERS_LOCAL: Final = 4_096
 _OTHERS_REMOTE: Final = 16
 # A broker writes queue entries in batches: one queue may be ahead of another by this many bytes of the log.
 _DISPATCH_MARGIN: Final = 16 << 20
-# The proof that queues have all of the log is not worth it for less than this part of the log.
+# Below this share of the log, walking costs less than the proof that queues are complete.
 _WORTH_SHOWING: Final = 1 / 8
 _NOT_CLOSED: Final = "the store was not stopped cleanly, and its queues are not proven complete"
 
@@ -47,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Physical offsets ``low`` to before ``high`` of one file; ``entries`` lead to all selected messages there."""
+    """Physical offsets ``low`` to before ``high`` of one file; ``entries`` point to all selected messages there."""
 
     low: int
     high: int
@@ -73,8 +67,8 @@ def plan_queues(
 ) -> QueuePlan | None:
     """Plan how to read ``selection`` between the physical offsets ``bounds``; ``None`` to walk all of it.
 
-    A part leads to about ``part_size`` bytes of messages. ``report`` records ranges that are walked because queues
-    are not reliable there.
+    A part has about ``part_size`` bytes of messages. ``report`` records ranges that are walked because queues are not
+    reliable there.
     """
     if selection.topics is None or selection.exact or not files:
         return None
@@ -101,7 +95,7 @@ class _Planner:
     def plan(self, bounds: tuple[int, int], part_size: int) -> QueuePlan | None:
         seen = list(self._chosen())
         if sum(files.capacity for files in seen) > MOST_ENTRIES:
-            raise QueueNotWholeError(f"its queues have more than {MOST_ENTRIES} entries")
+            raise QueueNotWholeError(f"the selected queues have more than {MOST_ENTRIES:,} entries")
         end = self._dispatched(seen) - _DISPATCH_MARGIN if self._has_all else self._log_end
         front, tail = bounds[0], min(bounds[1], end)
         front, queues = self._queues(front)
@@ -124,9 +118,7 @@ class _Planner:
 
     def _chosen(self) -> Iterator[CheckedQueue]:
         for topic in sorted(self._selection.topics or ()):
-            if topic not in self._topics:
-                raise QueueNotWholeError(f"there is no queue of topic {topic}")
-            numbers = self._numbers(topic)
+            numbers = self._numbers(topic) if topic in self._topics else []
             if not numbers:
                 raise QueueNotWholeError(f"there is no queue of topic {topic}")
             wanted = self._selection.queue_ids
@@ -138,7 +130,7 @@ class _Planner:
         return queue_numbers(self._folder, CONSUME_QUEUE, topic)
 
     def _first_known(self, files: CheckedQueue, entries: QueueEntries) -> int:
-        """Return the physical offset from which on the queue leads to all its messages."""
+        """Return the physical offset from which on the queue points to all its messages."""
         begin = self._files[0].base
         if not len(entries):
             raise QueueNotWholeError(f"queue {files.name} has no entry")
@@ -147,7 +139,7 @@ class _Planner:
         return int(entries.offsets[0])
 
     def _selected(self, entries: QueueEntries) -> QueueEntries:
-        """Return the entries that lead into the current log and have selected queue offsets."""
+        """Return the entries that point into the current log and have selected queue offsets."""
         begin = int(np.searchsorted(entries.offsets, self._files[0].base))
         end = len(entries)
         if self._selection.queue_offsets is not None:
@@ -171,7 +163,7 @@ class _Planner:
         for offset, size in sorted(ends, reverse=True):
             if self._is_record(offset, size):
                 return offset + size
-        raise QueueNotWholeError("no queue shows how far the log is dispatched")
+        raise QueueNotWholeError("no queue shows the end of dispatch")
 
     def _others(self) -> Iterator[CheckedQueue]:
         left = _OTHERS_LOCAL if self._folder.root.is_local else _OTHERS_REMOTE
@@ -200,8 +192,7 @@ def _is_worth_it(queues: list[tuple[CheckedQueue, QueueEntries]], front: int, ta
 
 
 def _bytes(entries: QueueEntries, low: int, high: int) -> int:
-    begin, end = np.searchsorted(entries.offsets, (low, high))
-    return int(entries.sizes[begin:end].sum())
+    return int(entries.between(low, high).sizes.sum())
 
 
 def _parts(
@@ -213,10 +204,11 @@ def _parts(
     count = -(-sum(_bytes(entries, low, high) for _, entries in queues) // part_size)
     cuts = [low + (high - low) * number // max(count, 1) for number in range(count + 1)]
     for start, stop in pairwise(cuts):
-        ranges = []
-        for files, entries in queues:
-            begin, end = (entries.first + int(n) for n in np.searchsorted(entries.offsets, (start, stop)))
-            if begin < end:
-                ranges.append(EntryRange(files.topic, files.queue_id, begin, end))
+        parts = ((files, entries.between(start, stop)) for files, entries in queues)
+        ranges = tuple(
+            EntryRange(files.topic, files.queue_id, part.first, part.first + len(part))
+            for files, part in parts
+            if len(part)
+        )
         if ranges:
-            yield QueuePart(start, stop, tuple(ranges))
+            yield QueuePart(start, stop, ranges)

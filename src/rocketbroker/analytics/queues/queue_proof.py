@@ -1,8 +1,8 @@
 """Proof that the ConsumeQueues of a store have entries for its whole log, up to an offset.
 
 They do after a clean stop, and, except for the last moments, while a broker runs. After a crash, or in a copy of a
-store in use, some may have got less far than others: the entries of a slow topic may be missing where those of a busy
-one are all there. Then each record must be shown to be one that some queue leads to.
+store in use, some queues may lag behind others: entries of a slow topic may be missing where those of a busy one are
+complete. Then the proof must show that some queue points to each record.
 """
 
 import logging
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import StoreFolder
-from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError
+from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError, checked_entries
 from rocketbroker.analytics.queues.queue_files import queue_files
 from rocketbroker.analytics.queues.queue_folders import owning_topics, queue_numbers
 from rocketbroker.codec.byte_columns import Positions
@@ -31,7 +31,7 @@ STRETCH: Final = 16 << 20
 _LOCK: Final = "lock"
 # Content that a broker writes into the lock file once its queues are recovered.
 _LOCKED: Final = b"lock"
-# The proof reads all queues, so there must not be more; in a remote store each takes some requests, in sequence.
+# Limits of the proof, since it reads all queues; in a remote store each queue takes some requests, one after another.
 _MOST_LOCAL: Final = 65_536
 _MOST_REMOTE: Final = 256
 # Entries of a BatchConsumeQueue that are read at a time.
@@ -86,10 +86,7 @@ def _batch_entries(folder: StoreFolder, topic: str, number: int) -> Iterator[Que
     files = queue_files(folder, BATCH_CONSUME_QUEUE, topic, number)
     for _, entries in files.pieces(at_once=_BATCH_BLOCK):
         offsets, sizes = (entries[field].astype(np.int64) for field in ("commit_log_offset", "size"))
-        offsets, sizes = offsets[sizes != 0], sizes[sizes != 0]
-        if len(sizes) and (offsets[0] < 0 or sizes.min() < 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
-            raise QueueNotWholeError(f"{topic}/{number}: entries do not lead to records in log order")
-        yield QueueEntries(0, offsets, sizes)
+        yield checked_entries(f"{topic}/{number}", 0, offsets[sizes != 0], sizes[sizes != 0])
 
 
 def shown_or_none(folder: StoreFolder, files: Sequence[LogFile], low: int) -> int | None:
@@ -125,7 +122,7 @@ def is_closed(file: LogFile, position: int) -> bool:
 
 
 class _Chains:
-    """Entries by stretches of the log: only the start and end of each stretch, and whether it is a chain, are kept.
+    """Entries by stretches of the log, reduced to the start and end of each stretch and a hash that proves a chain.
 
     Entries form a chain if each begins where another ends, except for the first and the last one. Then the sum of
     hashes of all starts, minus that of all ends, equals the hash of the first start minus that of the last end.
@@ -142,18 +139,14 @@ class _Chains:
 
     def add(self, entries: QueueEntries) -> None:
         """Add entries, which are in order."""
-        entries = entries.part(*map(int, np.searchsorted(entries.offsets, (self._begins[0], self._high))))
+        entries = entries.between(self._begins[0], self._high)
         if not len(entries):
             return
-        low, high = np.searchsorted(self._begins, entries.offsets[[0, -1]], "right")
-        cuts = np.concatenate(([0], np.searchsorted(entries.offsets, self._begins[low:high])))
-        seen = np.flatnonzero(np.diff(cuts, append=len(entries)))
-        at, numbers = cuts[seen], low - 1 + seen
-        last = np.append(at[1:], len(entries)) - 1
+        numbers, at, counts = entries.stretches(self._begins)
         ends = entries.offsets + entries.sizes
         self._sums[numbers] += np.add.reduceat(_scattered(entries.offsets) - _scattered(ends), at)
         self._firsts[numbers] = np.minimum(self._firsts[numbers], entries.offsets[at])
-        self._ends[numbers] = np.maximum(self._ends[numbers], ends[last])
+        self._ends[numbers] = np.maximum(self._ends[numbers], ends[at + counts - 1])
 
     def end(self) -> int:
         """Return the end of the chain that begins with the first file."""

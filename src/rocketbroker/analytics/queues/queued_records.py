@@ -1,4 +1,4 @@
-"""Records that ConsumeQueue entries lead to, each checked against its entry."""
+"""Records that ConsumeQueue entries point to, each checked against its entry."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +17,7 @@ from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.scattered_records import ScatteredRecords
 
-# Records with at most this many bytes between them are read together: another read would take as long.
+# Records closer together than this many bytes are read at once: a second read would take as long.
 _NEAR_LOCAL: Final = 16 << 10
 _NEAR_REMOTE: Final = 1 << 20
 
@@ -37,12 +37,12 @@ class _Wanted:
 
 
 def queued_records(file: LogFile, ranges: tuple[EntryRange, ...]) -> Iterator[Records]:
-    """Yield the records of ``file`` that the entries lead to, by offset, about 16 MiB at a time.
+    """Yield the records of ``file`` that the entries point to, by offset, about 16 MiB at a time.
 
     Their memory is reused for the next ones. Records yielded before an error are valid.
 
     Raises:
-        QueueNotWholeError: an entry does not lead to its record.
+        QueueNotWholeError: an entry does not point to its record.
     """
     folder = open_folder(file.root)
     wanted = _Wanted(folder, ranges)

@@ -142,13 +142,13 @@ def test_several_stores_are_one_table_by_broker(tmp_path: Path) -> None:
 def test_what_is_given_to_no_purpose_is_refused() -> None:
     with pytest.raises(ConfigError, match="since 200 is not before until 200"):
         Selection(200, 200)
-    with pytest.raises(ConfigError, match="topics is 'T'; a set of values is expected"):
+    with pytest.raises(ConfigError, match="topics: 'T' is one value; give a set of values"):
         Selection(topics="T")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"tags: 'a\\udcff' is not valid UTF-8, so no message can have it"):
         Selection(tags={"a\udcff"})  # what a shell hands over for a byte that is no UTF-8
-    with pytest.raises(ConfigError, match="queue_offsets go from 5 to before 5: the range is empty"):
+    with pytest.raises(ConfigError, match="queue_offsets: the range from 5 to before 5 is empty"):
         Selection(queue_offsets=(5, 5))
-    with pytest.raises(ConfigError, match="there is no column topic to select by; there are size"):
+    with pytest.raises(ConfigError, match="selection by topic: the columns are only size"):
         Selection(topics={"T"}).arrow_mask(pa.record_batch({"size": [1]}))
 
 

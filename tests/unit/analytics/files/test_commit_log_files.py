@@ -29,9 +29,7 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
             commit_log_files(root(tmp_path / name))
         text = str(error.value)
         assert wrong in text
-        assert text.endswith(
-            "a RocketMQ store directory (with commitlog/ in it) or its commit-log directory is expected"
-        )
+        assert text.endswith("name a store directory, which contains commitlog/, or its commit-log directory")
         assert "\n" not in text
 
 

@@ -53,7 +53,7 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "no store is named; a directory, an address or NAME=PLACE is expected"),
+        ([], "no store is named; give a directory, an address or NAME=PLACE"),
         ("", "'' names no place of a store"),
         ("/a,,/b", "'' names no place of a store"),
         (["a= "], "'a= ' names no place of a store"),
@@ -69,9 +69,9 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         (["x=s3://b//store", "y=s3://b/store/"], "are one store"),
         (["x=S3://b/store", "y=s3://b/store"], "the store s3://b/store is named twice"),
         (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
-        ("file://host/a", "file:///path is expected"),
+        ("file://host/a", "use file:///path"),
         ("s3://[key:secret@b/x", "an address that begins with s3:// is invalid: Invalid IPv6 URL"),
-        ("s3://", "s3:// names no store: a bucket or host and a folder are expected after it"),
+        ("s3://", "s3:// names no store; add a bucket or host, and a folder"),
         ("a=hdfs:///", "hdfs:// names no store"),
         ("/a\0b", r"'/a\x00b' is not a directory"),
     ],

@@ -167,7 +167,7 @@ def test_a_log_that_no_queue_leads_into_is_read(tmp_path: Path, caplog: pytest.L
     for name in queues:
         (tmp_path / "store" / "consumequeue" / name).mkdir(parents=True)
     assert rows(tmp_path / "store") == expected(tmp_path / "store")
-    assert ["no queue leads into the log" in text for text in told(caplog)] == [True]
+    assert ["no queue points into the log" in text for text in told(caplog)] == [True]
 
 
 @pytest.mark.parametrize("most", [1, 100])

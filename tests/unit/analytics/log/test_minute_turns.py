@@ -81,5 +81,5 @@ def test_few_messages_behind_those_of_the_queues_are_looked_at(
 
 def test_queues_without_entries_are_refused(tmp_path: Path) -> None:
     CommitLogWriter(tmp_path).append_many(50)
-    with pytest.raises(QueueNotWholeError, match="no queue leads into the log"):
+    with pytest.raises(QueueNotWholeError, match="no queue points into the log"):
         turns_of(tmp_path)

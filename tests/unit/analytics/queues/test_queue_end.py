@@ -30,7 +30,7 @@ def test_a_topic_that_no_folder_can_be_called_after_has_no_queue_and_is_told(
 ) -> None:
     (tmp_path / "consumequeue" / "a" / "b" / "0").mkdir(parents=True)
     assert queue_end(open_folder(store_roots(tmp_path)[0]), topic, 0) is None
-    assert f"name a topic {topic!r}, which is not a valid name" in caplog.text
+    assert f"the topic name {topic!r} in an offsets file is invalid" in caplog.text
 
 
 def test_a_queue_of_batches_ends_behind_the_messages_of_its_last_batch(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_blocks_of_which_one_is_not_behind_the_other_are_refused(tmp_path: Path,
     write_queues(tmp_path, entries(0, 250))
     for number in range(20, 30):
         overwrite(*file_at(tmp_path, number), struct.pack(">qiq", (number - 15) * 1_000, 300, 0))
-    with pytest.raises(QueueNotWholeError, match="T/0: entries do not lead to records in log order"):
+    with pytest.raises(QueueNotWholeError, match="T/0: entries do not point to records in log order"):
         list(files_of(tmp_path).blocks())
 
 
@@ -86,7 +86,7 @@ def test_a_range_over_files(tmp_path: Path) -> None:
     files = files_of(tmp_path)
     assert files.range(90, 210).offsets.tolist() == [number * 1_000 + 500 for number in range(90, 210)]
     assert files.capacity == 300
-    with pytest.raises(QueueNotWholeError, match="T/0: entries do not lead to records in log order"):
+    with pytest.raises(QueueNotWholeError, match="T/0: entries do not point to records in log order"):
         files.range(290, 310)
 
 
@@ -113,7 +113,7 @@ def test_an_entry_that_is_not_as_it_should_be_has_the_queue_refused(tmp_path: Pa
     may_be_last = entry[:8] in {struct.pack(">q", 1 << 40), bytes(8)} or entry[8:12] == struct.pack(">i", 1_200)
     number = 50 if may_be_last else number
     overwrite(*file_at(tmp_path, number), entry)
-    with pytest.raises(QueueNotWholeError, match="T/0: entries do not lead to records in log order"):
+    with pytest.raises(QueueNotWholeError, match="T/0: entries do not point to records in log order"):
         files_of(tmp_path).whole()
 
 
