@@ -88,8 +88,9 @@ def _column(source: _Source, field: pa.Field) -> pa.Array:
 
 
 #: Columns that are a field of ``codec.storefile.dtypes.RECORD_HEAD``, most by the same name.
-_FIXED: Final = {name: name for name in RECORD_HEAD.names or () if name in MESSAGE_SCHEMA.names} | {
-    "size": "total_size"
+_FIXED: Final = {
+    "size": "total_size",
+    **{name: name for name in MESSAGE_SCHEMA.names if name in (RECORD_HEAD.fields or ())},
 }
 
 #: Columns that are a property.

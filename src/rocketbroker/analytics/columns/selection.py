@@ -108,12 +108,10 @@ class Selection:
         if self.keys is not None and other.keys is not None and self.keys != other.keys:
             raise ConfigError("two selections by keys cannot be combined; select by keys once")
         since, until = _either(max, self.since_ms, other.since_ms), _either(min, self.until_ms, other.until_ms)
-        sets: dict[str, Any] = {
-            name: _either(operator.and_, getattr(self, name), getattr(other, name)) for name in _SETS
-        }
-        ranges: dict[str, Any] = {
-            name: _either(_overlap, getattr(self, name), getattr(other, name)) for name in _RANGES
-        }
+        sets, ranges = (
+            {name: _either(combine, getattr(self, name), getattr(other, name)) for name in names}
+            for names, combine in ((_SETS, operator.and_), (_RANGES, _overlap))
+        )
         no_time = since is not None and until is not None and since >= until
         if no_time or any(bounds is not None and bounds[0] >= bounds[1] for bounds in ranges.values()):
             return NOTHING

@@ -204,11 +204,10 @@ def _parts(
     count = -(-sum(_bytes(entries, low, high) for _, entries in queues) // part_size)
     cuts = [low + (high - low) * number // max(count, 1) for number in range(count + 1)]
     for start, stop in pairwise(cuts):
-        parts = ((files, entries.between(start, stop)) for files, entries in queues)
-        ranges = tuple(
-            EntryRange(files.topic, files.queue_id, part.first, part.first + len(part))
-            for files, part in parts
-            if len(part)
-        )
+        ranges = []
+        for files, entries in queues:
+            part = entries.between(start, stop)
+            if len(part):
+                ranges.append(EntryRange(files.topic, files.queue_id, part.first, part.first + len(part)))
         if ranges:
-            yield QueuePart(start, stop, ranges)
+            yield QueuePart(start, stop, tuple(ranges))

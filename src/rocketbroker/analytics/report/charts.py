@@ -1,6 +1,6 @@
 """Figures and tables shared by several sections."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketbroker.analytics.report.colours import Colours
-from rocketbroker.analytics.report.figures import Column, Figure, Kind, ShownTable, Unit
+from rocketbroker.analytics.report.figures import Figure, Kind, ShownTable, Unit
 from rocketbroker.analytics.report.histogram import bars
 from rocketbroker.analytics.report.labels import unique
 from rocketbroker.analytics.report.units import show
@@ -26,15 +26,15 @@ def by_value(table: pa.Table, column: str) -> dict[Any, pa.Table]:
     return {value: table.filter(pc.equal(table.column(column), value)) for value in values}
 
 
-def shown(columns: Sequence[Column], rows: Sequence[Row]) -> ShownTable:
-    """Return a table of as many rows as fit beside a figure."""
+def shown(columns: Mapping[str, Unit], rows: Sequence[Row]) -> ShownTable:
+    """Return a table of the first rows, as many as fit beside a figure."""
     return ShownTable(columns, rows[:ROWS], max(len(rows) - ROWS, 0))
 
 
 def histogram_figure(
     name: str, groups: dict[str, pa.Table], column: str, borders: Sequence[int], unit: Unit, colours: Colours
 ) -> Figure | None:
-    """Return bars between the borders, without the empty ones at both ends."""
+    """Return bars between borders, without empty bars at both ends."""
     heights = {group: bars(rows, column, borders) for group, rows in groups.items()}
     if not heights:
         return None
@@ -46,7 +46,7 @@ def histogram_figure(
 
 
 def levels_figure(name: str, y_title: str, rows: Sequence[tuple[str, float, str]], colours: Colours) -> Figure | None:
-    """Return a horizontal bar for each (label, value, name that has a colour), as many as fit."""
+    """Return a horizontal bar for each (label, value, name with a colour), as many as fit."""
     if not rows:
         return None
     labels = unique([label for label, _, _ in rows[:LEVELS]])
@@ -57,5 +57,5 @@ def levels_figure(name: str, y_title: str, rows: Sequence[tuple[str, float, str]
 
 
 def descending(rows: list[Row]) -> list[Row]:
-    """Return rows by their second column, the largest first, then by their first."""
+    """Sort rows by their second column, the largest first, then by their first column."""
     return sorted(rows, key=lambda row: (-float(row[1] or 0), str(row[0])))

@@ -1,7 +1,8 @@
 """Facts of a report from one pass over the messages, without Spark and in bounded memory."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import asdict
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -36,22 +37,24 @@ _COLUMNS: Final = (
     "size",
 )
 
-#: Called from time to time with the number of messages read.
+#: Called with the number of messages read.
 Progress = Callable[[int], None]
 
 
 def collect_facts(
-    stores: Stores, selection: Selection = EVERYTHING, *, asked: str = "", progress: Progress = lambda done: None
+    stores: Stores,
+    selection: Selection = EVERYTHING,
+    *,
+    asked: str = "",
+    progress: Progress = lambda _: None,
 ) -> StoreFacts:
-    """Return the facts of ``stores`` as they are now.
+    """Return the current facts of ``stores``.
 
     Args:
         stores: stores, as for ``read_store``.
         selection: messages to count; lag is read only without one, since it needs the ends of queues.
         asked: the selection in words.
-
-    Raises:
-        ConfigError, StoreError: as from ``read_store``.
+        progress: called with the number of messages read.
     """
     roots, report, counts = store_roots(stores), DecodeReport(), _Counts()
     for batch in read_store(roots, _COLUMNS, selection=selection, report=report):
@@ -129,12 +132,12 @@ class _Counts:
                 "most": delays,
             }
         ).filter(pc.is_valid(delays))
-        is_retry = pc.starts_with(rows.column("topic"), RETRY_GROUP_TOPIC_PREFIX)
         # The age of a dead letter only shows how long its group retried.
         is_first = pc.invert(_is_not_sent(rows.column("topic")))
         self.delays.add(rows.filter(is_first).drop_columns(["attempt"]))
-        again = rows.filter(is_retry)
-        self.retries.add(again.rename_columns({"topic": "group"}))  # replaced by its group at the end
+        is_retry = pc.starts_with(rows.column("topic"), RETRY_GROUP_TOPIC_PREFIX)
+        # ``by_group`` replaces the topic by its group.
+        self.retries.add(rows.filter(is_retry).rename_columns({"topic": "group"}))
 
 
 def _millis(times: pa.Array) -> pa.Array:
@@ -160,7 +163,4 @@ def _classes(values: pa.Array) -> pa.Array:
 
 
 def _corrupt(report: DecodeReport) -> pa.Table:
-    rows: list[dict[str, Any]] = [
-        {name: getattr(found, name) for name in facts.CORRUPT.names} for found in report.ranges
-    ]
-    return pa.Table.from_pylist(rows, facts.CORRUPT)
+    return pa.Table.from_pylist([asdict(found) for found in report.ranges], facts.CORRUPT)

@@ -15,13 +15,8 @@ class Colours:
     names: tuple[str, ...]
 
     @classmethod
-    def of_topics(cls, counts: pa.Table) -> "Colours":
-        """Return colours of the topics with the most messages, by columns ``topic`` and ``messages``."""
-        return cls.of(counts, "topic")
-
-    @classmethod
     def of(cls, counts: pa.Table, column: str) -> "Colours":
-        """Return colours of the values of a column with the most messages."""
+        """Return colours for the values of a column with the most messages."""
         totals = counts.group_by(column).aggregate([("messages", "sum")])
         order = [("messages_sum", "descending"), (column, "ascending")]
         found: list[str] = totals.sort_by(order).column(column).to_pylist()

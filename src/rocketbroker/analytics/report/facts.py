@@ -1,7 +1,4 @@
-"""Small tables from which a report is made, each an aggregate of messages or of a broker's state.
-
-The page depends on these tables alone, not on how they are computed.
-"""
+"""Small tables that a report is made from, aggregates of messages or of a broker's state."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,8 +18,8 @@ KEYS: Final = pa.schema([("topic", _TEXT), ("key", _TEXT), ("messages", _INT)])
 QUEUES: Final = pa.schema(
     [("broker", _TEXT), ("topic", _TEXT), ("queue_id", _INT), ("messages", _INT), ("bytes", _INT), ("end", _INT)]
 )
-#: Messages, except retries and dead letters, by topic and class of the ms from born to stored; class -1 holds those
-#: whose producer's clock was ahead.
+#: Messages, except retries and dead letters, by topic and class of the ms from born to stored; class -1 means that
+#: the producer's clock was ahead.
 DELAYS: Final = pa.schema([("topic", _TEXT), ("delay_class", _INT), ("messages", _INT), ("most", _INT)])
 #: Messages sent back by consumers, by group, attempt and class of the ms from born to stored again.
 RETRIES: Final = pa.schema(
@@ -34,15 +31,7 @@ DEAD_LETTERS: Final = pa.schema(
 )
 #: Lag of groups: committed offset, end and their difference by queue.
 LAG: Final = pa.schema(
-    [
-        ("broker", _TEXT),
-        ("group", _TEXT),
-        ("topic", _TEXT),
-        ("queue_id", _INT),
-        ("committed", _INT),
-        ("end", _INT),
-        ("lag", _INT),
-    ]
+    dict.fromkeys(("broker", "group", "topic"), _TEXT) | dict.fromkeys(("queue_id", "committed", "end", "lag"), _INT)
 )
 #: Ranges of the log without a readable message, or with an invalid body.
 CORRUPT: Final = pa.schema(

@@ -1,11 +1,11 @@
 """Content of figures and tables, independent of the drawing library."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-#: Colours of series in their order, for a light and a dark ground; each pair is one hue. The last is for "others".
+#: Colours of series in their order, for a light and a dark background; each pair is one hue. The last is for "others".
 LIGHT: Final = ("#2a78d6", "#eb6834", "#1baf7a", "#eda100", "#4a3aa7", "#e34948", "#e87ba4", "#008300", "#8b8a85")
 DARK: Final = ("#3987e5", "#d95926", "#199e70", "#c98500", "#9085e9", "#e66767", "#d55181", "#4fa34f", "#8b8a85")
 #: Number of series with their own hue.
@@ -14,7 +14,7 @@ OTHERS: Final = "others"
 
 
 class Kind(StrEnum):
-    """Way in which series are drawn."""
+    """Form of a figure."""
 
     AREAS = "areas"  # stacked, x is time in ms since 1970
     BARS = "bars"  # stacked, x is a category
@@ -32,6 +32,9 @@ class Unit(StrEnum):
     TEXT = "text"
 
 
+COUNT, BYTES, MILLIS, TIME, SHARE, TEXT = Unit
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """Values by x; ``colour`` is an index of the colours."""
@@ -44,7 +47,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure; ``name`` is that of its file, ``y_unit`` what the values are."""
+    """A figure; ``name`` is that of its file, ``y_unit`` the unit of the values."""
 
     name: str
     kind: Kind
@@ -55,18 +58,10 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table; numbers are aligned to the right, text to the left."""
-
-    title: str
-    unit: Unit
-
-
-@dataclass(frozen=True, slots=True)
 class ShownTable:
-    """Rows of a table, ``None`` where there is no value; ``left_out`` says how many more there are."""
+    """Units of columns by title, and rows with ``None`` for no value; ``left_out`` more rows are not shown."""
 
-    columns: Sequence[Column]
+    columns: Mapping[str, Unit]
     rows: Sequence[Sequence[int | float | str | None]]
     left_out: int = 0
 

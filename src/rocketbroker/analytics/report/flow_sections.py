@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 from rocketbroker.analytics.report.charts import Row, by_value, descending, histogram_figure, levels_figure, shown
 from rocketbroker.analytics.report.colours import Colours
 from rocketbroker.analytics.report.facts import StoreFacts
-from rocketbroker.analytics.report.figures import Column, Figure, Kind, Section, Unit
+from rocketbroker.analytics.report.figures import BYTES, COUNT, MILLIS, SHARE, TEXT, Figure, Kind, Section, Unit
 from rocketbroker.analytics.report.histogram import BYTES_BORDERS, MILLIS_BORDERS, spread
 from rocketbroker.analytics.report.units import show
 
 _MINUTE_MS: Final = 60_000
-# Points of a time axis at the most, and the minutes that one may stand for.
+# Most points of a time axis, fewest points of an area, and the minutes that one point may cover.
 _POINTS: Final = 300
 _FEWEST: Final = 6
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
@@ -23,7 +23,7 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080)
 def traffic(facts: StoreFacts, colours: Colours) -> Section:
     """Show messages per minute by topic."""
     topics, figure = by_value(facts.traffic, "topic"), None
-    # A damaged record may have a time outside the calendar: it counts, but in no minute.
+    # A damaged record may have a time outside the calendar: it counts in the total, but in no minute.
     timed = facts.traffic.filter(pc.is_valid(facts.traffic.column("minute_ms")))
     of_minutes = by_value(timed, "topic")
     all_messages = pc.sum(facts.traffic.column("messages")).as_py() or 0
@@ -34,19 +34,13 @@ def traffic(facts: StoreFacts, colours: Colours) -> Section:
         rows.append((topic, messages, messages / all_messages, pc.sum(mine.column("bytes")).as_py(), most))
     if timed.num_rows:
         step, times = _time_axis(timed.column("minute_ms"))
-        lines = {topic: _a_minute(mine, times, step) for topic, mine in of_minutes.items()}
+        lines = {topic: _per_minute(mine, times, step) for topic, mine in of_minutes.items()}
         # An area over one minute has no width, and a time axis without a span shows years.
         kind, places = (Kind.AREAS, times.tolist()) if len(times) >= _FEWEST else (Kind.BARS, _labels(times))
-        figure = Figure("traffic", kind, "", "messages a minute", Unit.COUNT, colours.series(places, lines))
-    columns = (
-        Column("Topic", Unit.TEXT),
-        Column("Messages", Unit.COUNT),
-        Column("Share", Unit.SHARE),
-        Column("Bytes", Unit.BYTES),
-        Column("Most in a minute", Unit.COUNT),
-    )
-    note = "Messages stored a minute, by topic. Times are store times, UTC."
-    return Section("traffic", "Traffic", note, figure, shown(columns, descending(rows)), "No message is stored.")
+        figure = Figure("traffic", kind, "", "messages per minute", Unit.COUNT, colours.series(places, lines))
+    units = {"Topic": TEXT, "Messages": COUNT, "Share": SHARE, "Bytes": BYTES, "Most in a minute": COUNT}
+    note = "Messages stored per minute, by topic. Times are store times in UTC."
+    return Section("traffic", "Traffic", note, figure, shown(units, descending(rows)), "No message is stored.")
 
 
 def _time_axis(minutes: pa.ChunkedArray) -> tuple[int, Any]:
@@ -62,7 +56,7 @@ def _labels(times: Any) -> list[str]:
     return [show(time, Unit.TIME).removesuffix(":00") for time in times.tolist()]
 
 
-def _a_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
+def _per_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
     places = (rows.column("minute_ms").to_numpy() - times[0]) // step
     counts = np.bincount(places, rows.column("messages").to_numpy(), len(times))
     return [round(float(count), 2) for count in counts / (step // _MINUTE_MS)]
@@ -76,20 +70,13 @@ def sizes(facts: StoreFacts, colours: Colours) -> Section:
         found = spread(mine, "size_class")
         mean = pc.sum(mine.column("total")).as_py() / found.messages
         rows.append((topic, found.messages, mean, found.p50, found.p99, found.most))
-    columns = (
-        Column("Topic", Unit.TEXT),
-        Column("Messages", Unit.COUNT),
-        Column("Mean", Unit.BYTES),
-        Column("Half ≤", Unit.BYTES),
-        Column("99 % ≤", Unit.BYTES),
-        Column("Largest", Unit.BYTES),
-    )
+    units = {"Topic": TEXT, "Messages": COUNT, "Mean": BYTES, "Half ≤": BYTES, "99 % ≤": BYTES, "Largest": BYTES}
     note = (
-        "Bytes of whole records: body as stored, properties and about 100 bytes of head. "
-        "Percentiles are too high by 1 % at the most."
+        "Bytes of whole records: stored body, properties and a head of about 100 bytes. Percentiles are at most 1 % "
+        "too high."
     )
     figure = histogram_figure("sizes", topics, "size_class", BYTES_BORDERS, Unit.BYTES, colours)
-    return Section("sizes", "Sizes", note, figure, shown(columns, descending(rows)), "No message is stored.")
+    return Section("sizes", "Sizes", note, figure, shown(units, descending(rows)), "No message is stored.")
 
 
 def queues(facts: StoreFacts, colours: Colours) -> Section:
@@ -105,25 +92,11 @@ def queues(facts: StoreFacts, colours: Colours) -> Section:
             busiest += f" of {mine.column('broker')[place]}"
         rows.append((topic, max(counts) / mean, len(counts), min(counts), mean, max(counts), busiest))
     rows = descending(rows)
-    columns = (
-        Column("Topic", Unit.TEXT),
-        Column("Skew", Unit.COUNT),
-        Column("Queues", Unit.COUNT),
-        Column("Least", Unit.COUNT),
-        Column("Mean", Unit.COUNT),
-        Column("Most", Unit.COUNT),
-        Column("Busiest", Unit.TEXT),
-    )
-    note = (
-        "Skew is the busiest queue's share over an even one: 1 is even. Queues without any message are not known here."
-    )
-    figure = levels_figure(
-        "queues",
-        "busiest queue over the mean",
-        [(str(row[0]), float(row[1] or 0), str(row[0])) for row in rows],
-        colours,
-    )
-    return Section("queues", "Queues", note, figure, shown(columns, rows), "No topic has messages in several queues.")
+    units = {"Topic": TEXT, "Skew": COUNT, "Queues": COUNT, "Min": COUNT, "Mean": COUNT, "Max": COUNT, "Busiest": TEXT}
+    note = "Skew is the messages of the busiest queue over the mean: 1 is even. Queues without messages do not count."
+    bars = [(str(row[0]), float(row[1] or 0), str(row[0])) for row in rows]
+    figure = levels_figure("queues", "busiest queue over the mean", bars, colours)
+    return Section("queues", "Queues", note, figure, shown(units, rows), "No topic has messages in several queues.")
 
 
 def keys(facts: StoreFacts, colours: Colours) -> Section:
@@ -134,19 +107,13 @@ def keys(facts: StoreFacts, colours: Colours) -> Section:
         for row in facts.keys.to_pylist()
         if row["messages"] > 1
     ]
-    columns = (
-        Column("Key", Unit.TEXT),
-        Column("Topic", Unit.TEXT),
-        Column("Messages", Unit.COUNT),
-        Column("Of its topic", Unit.SHARE),
-    )
+    units = {"Key": TEXT, "Topic": TEXT, "Messages": COUNT, "Of its topic": SHARE}
     note = "Keys (property KEYS) with the most messages in a topic."
     if facts.keys_missed:
-        note += f" There are too many to count each: up to {facts.keys_missed:,} more messages may have any of them."
-    figure = levels_figure(
-        "keys", "messages", [(str(row[0]), float(row[2] or 0), str(row[1])) for row in rows], colours
-    )
-    return Section("keys", "Hot keys", note, figure, shown(columns, rows), "No key stands in two messages of a topic.")
+        note += f" There are too many keys for exact counts: each may have up to {facts.keys_missed:,} more messages."
+    bars = [(str(row[0]), float(row[2] or 0), str(row[1])) for row in rows]
+    figure = levels_figure("keys", "messages", bars, colours)
+    return Section("keys", "Hot keys", note, figure, shown(units, rows), "No two messages of a topic share a key.")
 
 
 def delays(facts: StoreFacts, colours: Colours) -> Section:
@@ -156,21 +123,20 @@ def delays(facts: StoreFacts, colours: Colours) -> Section:
     for topic, mine in topics.items():
         found = spread(mine, "delay_class")
         rows.append((topic, found.messages, found.p50, found.p90, found.p99, found.most, found.ahead))
-    columns = (
-        Column("Topic", Unit.TEXT),
-        Column("Messages", Unit.COUNT),
-        Column("Half ≤", Unit.MILLIS),
-        Column("90 % ≤", Unit.MILLIS),
-        Column("99 % ≤", Unit.MILLIS),
-        Column("Longest", Unit.MILLIS),
-        Column("Clock ahead", Unit.COUNT),
-    )
+    units = {
+        "Topic": TEXT,
+        "Messages": COUNT,
+        "Half ≤": MILLIS,
+        "90 % ≤": MILLIS,
+        "99 % ≤": MILLIS,
+        "Longest": MILLIS,
+        "Clock ahead": COUNT,
+    }
     note = (
-        "From when the producer made a message, by its own clock, to when the broker stored it, which for delayed "
-        "messages includes their delay. Those whose producer's clock was ahead of the broker's stand in the first bar. "
-        "Retries and dead letters have sections of their own."
+        "Time from the creation of a message, by the producer's clock, to its storage by the broker; for delayed "
+        "messages it includes the delay. Messages from producers whose clock was ahead are in the first bar. Retries "
+        "and dead letters have their own sections."
     )
     figure = histogram_figure("delays", topics, "delay_class", MILLIS_BORDERS, Unit.MILLIS, colours)
-    return Section(
-        "delays", "End-to-end delays", note, figure, shown(columns, descending(rows)), "No message is stored."
-    )
+    table = shown(units, descending(rows))
+    return Section("delays", "End-to-end delays", note, figure, table, "No message is stored.")

@@ -12,7 +12,7 @@ _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
-#: Borders of the bars, each of them also a border of classes.
+#: Borders of the bars, each also a border of classes.
 MILLIS_BORDERS: Final = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500),
     *(_SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 30 * _SECOND),
@@ -23,7 +23,7 @@ BYTES_BORDERS: Final = tuple(step * 10**power for power in range(2, 10) for step
 
 
 class Spread(NamedTuple):
-    """Of the values of a group: how many, percentiles (the largest of their class), and the largest; ``ahead`` of 0."""
+    """Distribution of values: count, percentiles (rounded up to their class), maximum, and count below 0."""
 
     messages: int
     p50: int
@@ -34,23 +34,21 @@ class Spread(NamedTuple):
 
 
 def spread(rows: pa.Table, class_column: str) -> Spread:
-    """Return the spread of the values counted in ``rows``, of which there is one at least."""
-    classes, order = _sorted(rows, class_column)
-    counts = np.asarray(rows.column("messages").to_numpy(), np.int64)[order]
+    """Return the spread of the values counted in ``rows``, which are not empty."""
+    classes, counts = _numbers(rows, class_column)
+    order = np.argsort(classes, kind="stable")
+    classes, counts = classes[order], counts[order]
     most = max(rows.column("most").to_pylist())
     p50, p90, p99 = (min(quantile(classes, counts, part), max(most, 0)) for part in (0.5, 0.9, 0.99))
     return Spread(int(counts.sum()), p50, p90, p99, most, int(counts[classes < 0].sum()))
 
 
 def bars(rows: pa.Table, class_column: str, borders: Sequence[int]) -> Ints:
-    """Count the values below each border and not below the one before, and those above the last, shape (n + 1,)."""
-    classes = np.asarray(rows.column(class_column).to_numpy(), np.int64)
-    counts = np.asarray(rows.column("messages").to_numpy(), np.int64)
+    """Count the values between borders: below the first, from each to the next, and above the last; shape (n + 1,)."""
+    classes, counts = _numbers(rows, class_column)
     place = np.searchsorted(class_of(np.array(borders, np.int64)), classes, side="right")
     return np.bincount(place, counts, len(borders) + 1).astype(np.int64)
 
 
-def _sorted(rows: pa.Table, class_column: str) -> tuple[Ints, Ints]:
-    classes = np.asarray(rows.column(class_column).to_numpy(), np.int64)
-    order = np.argsort(classes, kind="stable")
-    return classes[order], order
+def _numbers(rows: pa.Table, class_column: str) -> tuple[Ints, ...]:
+    return tuple(np.asarray(rows.column(name).to_numpy(), np.int64) for name in (class_column, "messages"))

@@ -6,37 +6,22 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from rocketbroker.analytics.report.figures import (
-    DARK,
-    LIGHT,
-    Column,
-    Figure,
-    Kind,
-    Section,
-    ShownTable,
-    Tile,
-    Unit,
-)
+from rocketbroker.analytics.report.figures import DARK, LIGHT, Figure, Kind, Section, ShownTable, Tile, Unit
 from rocketbroker.analytics.report.labels import cut, unique
 from rocketbroker.analytics.report.units import show
 
 _HERE: Final = Path(__file__).parent
-# The page fetches nothing, whatever its content: anyone who may send chooses names of topics and keys.
+# The page may fetch nothing, since its content is untrusted: any producer chooses names of topics and keys.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-# Pixels of a bar, and of what is around bars.
+# Pixels of a bar, and of the space around all bars.
 _LEVEL: Final = 24
 _LEVELS_FRAME: Final = 76
-# Below it, values are shown with their fractions.
+# Smaller values are shown with fractions.
 _SMALL: Final = 10
 
 
 def html_page(title: str, lead: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> str:
-    """Return the page.
-
-    Args:
-        title: of the page.
-        lead: a sentence below it: which stores, which time.
-    """
+    """Return the page; ``lead`` is the sentence below its title."""
     from plotly.offline import get_plotlyjs
 
     drawn = [section for section in sections if section.figure is not None]
@@ -105,21 +90,20 @@ def _legend(figure: Figure) -> str:
 
 
 def _table(table: ShownTable) -> str:
-    head = "".join(f"<th{_side(column)}>{escape(column.title)}</th>" for column in table.columns)
-    rows = "".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
+    units = list(table.columns.values())
+    head = "".join(f"<th{_side(unit)}>{escape(title)}</th>" for title, unit in table.columns.items())
+    rows = "".join(f"<tr>{_cells(units, row)}</tr>" for row in table.rows)
     rest = f"<p class=rest>and {table.left_out:,} more</p>" if table.left_out else ""
     return f"<div class=table tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{rest}</div>"
 
 
-def _cells(columns: Sequence[Column], row: Sequence[int | float | str | None]) -> str:
-    return "".join(
-        f"<td{_side(column)}>{escape(show(value, column.unit))}</td>"
-        for column, value in zip(columns, row, strict=True)
-    )
+def _cells(units: Sequence[Unit], row: Sequence[int | float | str | None]) -> str:
+    return "".join(f"<td{_side(unit)}>{escape(show(value, unit))}</td>" for unit, value in zip(units, row, strict=True))
 
 
-def _side(column: Column) -> str:
-    return "" if column.unit is Unit.TEXT else " class=n"
+def _side(unit: Unit) -> str:
+    """Return the class that aligns numbers to the right."""
+    return "" if unit is Unit.TEXT else " class=n"
 
 
 def _plotly(figure: Figure) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from rocketbroker.analytics.report.figures import LIGHT, Figure, Kind, Section, Unit
 from rocketbroker.analytics.report.labels import cut, unique
 from rocketbroker.analytics.report.units import show
@@ -21,11 +23,7 @@ _MS_PER_DAY: Final = 86_400_000
 
 
 def write_pngs(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """Draw the figure of each section that has one into ``folder``, which is made; return the files.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Draw the figures of sections into ``folder``, which is created if missing; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for section in sections:
@@ -41,9 +39,8 @@ def _write(section: Section, figure: Figure, path: Path) -> None:
     from matplotlib.figure import Figure as Canvas
 
     bars = len(figure.series[0].x) if figure.kind is Kind.LEVELS else 0
-    canvas = Canvas(
-        figsize=(_WIDTH, max(_HEIGHT, 1.6 + bars * _BAR)), dpi=_DPI, facecolor="white", layout="constrained"
-    )
+    size = _WIDTH, max(_HEIGHT, 1.6 + bars * _BAR)
+    canvas = Canvas(figsize=size, dpi=_DPI, facecolor="white", layout="constrained")
     FigureCanvasAgg(canvas)
     axes = canvas.add_subplot()
     canvas.suptitle(_plain(section.title), x=0.02, ha="left", color=_INK, fontsize=15, fontweight="bold")
@@ -70,29 +67,25 @@ def _areas(axes: Any, figure: Figure) -> None:
 
 
 def _bars(axes: Any, figure: Figure) -> None:
-    places = range(len(figure.series[0].x))
-    below = [0.0] * len(places)
-    for series, label in zip(figure.series, _labels(figure), strict=True):
-        axes.bar(
-            places, series.y, 0.86, below, color=LIGHT[series.colour], label=label, edgecolor="white", linewidth=0.8
-        )
-        below = [low + more for low, more in zip(below, series.y, strict=True)]
-    crowded = len(places) > 10
-    axes.set_xticks(
-        places, _short(figure.series[0].x), rotation=40 if crowded else 0, ha="right" if crowded else "center"
-    )
+    labels = _stack(axes.bar, figure, 0.86)
+    crowded = len(labels) > 10
+    axes.set_xticks(range(len(labels)), labels, rotation=40 if crowded else 0, ha="right" if crowded else "center")
 
 
 def _levels(axes: Any, figure: Figure) -> None:
-    places = range(len(figure.series[0].x))
-    left = [0.0] * len(places)
-    for series, label in zip(figure.series, _labels(figure), strict=True):
-        axes.barh(
-            places, series.y, 0.7, left, color=LIGHT[series.colour], label=label, edgecolor="white", linewidth=0.8
-        )
-        left = [low + more for low, more in zip(left, series.y, strict=True)]
-    axes.set_yticks(places, _short(figure.series[0].x))
+    labels = _stack(axes.barh, figure, 0.7)
+    axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
+
+
+def _stack(draw: Any, figure: Figure, width: float) -> list[str]:
+    """Draw the bars of all series on top of each other; return the labels of the bars."""
+    base = np.zeros(len(figure.series[0].x))
+    style = {"edgecolor": "white", "linewidth": 0.8}
+    for series, label in zip(figure.series, _labels(figure), strict=True):
+        draw(range(len(base)), series.y, width, base, color=LIGHT[series.colour], label=label, **style)
+        base = base + series.y
+    return _short(figure.series[0].x)
 
 
 _DRAWN: Final = {Kind.AREAS: _areas, Kind.BARS: _bars, Kind.LEVELS: _levels}
@@ -125,6 +118,6 @@ def _short(labels: Sequence[int | str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text that matplotlib does not take for mathematics, without characters that it cannot draw."""
+    """Return text escaped for matplotlib's mathematics, without characters that it cannot draw."""
     drawn = (each if each.isprintable() or each == _NO_WIDTH else "\N{REPLACEMENT CHARACTER}" for each in text)
     return "".join(drawn).replace("$", r"\$")

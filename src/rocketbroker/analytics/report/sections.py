@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from rocketbroker.analytics.report.colours import Colours
 from rocketbroker.analytics.report.facts import StoreFacts
-from rocketbroker.analytics.report.figures import Column, Section, ShownTable, Tile, Unit
+from rocketbroker.analytics.report.figures import BYTES, COUNT, TEXT, Section, ShownTable, Tile, Unit
 from rocketbroker.analytics.report.flow_sections import delays, keys, queues, sizes, traffic
 from rocketbroker.analytics.report.trouble_sections import corrupt, dead_letters, lag, retries
 from rocketbroker.analytics.report.units import show
@@ -15,7 +15,7 @@ from rocketbroker.analytics.report.units import show
 
 def sections(facts: StoreFacts) -> list[Section]:
     """Return all sections in the order of the page."""
-    colours = Colours.of_topics(facts.queues)
+    colours = Colours.of(facts.queues, "topic")
     return [
         traffic(facts, colours),
         sizes(facts, colours),
@@ -43,7 +43,7 @@ def tiles(facts: StoreFacts) -> list[Tile]:
         Tile("topics", show(pc.count_distinct(queued.column("topic")).as_py(), Unit.COUNT)),
         Tile("queues", show(queued.num_rows, Unit.COUNT)),
         Tile("from first to last", show(spanned, Unit.MILLIS)),
-        Tile("not yet consumed", show(behind, Unit.COUNT) if not facts.asked else show(None, Unit.COUNT)),
+        Tile("not yet consumed", show(None if facts.asked else behind, Unit.COUNT)),
         Tile("dead letters", show(dead, Unit.COUNT), alarm=dead > 0),
         Tile("damaged ranges", show(lost, Unit.COUNT), alarm=lost > 0),
     ]
@@ -56,19 +56,12 @@ def brokers(facts: StoreFacts) -> Section:
         mine = facts.queues.filter(pc.equal(facts.queues.column("broker"), broker))
         topics = pc.count_distinct(mine.column("topic")).as_py()
         rows.append((broker, place, _total(mine, "messages"), _total(mine, "bytes"), topics, mine.num_rows))
-    columns = (
-        Column("Broker", Unit.TEXT),
-        Column("Store", Unit.TEXT),
-        Column("Messages", Unit.COUNT),
-        Column("Bytes", Unit.BYTES),
-        Column("Topics", Unit.COUNT),
-        Column("Queues", Unit.COUNT),
-    )
+    units = {"Broker": TEXT, "Store": TEXT, "Messages": COUNT, "Bytes": BYTES, "Topics": COUNT, "Queues": COUNT}
     note = (
-        "What this page was made from. Each record of the commit log counts: a message that was delayed or retried "
-        "counts each time it was stored."
+        "The stores of this page. Each record of the commit log counts: a delayed or retried message counts each time "
+        "it was stored."
     )
-    return Section("stores", "Stores", note, None, ShownTable(columns, rows), "")
+    return Section("stores", "Stores", note, None, ShownTable(units, rows), "")
 
 
 def _total(table: pa.Table, name: str) -> int:

@@ -25,24 +25,15 @@ _NO_ORIGIN: Final = "unknown"
 
 
 def dead_letter_facts(stores: Sequence[StoreRoot], selection: Selection, topics: Sequence[str]) -> pa.Table:
-    """Count the selected dead letters of ``stores``, as ``facts.DEAD_LETTERS``.
-
-    Args:
-        topics: the topics of the selected messages.
-    """
+    """Count the selected dead letters of ``stores`` in ``topics``, as ``facts.DEAD_LETTERS``."""
     dead = frozenset(topic for topic in topics if topic.startswith(DLQ_GROUP_TOPIC_PREFIX))
     sums = GroupedSums(facts.DEAD_LETTERS, {"messages": "sum", "first_ms": "min", "last_ms": "max"})
     chosen = selection.and_(Selection(topics=dead))
     for batch in read_store(stores, ["topic", "store_timestamp", "properties"], selection=chosen) if dead else ():
         stored = batch.column("store_timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-        rows = {
-            "group": pc.utf8_slice_codeunits(batch.column("topic"), len(DLQ_GROUP_TOPIC_PREFIX)),
-            "origin": _origins(batch.column("properties")),
-            "messages": pa.array(np.ones(batch.num_rows, np.int64)),
-            "first_ms": stored,
-            "last_ms": stored,
-        }
-        sums.add(pa.table(rows))
+        groups = pc.utf8_slice_codeunits(batch.column("topic"), len(DLQ_GROUP_TOPIC_PREFIX))
+        columns = [groups, _origins(batch.column("properties")), np.ones(batch.num_rows, np.int64), stored, stored]
+        sums.add(pa.table(columns, facts.DEAD_LETTERS.names))
     return sums.result()
 
 
@@ -85,13 +76,7 @@ def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
 
     A queue ends after its last entry, as for ``jobs.snapshots``: the log may still have messages with higher offsets,
     of a topic that was deleted and created again. If the store lacks a queue, its end comes from the log. A queue
-    that is in neither is left out.
-
-    Args:
-        queues: all queues, as ``facts.QUEUES``.
-
-    Raises:
-        StoreError: neither an offsets file nor its backup can be read.
+    that is in neither is left out. ``queues`` has all queues, as ``facts.QUEUES``.
     """
     rows = [row for root in stores for row in _committed(root)]
     committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["lag"]).rename_columns({"end": "last_entry"})

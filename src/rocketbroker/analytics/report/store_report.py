@@ -13,13 +13,7 @@ from rocketbroker.common.errors import StoreError
 
 
 def write_report(facts: StoreFacts, output: Path, png_dir: Path | None = None) -> list[Path]:
-    """Write the page to ``output``, atomically, and PNGs of its figures to ``png_dir``.
-
-    Return the files written.
-
-    Raises:
-        StoreError: a file cannot be written.
-    """
+    """Write the page to ``output``, atomically, and PNGs of its figures to ``png_dir``; return the files."""
     shown = sections(facts)
     page = html_page("Store report", lead(facts), tiles(facts), shown)
     try:
@@ -32,11 +26,8 @@ def write_report(facts: StoreFacts, output: Path, png_dir: Path | None = None) -
 def lead(facts: StoreFacts) -> str:
     """Return the lead of the page: stores, time range and selection."""
     names = ", ".join(broker for broker, _ in facts.stores)
-    text = f"{names}: "
-    if facts.first_ms is None:
-        text += "no messages"
-    else:
-        text += f"{show(facts.first_ms, Unit.TIME)} to {show(facts.last_ms, Unit.TIME)} UTC"
+    times = f"{show(facts.first_ms, Unit.TIME)} to {show(facts.last_ms, Unit.TIME)} UTC"
+    text = f"{names}: {'no messages' if facts.first_ms is None else times}"
     return f"{text}; {facts.asked}" if facts.asked else text
 
 

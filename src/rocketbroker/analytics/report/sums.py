@@ -13,12 +13,7 @@ How = Literal["sum", "min", "max"]
 
 
 class GroupedSums:
-    """Adds tables up by their columns ``by``.
-
-    Args:
-        schema: schema of the result, the columns of ``by`` first.
-        how: aggregation of each other column.
-    """
+    """Aggregates of tables, grouped by the columns of ``schema`` that ``how`` does not aggregate."""
 
     def __init__(self, schema: pa.Schema, how: Mapping[str, How]) -> None:
         self._schema = schema
@@ -38,14 +33,8 @@ class GroupedSums:
             self._compact()
 
     def result(self) -> pa.Table:
-        """Return the sums of all that was added, sorted by the columns of ``by``."""
-        self._compact()
-        return self._parts[0].sort_by([(name, "ascending") for name in self._by])
-
-    def rows(self) -> int:
-        """Count the groups."""
-        self._compact()
-        return int(self._parts[0].num_rows)
+        """Return the aggregates, sorted by group."""
+        return self.peek().sort_by([(name, "ascending") for name in self._by])
 
     def keep(self, mask: pa.Array) -> None:
         """Drop the groups, in the order of ``peek``, for which ``mask`` is false."""
@@ -53,7 +42,7 @@ class GroupedSums:
         self._groups = self._parts[0].num_rows
 
     def peek(self) -> pa.Table:
-        """Return the sums so far, unsorted."""
+        """Return the aggregates so far, unsorted."""
         self._compact()
         return self._parts[0]
 
@@ -71,12 +60,7 @@ class GroupedSums:
 
 
 class TopKeys:
-    """Counts of the most frequent of any number of keys, in bounded memory.
-
-    Args:
-        schema: schema of the result, whose last column is the count ``messages``.
-        most: most keys to keep; above it the rarest are dropped, and ``missed`` bounds the error.
-    """
+    """Counts of the most frequent keys, in bounded memory; above ``most`` keys the rarest are dropped."""
 
     def __init__(self, schema: pa.Schema, most: int) -> None:
         self._sums = GroupedSums(schema, {"messages": "sum"})
@@ -89,17 +73,16 @@ class TopKeys:
         """Add rows; columns as in the schema."""
         self._sums.add(rows)
         self._added += rows.num_rows
-        if self._added > self._most and self._sums.rows() > self._most:
-            counts = self._sums.peek().column("messages")
+        if self._added > self._most and (found := self._sums.peek()).num_rows > self._most:
+            counts = found.column("messages")
             # A key dropped now may have been dropped before: its losses add up.
             limit = pc.quantile(counts, 0.5, interpolation="higher")[0].as_py()
             self._sums.keep(pc.greater(counts, limit))
             self.missed += limit
-            self._added = self._sums.rows()
+            self._added = self._sums.peek().num_rows
 
     def result(self, most: int) -> pa.Table:
         """Return the ``most`` most frequent keys, those with the highest counts first."""
-        found = self._sums.result()
-        return found.sort_by([("messages", "descending"), *((name, "ascending") for name in found.column_names[:-1])])[
-            :most
-        ]
+        found = self._sums.peek()
+        order = [("messages", "descending"), *((name, "ascending") for name in found.column_names[:-1])]
+        return found.sort_by(order)[:most]

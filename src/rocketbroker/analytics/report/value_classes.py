@@ -1,7 +1,7 @@
 """Classes of values for histograms and percentiles: their first three decimal digits.
 
-The percentiles of any number of values come from a few thousand counts at the most, and are too high by a hundredth at
-the most. Powers of ten, and all numbers of three digits with zeros behind them, are borders of classes.
+A few thousand counts give percentiles of any number of values, at most 1 % too high. Powers of ten, and all numbers of
+three digits followed by zeros, are borders of classes.
 """
 
 from typing import Final
@@ -36,9 +36,7 @@ def largest_of(value_class: int) -> int:
 def quantile(classes: Ints, counts: Ints, part: float) -> int:
     """Return a value that at least ``part`` (0 to 1) of all values do not exceed: the largest of its class.
 
-    Args:
-        classes: ascending, shape (n,).
-        counts: how many values each has, shape (n,); not all 0.
+    ``classes`` ascend and ``counts``, not all 0, are the numbers of their values; both have shape (n,).
     """
     reached = int(np.searchsorted(np.cumsum(counts), part * counts.sum() - 1e-9))
     return largest_of(int(classes[min(reached, len(classes) - 1)]))

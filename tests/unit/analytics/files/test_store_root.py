@@ -54,9 +54,9 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
     ("given", "message"),
     [
         ([], "no store is named; give a directory, an address or NAME=PLACE"),
-        ("", "'' names no place of a store"),
-        ("/a,,/b", "'' names no place of a store"),
-        (["a= "], "'a= ' names no place of a store"),
+        ("", "'' names no store"),
+        ("/a,,/b", "'' names no store"),
+        (["a= "], "'a= ' names no store"),
         ("/a,/a", "the store /a is named twice, so its messages would count twice"),
         (["x=/a", "y=/a"], "the store /a is named twice"),
         (["s3://b/x?region=1", "s3://b/x?region=2"], "the store s3://b/x is named twice"),

@@ -138,7 +138,7 @@ def test_queues_with_a_gap_are_not_counted_by(store: Path, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING):
         assert rows(store) == expected(store)
     assert len(told(caplog)) == 1
-    assert "traffic is counted from the log itself" in told(caplog)[0]
+    assert "traffic is counted from the log instead" in told(caplog)[0]
 
 
 def test_where_a_message_is_not_as_its_queue_says_the_log_is_read(store: Path, caplog: pytest.LogCaptureFixture):

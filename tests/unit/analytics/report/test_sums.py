@@ -26,7 +26,7 @@ def test_sums_are_those_of_all_rows_whenever_they_are_put_together(monkeypatch: 
     found = added.result()
     assert found.schema == SCHEMA
     assert [tuple(row.values()) for row in found.to_pylist()] == [(*key, *expected[key]) for key in sorted(expected)]
-    assert added.rows() == len(expected)
+    assert added.peek().num_rows == len(expected)
 
 
 def table_of(rows: list[tuple[str, int, int]]) -> pa.Table:

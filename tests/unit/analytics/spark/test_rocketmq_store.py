@@ -79,7 +79,7 @@ def test_spark_is_left_all_filters_unless_it_is_told_otherwise(tmp_path: Path) -
         (
             {"path": "x"},
             StructType([StructField("offset", LongType())]),
-            "no column 'offset'; there are broker, topic, ",
+            "no column 'offset'; its columns are broker, topic, ",
         ),
         (
             {"path": "x"},
