@@ -1,7 +1,7 @@
 """Rules of a sound store, shared by `mqstore check` and `mqanalytics audit`.
 
-A check yields a :class:`Finding` for each place where a rule is broken. Rules say what is wrong, never how it was
-found, so that checks of one file, a whole store, or many stores can share them.
+A check yields a :class:`Finding` for each place where a rule is broken. Rules describe the fault, not the search for
+it, so that checks of one file, a whole store or many stores can share them.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Severity(StrEnum):
-    """``error``: messages are lost, hidden or wrong. ``warning``: the next start mends it, or it may be on purpose."""
+    """``error``: messages are lost, hidden or wrong. ``warning``: the next start repairs it, or it may be intended."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -24,9 +24,9 @@ class AuditRule(StrEnum):
 
     Attributes:
         severity: its usual severity.
-        meaning: the fault that it stands for.
-        tools: the commands that find it. `mqanalytics audit` reads tables, not slots and chains of index files, and
-            ends at a file that it cannot read.
+        meaning: the fault in words.
+        tools: the commands that detect it. `mqanalytics audit` reads tables, not slots and chains of index files, and
+            stops at a file that it cannot read.
     """
 
     severity: Severity
@@ -45,20 +45,20 @@ class AuditRule(StrEnum):
         return rule
 
     FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file.", (_CHECK,)
-    LOG_FILE_MISSING = "log-file-missing", Severity.ERROR, "Between two files of the CommitLog one is missing."
+    LOG_FILE_MISSING = "log-file-missing", Severity.ERROR, "A file between two files of the CommitLog is missing."
     LOG_FILE_SIZE = "log-file-size", Severity.ERROR, "A CommitLog file has another size than the others."
-    LOG_HOLE = "log-hole", Severity.ERROR, "Zeros stand in the CommitLog, and records follow behind them."
+    LOG_HOLE = "log-hole", Severity.ERROR, "The CommitLog has zeros between records."
     LOG_TORN_TAIL = (
         "log-torn-tail",
         Severity.WARNING,
-        "Behind the last message there is something that is no record; the next start cuts the CommitLog off there.",
+        "The bytes after the last message are not a record; the next start truncates the CommitLog there.",
     )
     BLANK_SIZE = "blank-size", Severity.ERROR, "A BLANK, which closes a CommitLog file, does not reach to its end."
-    RECORD_MAGIC = "record-magic", Severity.ERROR, "Where a record should begin stands no known magic code."
+    RECORD_MAGIC = "record-magic", Severity.ERROR, "There is no known magic code where a record should begin."
     RECORD_LENGTH = "record-length", Severity.ERROR, "The lengths in a record do not add up to its totalSize."
-    RECORD_POSITION = "record-position", Severity.ERROR, "A record names another physicalOffset than that of its place."
-    RECORD_CRC = "record-crc", Severity.ERROR, "The body of a record does not have the record's bodyCRC."
-    QUEUE_FILE_MISSING = "queue-file-missing", Severity.ERROR, "Between two files of a ConsumeQueue one is missing."
+    RECORD_POSITION = "record-position", Severity.ERROR, "The physicalOffset in a record is not that of its place."
+    RECORD_CRC = "record-crc", Severity.ERROR, "The body of a record does not match its bodyCRC."
+    QUEUE_FILE_MISSING = "queue-file-missing", Severity.ERROR, "A file between two files of a ConsumeQueue is missing."
     QUEUE_FILE_SIZE = "queue-file-size", Severity.ERROR, "A ConsumeQueue file has another size than the others."
     QUEUE_MISSING = (
         "queue-missing",
@@ -69,7 +69,7 @@ class AuditRule(StrEnum):
     QUEUE_ENTRY_BEYOND_LOG = (
         "queue-entry-beyond-log",
         Severity.ERROR,
-        "A ConsumeQueue entry leads behind the end of the CommitLog.",
+        "A ConsumeQueue entry leads beyond the end of the CommitLog.",
     )
     QUEUE_ENTRY_MISMATCH = (
         "queue-entry-mismatch",
@@ -88,7 +88,7 @@ class AuditRule(StrEnum):
         "The queue offsets of a queue do not rise with the CommitLog.",
     )
     MESSAGE_NOT_QUEUED = "message-not-queued", Severity.ERROR, "No ConsumeQueue entry leads to a message."
-    INDEX_HEADER = "index-header", Severity.ERROR, "Size or header of an index file disagree with what is in it."
+    INDEX_HEADER = "index-header", Severity.ERROR, "Size or header of an index file do not match its content."
     INDEX_CHAIN = (
         "index-chain",
         Severity.ERROR,
@@ -99,19 +99,19 @@ class AuditRule(StrEnum):
     INDEX_ENTRY_MISMATCH = (
         "index-entry-mismatch",
         Severity.ERROR,
-        "The record that an index entry leads to has no such key, or another store time.",
+        "An index entry leads to a record without that key, or with another store time.",
     )
     INDEX_MISSING_KEY = "index-missing-key", Severity.ERROR, "A key or unique id of a message is not in the index."
-    CONFIG_DAMAGED = "config-damaged", Severity.ERROR, "A file of config/ holds no JSON object, or not its table."
+    CONFIG_DAMAGED = "config-damaged", Severity.ERROR, "A file of config/ does not hold a JSON object with its table."
     CONFIG_BACKUP_DAMAGED = (
         "config-backup-damaged",
         Severity.WARNING,
-        "The .bak of a file of config/ holds no JSON object, so that nothing could take that file's place.",
+        "The .bak of a file of config/ does not hold a JSON object, so that it could not replace the file.",
     )
     CONSUMER_OFFSET_BEYOND_QUEUE = (
         "consumer-offset-beyond-queue",
         Severity.ERROR,
-        "A group's consumer offset lies behind the end of the queue: it would skip new messages.",
+        "A group's consumer offset is beyond the end of the queue: it would skip new messages.",
     )
     UNCONSUMED_EXPIRING = (
         "unconsumed-expiring",
@@ -119,7 +119,7 @@ class AuditRule(StrEnum):
         "Messages that a group has not consumed will soon be removed by age.",
         (_AUDIT,),
     )
-    CHECKPOINT_DAMAGED = "checkpoint-damaged", Severity.ERROR, "The checkpoint is too short, or its times cannot be."
+    CHECKPOINT_DAMAGED = "checkpoint-damaged", Severity.ERROR, "The checkpoint is too short, or its times are invalid."
     CHECKPOINT_AHEAD = (
         "checkpoint-ahead",
         Severity.WARNING,
@@ -130,8 +130,8 @@ class AuditRule(StrEnum):
 class Finding(NamedTuple):
     """One place where a rule is broken.
 
-    ``path`` is the file, ``position`` the byte in it (0 for the file as a whole), ``detail`` the actual and the
-    expected content.
+    ``path`` is the file, ``position`` the byte in it (0 for the whole file), ``detail`` the actual and the expected
+    content.
     """
 
     rule: AuditRule
@@ -142,5 +142,5 @@ class Finding(NamedTuple):
 
 
 def finding(rule: AuditRule, path: object, position: int, detail: str, *, mended: bool = False) -> Finding:
-    """Make a finding with the rule's own severity; ``mended`` makes it a warning, since the next start repairs it."""
+    """Return a finding with the rule's severity; ``mended`` makes it a warning, because the next start repairs it."""
     return Finding(rule, str(path), position, detail, Severity.WARNING if mended else rule.severity)

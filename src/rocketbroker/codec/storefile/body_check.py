@@ -1,6 +1,6 @@
 """Check of the content of a record with sound lengths: body by CRC, topic and properties by their sectors.
 
-No checksum covers topic and properties. A sector of them that never got to the disk is all zeros.
+No checksum covers topic and properties. A sector of them that never reached the disk is all zeros.
 """
 
 from typing import Final
@@ -8,22 +8,22 @@ from typing import Final
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION, body_crc
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
-#: Bytes that a disk writes as a whole, at the least.
+#: Smallest number of bytes that a disk writes as a unit.
 SECTOR: Final = 512
 _CRC_AT: Final = 8
 
 
 def body_range(record: bytes | memoryview) -> tuple[int, int]:
-    """Return where the body of a record with sound lengths begins and ends."""
+    """Return begin and end of the body of a record with sound lengths."""
     begin = RECORD_HEADS[record[SYS_FLAG_POSITION + 3] >> 4 & 3].size
     return begin, begin + int.from_bytes(record[begin - 4 : begin], "big")
 
 
 def wrong_body(record: bytes | memoryview) -> str:
-    """Return both checksums if the body has another one than the record says, else an empty text."""
+    """Return both checksums if the body does not match that of the record, else an empty text."""
     begin, end = body_range(record)
     expected, found = int.from_bytes(record[_CRC_AT : _CRC_AT + 4], "big"), body_crc(record[begin:end])
-    return "" if found == expected else f"bodyCRC is 0x{expected:08X}, the body's own is 0x{found:08X}"
+    return "" if found == expected else f"bodyCRC is 0x{expected:08X}, but the body has 0x{found:08X}"
 
 
 def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str] | None:
@@ -32,7 +32,7 @@ def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str
         return AuditRule.RECORD_CRC, text
     end = body_range(record)[1]
     if lacks_sector(bytes(record[end:]), position + end):
-        return AuditRule.RECORD_CRC, "a sector of its topic or properties holds zeros alone"
+        return AuditRule.RECORD_CRC, "a sector of its topic or properties holds only zeros"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints. Answers to ``org.apache.rocketmq.store.StoreCheckpoint`` and ``timer.TimerCheckpoint``.
+"""Checkpoints of store and timer (org.apache.rocketmq.store.StoreCheckpoint, timer.TimerCheckpoint).
 
 checkpoint         := int64 physicMsgTimestamp, int64 logicsMsgTimestamp, int64 indexMsgTimestamp,
                       int64 masterFlushedOffset, int64 confirmPhyOffset, int64 logicsPhysicalOffset,
@@ -21,9 +21,9 @@ TIMER_CHECKPOINT: Final = Struct(">qqqqqqq")
 
 
 class StoreCheckpoint(NamedTuple):
-    """Progress of the store's flushes. Timestamps are store times in ms, offsets are of the commit log.
+    """Progress of the store's flushes. Timestamps are store times in ms, offsets are of the CommitLog.
 
-    Releases before 5.5.0 leave ``logics_physical_offset``, and 4.x both offsets before it, at 0.
+    Releases before 5.5.0 leave ``logics_physical_offset`` at 0, and 4.x both offsets before it as well.
     """
 
     physic_msg_timestamp: int = 0
@@ -50,19 +50,19 @@ class TimerCheckpoint(NamedTuple):
     counter: int = 0
 
     def encode(self) -> bytes:
-        """Return the 56 bytes that a GET_TIMER_CHECK_POINT answer carries and the file begins with."""
+        """Return the 56 bytes that an answer to GET_TIMER_CHECK_POINT carries and the file begins with."""
         return TIMER_CHECKPOINT.pack(*self)
 
 
 def decode_checkpoint(buffer: ReadableBuffer) -> StoreCheckpoint:
     """Return the checkpoint in ``buffer``, which holds at least its 48 bytes."""
     if len(buffer) < CHECKPOINT.size:
-        raise CodecError(f"checkpoint needs {CHECKPOINT.size} bytes, {len(buffer)} are there")
+        raise CodecError(f"checkpoint has {len(buffer)} bytes instead of {CHECKPOINT.size}")
     return StoreCheckpoint(*CHECKPOINT.unpack_from(buffer))
 
 
 def decode_timer_checkpoint(buffer: ReadableBuffer) -> TimerCheckpoint:
     """Return the timer checkpoint in ``buffer``, which holds at least its 56 bytes."""
     if len(buffer) < TIMER_CHECKPOINT.size:
-        raise CodecError(f"timer checkpoint needs {TIMER_CHECKPOINT.size} bytes, {len(buffer)} are there")
+        raise CodecError(f"timer checkpoint has {len(buffer)} bytes instead of {TIMER_CHECKPOINT.size}")
     return TimerCheckpoint(*TIMER_CHECKPOINT.unpack_from(buffer))

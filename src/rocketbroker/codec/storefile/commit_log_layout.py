@@ -1,4 +1,4 @@
-"""Layout of a CommitLog file. Answers to ``org.apache.rocketmq.store.CommitLog``.
+"""Layout of a CommitLog file (org.apache.rocketmq.store.CommitLog).
 
     file   := record* (BLANK | zeros)
     record := codec/message/message_encoder.py
@@ -12,7 +12,7 @@ from typing import Final
 
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
 
-#: Bytes that stay free after the last record so that a BLANK always fits.
+#: Bytes that stay free after the last record, so that a BLANK always fits.
 END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 
 

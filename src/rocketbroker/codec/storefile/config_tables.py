@@ -1,4 +1,4 @@
-"""Tables in the files of ``config/``. A file without its table is damaged, rather than an empty table."""
+"""Tables in the files of ``config/``. A file without its table is damaged; it is not an empty table."""
 
 from typing import Any, Final, TypeVar
 
@@ -10,7 +10,7 @@ from rocketbroker.common.errors import CodecError
 
 #: Suffix of a file's earlier version (org.apache.rocketmq.common.ConfigManager).
 BACKUP: Final = ".bak"
-# The field that holds the table in each of these files.
+# Field with the table, for each of these files.
 _FIELDS: Final = {
     "topics.json": "topicConfigTable",
     "subscriptionGroup.json": "subscriptionGroupTable",
@@ -41,11 +41,11 @@ def decode_table(name: str, data: ReadableBuffer, kind: type[T]) -> T:
     """Decode the file ``name`` or its backup as ``kind``.
 
     Raises:
-        CodecError: It is no JSON object, lacks its table, or a field is missing or of the wrong type.
+        CodecError: It is not a JSON object, lacks its table, or a field is missing or of the wrong type.
     """
     return body_from(load_table(name, data), kind)
 
 
 def rule_of_damage(name: str) -> AuditRule:
-    """Return the rule that the file ``name`` breaks when ``load_table`` cannot read it."""
+    """Return the rule that the file ``name`` breaks if ``load_table`` cannot read it."""
     return AuditRule.CONFIG_BACKUP_DAMAGED if name.endswith(BACKUP) else AuditRule.CONFIG_DAMAGED

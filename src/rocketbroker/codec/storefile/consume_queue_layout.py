@@ -1,12 +1,12 @@
-"""ConsumeQueue entries. Answers to ``org.apache.rocketmq.store.ConsumeQueue`` and ``BatchConsumeQueue``.
+"""Entries of queues (org.apache.rocketmq.store.ConsumeQueue, BatchConsumeQueue).
 
     entry       := int64 commitLogOffset, int32 size, int64 tagsCode                              20 bytes
     filler      := int64 0, int32 0x7FFFFFFF, int64 0
     batch entry := int64 commitLogOffset, int32 size, int64 tagsCode, int64 storeTime,
                    int64 msgBaseOffset, int16 batchSize, int32 compactedOffset, int32 reserved     46 bytes
 
-Entry n of a queue stands at byte n * 20 of the queue's files taken as one. A filler stands for each entry before a
-queue's first one when that is not 0. An entry of size 0 was never written.
+Entry n of a queue is at byte n * 20 of the queue's files taken as one. Fillers take the places before a queue's first
+entry if that is not entry 0. An entry of size 0 was never written.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Final
 
 CQ_STORE_UNIT_SIZE: Final = 20
 ENTRY: Final = Struct(">qiq")
-#: Where the size stands in an entry of either kind.
+#: Position of the size in an entry of either kind.
 SIZE_POSITION: Final = 8
 FILLER_SIZE: Final = 0x7FFFFFFF
 FILLER_ENTRY: Final = ENTRY.pack(0, FILLER_SIZE, 0)
@@ -24,7 +24,7 @@ BATCH_CQ_STORE_UNIT_SIZE: Final = 46
 BATCH_ENTRY: Final = Struct(">qiqqqhii")
 #: ``compactedOffset`` of an entry that was not compacted.
 INVALID_COMPACTED_OFFSET: Final = -1
-#: Suffix that our broker gives a deleted topic's folder until it is removed; no topic has such a name.
+#: Suffix of a deleted topic's folder until its removal; no topic has such a name.
 RETIRED: Final = re.compile(r"\.deleted-[0-9]+\Z")
 #: Most messages that a batch entry can count.
 MOST_IN_INNER_BATCH: Final = 0x7FFF

@@ -1,4 +1,4 @@
-"""Rules about the files of a store as files, and about files that hold one value or one table."""
+"""Rules about the files of a store, and about files that hold one value or one table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ _TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_time
 
 
 class FileFault(NamedTuple):
-    """A rule that a file breaks: the position in it, with the actual and the expected content."""
+    """Rule that a file breaks, position in the file, and actual and expected content."""
 
     rule: AuditRule
     path: str
@@ -24,14 +24,14 @@ class FileFault(NamedTuple):
 def check_log_sizes(files: Sequence[tuple[str, int]], file_size: int = 0) -> Iterator[FileFault]:
     """Compare the sizes of the CommitLog's files, given by path in order, with ``file_size`` or with each other.
 
-    The last file may be empty: a broker makes it before it allocates its blocks.
+    The last file may be empty: a broker creates it before it allocates its blocks.
     """
     made = [file for number, file in enumerate(files, 1) if file[1] or number < len(files)]
     sizes = [size for _, size in made]
     usual = file_size or max(set(sizes), key=sizes.count, default=0)
     for path, size in made:
         if size != usual:
-            text = f"{size} bytes; {usual} is the size of the others or the settings"
+            text = f"{size} bytes instead of {usual}, as the other files or the settings have"
             yield FileFault(AuditRule.LOG_FILE_SIZE, path, 0, text)
 
 
@@ -39,7 +39,7 @@ def check_queue_files(files: QueueFiles) -> Iterator[FileFault]:
     """Find missing files of a queue, and files of another size."""
     for file in files.files:
         if file.size != files.file_size:
-            text = f"{file.size} bytes; the others have {files.file_size}"
+            text = f"{file.size} bytes instead of {files.file_size}, as the others have"
             yield FileFault(AuditRule.QUEUE_FILE_SIZE, file.path, 0, text)
     for before, after in files.gaps():
         if before.base + files.file_size < after.base:
@@ -59,7 +59,7 @@ def check_checkpoint(path: str, data: ReadableBuffer, newest_ms: int | None) -> 
         if at < 0:
             yield FileFault(AuditRule.CHECKPOINT_DAMAGED, path, number * 8, f"{name} is {at}")
         elif newest_ms is not None and at > newest_ms:
-            text = f"{name} is {at}, the newest message was stored at {newest_ms}"
+            text = f"{name} is {at}, but the newest message was stored at {newest_ms}"
             yield FileFault(AuditRule.CHECKPOINT_AHEAD, path, number * 8, text)
 
 

@@ -1,4 +1,4 @@
-"""IndexFile. Answers to ``org.apache.rocketmq.store.index.IndexFile`` and ``IndexHeader``.
+"""Layout of an index file (org.apache.rocketmq.store.index.IndexFile, IndexHeader).
 
     file   := header slot{maxHashSlotNum} entry{maxIndexNum}
     header := int64 beginTimestamp, int64 endTimestamp, int64 beginPhyOffset, int64 endPhyOffset,
@@ -6,9 +6,9 @@
     slot   := int32 number of the newest entry, 0 if none
     entry  := int32 keyHash, int64 phyOffset, int32 timeDiff, int32 previous entry of the slot    20 bytes
 
-Entry 0 is never used and indexCount is the number of the next entry, so a file holds maxIndexNum - 1 keys. The file's
-name is its time of creation, ``yyyyMMddHHmmssSSS`` local time. timeDiff is whole seconds from beginTimestamp to the
-store time of the message.
+Entry 0 is never used and indexCount is the number of the next entry, so that a file holds maxIndexNum - 1 keys. The
+name of the file is its time of creation, ``yyyyMMddHHmmssSSS`` in local time. timeDiff is whole seconds from
+beginTimestamp to the store time of the message.
 """
 
 from struct import Struct
@@ -25,7 +25,7 @@ ENTRY: Final = Struct(">iqii")
 #: Defaults of ``maxHashSlotNum`` and ``maxIndexNum``.
 MAX_HASH_SLOT_NUM: Final = 5_000_000
 MAX_INDEX_NUM: Final = 20_000_000
-#: An entry's ``timeDiff`` is held in 0 to this.
+#: Largest ``timeDiff`` of an entry; the smallest is 0.
 MAX_TIME_DIFF: Final = 0x7FFFFFFF
 
 
@@ -45,9 +45,9 @@ class IndexHeader(NamedTuple):
 
 
 def decode_header(buffer: ReadableBuffer) -> IndexHeader:
-    """Return the header in ``buffer``; a fresh file's zeros give ``index_count`` 1, as RocketMQ reads them."""
+    """Return the header in ``buffer``; zeros of a new file give ``index_count`` 1, as in RocketMQ."""
     if len(buffer) < INDEX_HEADER_SIZE:
-        raise CodecError(f"index header needs {INDEX_HEADER_SIZE} bytes, {len(buffer)} are there")
+        raise CodecError(f"index header has {len(buffer)} bytes instead of {INDEX_HEADER_SIZE}")
     header = IndexHeader(*HEADER.unpack_from(buffer))
     return header if header.index_count > 0 else header._replace(index_count=1)
 
@@ -78,5 +78,5 @@ def build_tag_key(topic: str, tags: str) -> str:
 
 
 def key_hash_of(java_hash: int) -> int:
-    """Return ``keyHash`` of a built key's ``hashCode()``: its absolute value, 0 for the one int32 without one."""
+    """Return ``keyHash`` for the ``hashCode()`` of a built key: its absolute value, or 0 for the int32 without one."""
     return 0 if java_hash == -0x80000000 else abs(java_hash)

@@ -22,15 +22,15 @@ from rocketbroker.codec.storefile.store_file import StoreFile
 
 
 class IndexImage:
-    """An index file as it was when this was made.
+    """Content of an index file at the time of its creation as an object.
 
     Args:
         path: the file.
-        open_file: opens it.
+        open_file: opens the file.
         slot_count: maxHashSlotNum; 0 to derive it from the file's content.
 
     Raises:
-        CodecError: The file is too short, or its slots cannot be told from its entries.
+        CodecError: The file is too short, or its slots cannot be distinguished from its entries.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class IndexImage:
             self.size = file.size
             self.header = decode_header(file.read_at(0, INDEX_HEADER_SIZE))
             self.slot_count = slot_count or find_slot_count(self.header, self.size, file.read_at)
-        #: maxIndexNum: number after the last entry that there is room for.
+        #: maxIndexNum: number after the last entry that the file has room for.
         self.entry_count = max(self.size - entry_position(0, self.slot_count), 0) // INDEX_SIZE
 
     @property
@@ -84,7 +84,7 @@ def newest_entry(read_at: ReadAt, slot_count: int, key_hash: int) -> int:
 
 
 def follow_chain(read_at: ReadAt, slot_count: int, number: int, limit: int) -> Iterator[ChainedEntry]:
-    """Yield an entry and those before it with its slot, newest first, whatever their keys.
+    """Yield an entry and its predecessors in the slot, newest first, whatever their keys.
 
     A chain leads to ever smaller numbers; a damaged one is followed no further.
 
@@ -92,7 +92,7 @@ def follow_chain(read_at: ReadAt, slot_count: int, number: int, limit: int) -> I
         read_at: reader of bytes by position and length.
         slot_count: maxHashSlotNum.
         number: number of the newest entry, see ``newest_entry``.
-        limit: number after the last entry; read it after the slot, which may be written meanwhile.
+        limit: number after the last entry; read it after the slot, which may be written at the same time.
     """
     while 0 < number < limit:
         entry = ChainedEntry(number, *ENTRY.unpack(read_at(entry_position(number, slot_count), ENTRY.size)))

@@ -1,6 +1,6 @@
-"""Number of slots of an IndexFile. The file does not say it, and slots and entries cannot be read without it.
+"""Number of slots of an index file. The file does not store it, and slots and entries cannot be read without it.
 
-Separate from the layout, since importing numpy takes longer than a broker's start may.
+This is separate from the layout because importing numpy takes longer than a broker may take to start.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ from rocketbroker.codec.storefile.index_file_layout import (
 )
 from rocketbroker.common.errors import CodecError
 
-# The entries fill what header and slots leave, so the slots come in steps of as many as an entry is long.
+# Entries fill the file after header and slots, so that slot counts come in steps of the length of an entry.
 _STEP: Final = INDEX_SIZE // HASH_SLOT_SIZE
-# Entries or slots read at once.
+# Number of entries or slots read at once.
 _AT_ONCE: Final = 1 << 16
-# Numbers of slots with which the last entry has the right offset: a message has fewer keys.
+# Most slot counts at which the last entry has the right offset: a message has fewer keys.
 _MOST: Final = 1 << 14
 
 #: Returns bytes by position and length, fewer at the file's end.
@@ -34,14 +34,14 @@ ReadAt = Callable[[int, int], bytes]
 
 
 def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
-    """Return maxHashSlotNum of a file of ``size`` bytes: RocketMQ's default if the size is.
+    """Return maxHashSlotNum of a file of ``size`` bytes; RocketMQ's default if the size matches it.
 
-    Otherwise it is the one number that the slots and the last entry agree with. With other numbers something else
-    stands where the last entry would be: by chance an entry of the same message whose slot would hold what it should.
-    Then all entries decide. The file is read in pieces of a few MiB.
+    Otherwise it is the only number on which the slots and the last entry agree. With a wrong number, other bytes are
+    taken for the last entry: by chance an entry of the same message whose slot would have the right value. Then all
+    entries decide. The file is read in pieces of a few MiB.
 
     Raises:
-        CodecError: Several numbers are possible, or none; ``maxHashSlotNum`` of the broker's settings says which.
+        CodecError: Several numbers are possible, or none; the broker's setting ``maxHashSlotNum`` has the right one.
     """
     if size == file_size():
         return MAX_HASH_SLOT_NUM  # nearly every file
@@ -63,12 +63,12 @@ def find_slot_count(header: IndexHeader, size: int, read_at: ReadAt) -> int:
 
 
 def _with_offset(offset: int, last: int, counts: range, read_at: ReadAt) -> Iterator[tuple[int, int]]:
-    """Return those of ``counts`` with which entry ``last`` has the physical offset ``offset``, and its key hash."""
+    """Yield those of ``counts`` at which entry ``last`` has the physical offset ``offset``, and its key hash."""
     # Unwritten space looks like entries of hash 0 for a message at offset 0; its slot is the first in any case.
     zero_hash = _slot(read_at, 0, counts[0]) == last if counts else False
     for begin in range(0, len(counts), _AT_ONCE):
         part = counts[begin : begin + _AT_ONCE]
-        # From one number to the next the entry is one further on.
+        # With one more step of the slot count, the entry is one further on.
         entries = _values(read_at, INDEX_ENTRY, entry_position(last, part[0]), len(part))
         of_message = (entries["phy_offset"] == offset) & (zero_hash | (entries["key_hash"] != 0))
         for number in np.flatnonzero(of_message).tolist():
@@ -85,7 +85,7 @@ def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:
     for begin in range(1, last + 1, _AT_ONCE):
         entries = _values(read_at, INDEX_ENTRY, entry_position(begin, count), min(_AT_ONCE, last + 1 - begin))
         numbers = np.arange(begin, begin + len(entries))
-        expected[entries["key_hash"].astype(np.int64) % count] = numbers  # of several numpy keeps the last
+        expected[entries["key_hash"].astype(np.int64) % count] = numbers  # numpy keeps the last of several
     wrong = 0
     for begin in range(0, count, _AT_ONCE):
         slots = _values(read_at, INDEX_SLOT, INDEX_HEADER_SIZE + begin * HASH_SLOT_SIZE, min(_AT_ONCE, count - begin))
@@ -94,6 +94,6 @@ def _wrong_slots(read_at: ReadAt, count: int, last: int) -> int:
 
 
 def _values(read_at: ReadAt, kind: np.dtype[Any], position: int, count: int) -> NDArray[Any]:
-    """Return consecutive values, fewer where the file became shorter."""
+    """Return consecutive values, fewer if the file became shorter."""
     data = read_at(position, count * kind.itemsize)
     return np.frombuffer(data, kind, len(data) // kind.itemsize)

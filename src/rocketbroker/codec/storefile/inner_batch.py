@@ -11,7 +11,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATC
 def inner_count(sys_flag: int, properties: bytes) -> int:
     """Return the number of messages in a record: ``INNER_NUM`` of a batch, else 1.
 
-    An ``INNER_NUM`` that is no number from 1 to 32,767 counts as 1.
+    An ``INNER_NUM`` that is not a number from 1 to 32,767 counts as 1.
     """
     if not sys_flag & INNER_BATCH_FLAG:
         return 1
@@ -24,7 +24,7 @@ def inner_batch(record: ReadableBuffer) -> tuple[int, int]:
     """Return the store time in ms of a record and the number of messages in it.
 
     Raises:
-        CorruptRecordError: It is no record.
+        CorruptRecordError: It is not a record.
     """
     message = decode_record(record, read_body=False)
     return message.store_timestamp, inner_count(message.sys_flag, message.properties_bytes)

@@ -1,12 +1,12 @@
-"""The walk over the records of a CommitLog file: recovery, re-dispatch, ``mqstore`` and analytics all use it.
+"""Walk over the records of a CommitLog file, used by recovery, re-dispatch, ``mqstore`` and analytics.
 
 Records are found many at a time (``record_chains.py``), and one by one where that finds anything irregular. The walk
-stops at the first position where no sound record begins, and says what is there. It resumes after damage at the next
-record. A record with sound lengths and a damaged body is skipped as a whole, so that nothing in a body is taken for a
-record; after other damage the bytes are searched.
+stops at the first position without a sound record, and reports the content there. It resumes after damage at the next
+record. A record with sound lengths and a damaged body is skipped as a whole, so that bytes in a body are never taken
+for a record; after other damage every byte is searched.
 
-numpy is imported only after the first few records, if there are more: its import takes longer than a broker's start
-may.
+numpy is imported only after the first few records, if there are more: its import takes longer than a broker may take to
+start.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FEW: Final = 64
 
 
 class Stretch:
-    """Consecutive records of a file. They are in the window's memory: use them before the next ones are read.
+    """Consecutive records of a file, in the memory of the window: use them before the next ones are read.
 
     Args:
         base: physical offset of the first byte of ``data``.
         data: bytes of the log.
-        starts: where the records begin in ``data``; at least one.
-        end: where the last one ends in ``data``.
+        starts: starts of the records in ``data``; at least one.
+        end: end of the last record in ``data``.
     """
 
     def __init__(self, base: int, data: memoryview, starts: list[int] | Positions, end: int) -> None:
@@ -85,7 +85,7 @@ class Stretch:
         return self.data[begin:stop]
 
     def first(self, count: int) -> Stretch:
-        """Return the first ``count`` records, one at least."""
+        """Return the first ``count`` records, at least one."""
         if count == len(self):
             return self
         return Stretch(self.base, self.data, self._starts[:count], int(self._starts[count]))
@@ -104,17 +104,17 @@ class Stretch:
 
 
 class FileWalk:
-    """The sound records of one CommitLog file, in stretches.
+    """Sound records of one CommitLog file, in stretches.
 
-    An iteration ends where no record follows that begins before ``high``; ``position`` is then that place. ``found``
-    says what is there: it is set before the last stretch is yielded, and ``None`` until then. Set ``position`` and
+    An iteration ends at the first ``position`` before which all records below ``high`` were yielded. ``found`` is the
+    kind of bytes there: it is set before the last stretch is yielded, and ``None`` until then. Set ``position`` and
     iterate again to resume.
 
     Args:
-        window: of the file.
-        position: where a record begins.
+        window: window on the file.
+        position: start of a record.
         high: position before which records begin.
-        few: number of records taken one by one first.
+        few: number of records to take one by one first.
         check_bodies: true to stop also at a record with a damaged body.
     """
 
@@ -167,7 +167,7 @@ class FileWalk:
         return stretch
 
     def _one_by_one(self, most: int) -> Stretch | None:
-        """Take the records after those, unless chains go on in the next window."""
+        """Take the records after those, unless chains continue in the next window."""
         window, starts, begin = self.window, list[int](), self.window.start
         position = self.position
         goes_on = begin < position and window.end < min(self._high, window.file.data_end)
@@ -197,17 +197,17 @@ class FileWalk:
             yield stretch.first(number)
 
     def _suspects(self, stretch: Stretch) -> Iterable[int]:
-        """Return the numbers of the records to look at one by one: all of few, the conspicuous ones of many."""
+        """Return the numbers of the records to check one by one: all of a few, the suspicious ones of many."""
         if len(stretch) <= _FEW:
             return range(len(stretch))
         return stretch.records.suspects(self.window.start, stretch.end)
 
     def damage(self) -> tuple[AuditRule, str]:
-        """Return the rule that is broken where the walk stopped, and how."""
+        """Return the rule that is broken where the walk stopped, and the fault."""
         return self._damage or what_is_wrong(self.window, self.position)
 
     def next_record(self, high: int) -> int:
-        """Return the position after the one where the walk stopped at which the next record begins, or -1.
+        """Return the position of the next record after the one where the walk stopped, or -1.
 
         Args:
             high: position before which it begins.

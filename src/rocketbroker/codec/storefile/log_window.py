@@ -1,4 +1,4 @@
-"""A stretch of a CommitLog file in memory; numpy is imported only for an array."""
+"""Stretch of a CommitLog file in memory; numpy is imported only for an array."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ if TYPE_CHECKING:
 
 
 class LogFile(Protocol):
-    """A CommitLog file: ``base`` is the physical offset of its first byte, ``size`` its length, ``data_end`` the
-    position after the last byte that may hold data. All in bytes."""
+    """CommitLog file, all in bytes.
+
+    Attributes:
+        base: physical offset of its first byte.
+        size: length.
+        data_end: position after the last byte that may hold data.
+    """
 
     @property
     def base(self) -> int: ...
@@ -34,8 +39,8 @@ class LogExtent(NamedTuple):
 class LogWindow:
     """Bytes ``start`` to ``end`` of an open CommitLog file.
 
-    They are copied once, so that the bytes delivered are those that were checked, even while a broker writes. Each load
-    reuses the same memory: a view or an array is valid until the next load.
+    The bytes are copied once, so that those delivered are those that were checked, even while a broker writes. Each
+    load reuses the same memory: a view or an array is valid until the next load.
 
     Args:
         source: the open file.

@@ -1,4 +1,4 @@
-"""Files that are named by the offset of their first byte. Answers to ``UtilAll.offset2FileName``.
+"""Files that are named by the offset of their first byte (UtilAll.offset2FileName).
 
 name := the file's first byte offset in its queue, as 20 decimal digits
 """
@@ -14,7 +14,7 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class OffsetFile(NamedTuple):
-    """A file of a log or a queue: the offset of its first byte, its path, and its length in bytes."""
+    """File of a log or a queue: offset of its first byte, path, and length in bytes."""
 
     base: int
     path: str
@@ -22,13 +22,13 @@ class OffsetFile(NamedTuple):
 
 
 def offset_files(sizes: Mapping[str, int], folder: str = "") -> list[OffsetFile]:
-    """Pick the files that are named by an offset, and sort them by it.
+    """Select the files that are named by an offset, and sort them by it.
 
-    Drafts of an allocation under way, and damaged files that a broker set aside, have other names.
+    Files that are being allocated, and damaged files that a broker set aside, have other names.
 
     Args:
         sizes: length of each file in the folder by its name.
-        folder: the folder, for the paths.
+        folder: folder of the paths to return.
     """
     found = []
     for name, size in sizes.items():
@@ -47,7 +47,7 @@ def offset_to_file_name(offset: int) -> str:
 
 
 def file_name_to_offset(name: str) -> int:
-    """Return the first byte offset of the file called ``name``; :class:`CodecError` if it is no such name."""
+    """Return the first byte offset of the file called ``name``; :class:`CodecError` for any other name."""
     if _NAME.fullmatch(name) is None or (offset := int(name)) > _MAX_OFFSET:
-        raise CodecError(f"{name!r} is no mapped file's name: 20 decimal digits up to {_MAX_OFFSET} are expected")
+        raise CodecError(f"{name!r} is not the name of a mapped file: expected 20 decimal digits up to {_MAX_OFFSET}")
     return offset

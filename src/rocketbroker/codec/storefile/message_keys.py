@@ -20,8 +20,8 @@ _BLANK = 0x20
 class MessageKeys(NamedTuple):
     """Keys in the order of the index: each message's unique id, its keys, its tags. Columns have the shape (k,).
 
-    ``numbers`` are those of the messages in their window, ``hashes`` the ``keyHash`` of an IndexFile, ``of_tags`` says
-    which are of tags.
+    ``numbers`` number the messages in their window, ``hashes`` are the ``keyHash`` of an IndexFile, ``of_tags`` marks
+    the keys made of tags.
     """
 
     numbers: Positions

@@ -18,9 +18,9 @@ from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSU
 from rocketbroker.codec.storefile.mapped_file_name import OffsetFile
 from rocketbroker.codec.storefile.store_file import StoreFile
 
-#: Entries as they are stored, CONSUME_QUEUE_ENTRY or BATCH_CONSUME_QUEUE_ENTRY.
+#: Stored entries, CONSUME_QUEUE_ENTRY or BATCH_CONSUME_QUEUE_ENTRY.
 Entries = NDArray[Any]
-#: Folders of a store that hold queues, and the entry that each kind of queue has.
+#: Entry layout by the folder of a store for that kind of queue.
 CONSUME_QUEUE: Final = "consumequeue"
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 ENTRIES: Final = {CONSUME_QUEUE: CONSUME_QUEUE_ENTRY, BATCH_CONSUME_QUEUE: BATCH_CONSUME_QUEUE_ENTRY}
@@ -73,14 +73,14 @@ class QueueFiles:
         return range(first, first + file.size // self._unit)
 
     def gaps(self) -> Iterator[tuple[OffsetFile, OffsetFile]]:
-        """Neighbouring files that do not follow each other."""
+        """Neighbouring files with a gap between them."""
         return ((file, after) for file, after in pairwise(self.files) if file.base + file.size != after.base)
 
     def pieces(self, start: int = 0, stop: int | None = None, at_once: int = _AT_ONCE) -> Iterator[tuple[int, Entries]]:
         """Yield runs of entries from number ``start`` to before ``stop``, each with the number of its first entry.
 
-        A run has ``at_once`` entries at most, lies in one file, and in memory that the next run uses again. It is
-        shorter where a file became shorter.
+        A run has at most ``at_once`` entries, all from one file, in memory that the next run reuses. It is shorter
+        where a file became shorter.
         """
         memory = np.empty(0, self.layout)
         for file in self.files:
@@ -112,9 +112,9 @@ class QueueFiles:
         return source.read_into(number * self._unit, block.view(np.uint8).data) // self._unit
 
     def last_written(self) -> tuple[int, Entries] | None:
-        """Find the last entry, an array of one, and its number by some twenty reads; ``None`` without one.
+        """Return number and entry (an array of one) of the last entry by some twenty reads; ``None`` without one.
 
-        Nothing is assumed to follow an unwritten place of a file.
+        The reads assume that nothing follows an unwritten place of a file.
         """
         for file in reversed(self.files):
             numbers = self._numbers(file)
@@ -130,9 +130,9 @@ class QueueFiles:
 
 
 def is_entry(entries: Entries) -> NDArray[np.bool_]:
-    """Return a mask of the places that hold an entry, and neither zeros nor a filler.
+    """Return a mask of the places with an entry, neither unwritten nor a filler.
 
-    A broker writes no size below 0: such an entry is damaged, but it is there.
+    A broker writes no size below 0: such an entry is damaged, but exists.
     """
     found: NDArray[np.bool_] = (entries["size"] != 0) & ~is_filler_entry(entries)
     return found
@@ -145,7 +145,7 @@ def is_filler_entry(entries: Entries) -> NDArray[np.bool_]:
 
 
 def queue_offsets(entries: Entries, numbers: Positions) -> Positions:
-    """Return the queue offset of each entry: its number, in a BatchConsumeQueue that of its first message."""
+    """Return the queue offset of each entry: its number, or in a BatchConsumeQueue that of its first message."""
     if entries.dtype == BATCH_CONSUME_QUEUE_ENTRY:
         return entries["msg_base_offset"].astype(np.int64)
     return numbers

@@ -1,8 +1,8 @@
 """Search for the records of a CommitLog stretch, many at a time.
 
-A record is searched for every ``_STEP`` bytes, and from all of these numpy follows totalSize a step at a time, until
-each chain meets the beginning of the next. The result ends where a chain misses, or the lengths of a record do not add
-up: the caller continues there record by record, which also says what is damaged.
+A record is searched every ``_STEP`` bytes. From all of these anchors numpy follows totalSize, one step at a time, until
+each chain meets the next anchor. The result ends where a chain misses, or the lengths of a record do not add up: the
+caller continues there record by record, and finds the damage.
 """
 
 from itertools import pairwise
@@ -21,7 +21,7 @@ _STEP: Final = 8 << 10
 # Bytes searched for a record; if none begins in them, the chain before continues to the next anchor.
 _SEARCHED: Final = 2 << 10
 _NEAR: Final = 1 << 10  # bytes searched first, in all stretches at once
-# Records that all chains advance by before finished ones are taken out.
+# Records that all chains advance before finished chains are removed.
 _STRIDE: Final = 16
 _FEWEST: Final = 3
 _MAGIC_AT: Final = 4
@@ -30,10 +30,10 @@ _NONE: Final[Positions] = np.empty(0, np.int64)
 
 
 def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
-    """Return the records from the window's start to a position in the file below ``high``, and that position.
+    """Return the records from the window's start to a file position below ``high``, and that position.
 
-    A sound record begins there, or something irregular lies between it and the next anchor. ``None`` if these are too
-    few for chains, or the first of them is irregular.
+    A sound record begins there, or something irregular lies between it and the next anchor. The result is ``None`` if
+    there are too few records for chains, or the first is irregular.
     """
     data, base = window.array(), window.file.base + window.start
     anchors = _anchors(window, data, base, min(high, window.end - RECORD_HEADS[3].size) - window.start)
@@ -51,14 +51,14 @@ def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
 def _anchors(window: LogWindow, data: NDArray[np.uint8], base: int, high: int) -> Positions:
     """Return positions in ``data`` that look like records, one every ``_STEP`` bytes or so.
 
-    The first is at 0; none if no record begins there.
+    The first is at 0; the result is empty if no record begins there.
     """
     if high <= 0 or inspect(window, window.start)[0] is not Found.RECORD:
         return _NONE
     lows = np.arange(_STEP, min(high, len(data) - _SEARCHED - RECORD_HEADS[3].size), _STEP)
     if not len(lows):
         return _NONE
-    # The first byte of a magic code is no ASCII and seldom in other data: mostly the first that is met is one.
+    # The first byte of a magic code is not ASCII and rare in other data: mostly the first one found is a magic code.
     found = lows + (rows_at(data, lows + _MAGIC_AT, _NEAR) == MAGIC_PREFIX[0]).argmax(axis=1)
     left = np.flatnonzero(~_look_alike(data, base, found))
     found[left] = _search(data, base, lows[left])
@@ -72,7 +72,7 @@ def _search(data: NDArray[np.uint8], base: int, lows: Positions) -> Positions:
     places = lows[rows] + hits % _SEARCHED
     alike = _look_alike(data, base, places)
     found = np.full(len(lows), -1)
-    found[rows[alike][::-1]] = places[alike][::-1]  # of several the last that is stored counts
+    found[rows[alike][::-1]] = places[alike][::-1]  # of several, the last one stored counts
     return found
 
 
@@ -94,7 +94,7 @@ def _follow(data: NDArray[np.uint8], anchors: Positions) -> tuple[Positions, int
         for row, after in pairwise(block):
             np.add(row, sizes[row], out=after)
             np.minimum(after, len(sizes) - 1, out=after)
-        # Chain by chain, so that the positions ascend except in the few strides.
+        # Chain by chain: the positions then ascend but for a few changes of stride, which makes the sort quick.
         found.append(block[:-1].T[(block[:-1] < ends).T])
         cursors = block[-1]
         through, stuck = cursors >= ends, cursors - block[0] < _STRIDE * MIN_RECORD_SIZE

@@ -1,6 +1,6 @@
 """Columns of many records of a CommitLog stretch: positions of their variable parts, fixed fields by one gather.
 
-Separate from the decoder because importing numpy takes longer than a broker's start may.
+This is separate from the decoder because importing numpy takes longer than a broker may take to start.
 """
 
 from functools import cached_property
@@ -41,11 +41,11 @@ class _V6Hosts(NamedTuple):
 
 
 class Records:
-    """Records at ``starts``: ascending positions in ``data``, whose first byte has the physical offset ``base``.
+    """Records at ``starts``, ascending positions in ``data``, whose first byte has the physical offset ``base``.
 
-    Lengths and positions are int64 arrays, one element a record; positions count from the beginning of ``data``. Each
-    is made on demand, from heads that are copied together. The constructor trusts only the start positions: see
-    :meth:`sound`.
+    Lengths and positions are int64 arrays with one element per record; positions count from the beginning of ``data``.
+    Each array is made on demand, from heads that are copied together. The constructor trusts only the start positions:
+    see :meth:`sound`.
     """
 
     def __init__(self, base: int, data: NDArray[np.uint8], starts: Positions) -> None:
@@ -112,7 +112,7 @@ class Records:
     def field(self, name: str) -> NDArray[Any]:
         """Return the values of the field ``name`` of ``dtypes.RECORD_HEAD``, in the machine's byte order.
 
-        They are made once; do not write to them.
+        The values are cached; do not write to them.
         """
         values = self._fields.get(name)
         if values is None:
@@ -134,7 +134,7 @@ class Records:
     def sound_each(self, offsets: Positions | None = None) -> NDArray[np.bool_]:
         """Return a mask of the starts at which a record begins, shape (n,).
 
-        ``offsets`` are the physical offsets that they should have, where ``data`` is not one stretch of the log.
+        ``offsets`` are the expected physical offsets if ``data`` is not one stretch of the log.
         """
         found: NDArray[np.bool_] = (self._magic == MESSAGE_MAGIC_CODE_V1) | (self._magic == MESSAGE_MAGIC_CODE_V2)
         found &= self.physical_offset == (self.starts + self.base if offsets is None else offsets)
@@ -146,7 +146,7 @@ class Records:
         return found & (self.starts <= last) if len(found) and self.starts[-1] > last else found
 
     def wrong_bodies(self) -> Positions:
-        """Return the numbers of the records whose body has another CRC-32 than the record says."""
+        """Return the numbers of the records whose body does not match the CRC-32 in the record."""
         view = self.data.data
         # map is quicker than a loop: this runs for each message that a recovery reads.
         bodies = map(view.__getitem__, map(slice, self.body_at.tolist(), (self.body_at + self.body_length).tolist()))
@@ -170,7 +170,7 @@ class Records:
 
     @cached_property
     def _heads(self) -> NDArray[Any]:
-        """Return the heads in their form with two IPv4 hosts, shape (n,) of RECORD_HEAD."""
+        """Return the heads in the form with two IPv4 hosts, shape (n,) of RECORD_HEAD."""
         size = RECORD_HEAD.itemsize
         if len(self.data) < size:
             return np.zeros(len(self.starts), RECORD_HEAD)
@@ -189,7 +189,7 @@ class Records:
         return self.field("magic")
 
     def _behind_hosts(self, position: int) -> Positions:
-        """Return where a position after both hosts is in the data; ``position`` is the one for IPv4 hosts."""
+        """Return positions after both hosts in the data; ``position`` is the one for IPv4 hosts."""
         at = self.starts + position
         if len(self._v6.rows):
             at[self._v6.rows] += self._v6.both

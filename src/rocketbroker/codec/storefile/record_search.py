@@ -1,4 +1,4 @@
-"""Search for single records in a CommitLog file. Answers to ``CommitLog.checkMessageAndReturnSize``."""
+"""Search for single records in a CommitLog file (CommitLog.checkMessageAndReturnSize)."""
 
 from enum import Enum, auto
 from struct import Struct
@@ -21,7 +21,7 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.body_check import body_range
 from rocketbroker.codec.storefile.log_window import LogWindow
 
-#: The bytes both magic codes begin with.
+#: Bytes with which both magic codes begin.
 MAGIC_PREFIX: Final = MESSAGE_MAGIC_CODE_V1.to_bytes(4, "big")[:3]
 #: The smallest record: both hosts IPv4; body, topic and properties empty.
 MIN_RECORD_SIZE: Final = record_size(0, 0, 0)
@@ -29,7 +29,7 @@ _START: Final = Struct(">iIIiiqqi")  # totalSize … sysFlag
 _LONGEST_HEAD: Final = RECORD_HEADS[3].size
 _INT: Final = Struct(">i")
 _STORE_TIMESTAMP: Final = 10  # of RECORD_HEADS' fields
-# Most searches end at once; the others read more and more at a time.
+# Most searches end at once; the others read ever more at a time.
 _FIRST_BLOCK: Final = 4 << 10
 _SEARCH_BLOCK: Final = 1 << 20
 
@@ -39,12 +39,12 @@ class Found(Enum):
 
     RECORD = auto()
     BLANK = auto()  # closes the file
-    END = auto()  # of the file or of what is written in it
+    END = auto()  # of the file, or of its written part
     BROKEN = auto()
 
 
 def inspect(window: LogWindow, position: int) -> tuple[Found, int]:
-    """Return what begins at ``position``, and the size in bytes if it is a record.
+    """Return the kind of bytes that begin at ``position``, and the size in bytes of a record.
 
     A record has a known magic code, its own offset as physicalOffset, and lengths that add up to its totalSize.
     """
@@ -67,7 +67,7 @@ def inspect(window: LogWindow, position: int) -> tuple[Found, int]:
 
 
 def _length(window: LogWindow, position: int, head: bytes, sys_flag: int, size: int) -> int:
-    """Add up the lengths inside a record; -1 if they make no sense. Reads no body, nothing after ``size``."""
+    """Return the sum of the lengths in a record, -1 if they are invalid; read no body, and nothing after ``size``."""
     head_size = RECORD_HEADS[sys_flag >> 4 & 3].size
     if len(head) < head_size or not 0 <= (body_length := _INT.unpack_from(head, head_size - 4)[0]) <= size - head_size:
         return -1
@@ -86,7 +86,7 @@ def find_record(window: LogWindow, low: int, high: int) -> int:
     start, size = low, _FIRST_BLOCK
     while start < high:
         stop = min(start + size, high)
-        # Magic follows totalSize: that of a record starting at stop - 1 ends 7 bytes later.
+        # The magic code follows totalSize: that of a record starting at stop - 1 ends 7 bytes later.
         block, at = window.at(start, stop - start + 6), 3
         while (at := block.find(MAGIC_PREFIX, at + 1)) >= 0:
             if inspect(window, start + at - 4)[0] is Found.RECORD:
@@ -96,7 +96,7 @@ def find_record(window: LogWindow, low: int, high: int) -> int:
 
 
 def is_complete(record: bytes) -> bool:
-    """Return true if a record with sound lengths is complete: the body has its CRC, topic and properties no zero end.
+    """Return true if a record with sound lengths is complete: body with the right CRC, no zeros ending the properties.
 
     This is for the last record of a log, which may still be in progress. Elsewhere the reader judges a wrong CRC.
     """
@@ -123,12 +123,12 @@ def what_is_wrong(window: LogWindow, position: int) -> tuple[AuditRule, str]:
     size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:8], "big")
     left = window.file.size - position
     if magic == BLANK_MAGIC_CODE:
-        return AuditRule.BLANK_SIZE, f"a BLANK claims {size} bytes, {left} are left in the file"
+        return AuditRule.BLANK_SIZE, f"a BLANK claims {size} bytes, but {left} are left in the file"
     if magic not in (MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2):
         return AuditRule.RECORD_MAGIC, f"magic code 0x{magic:08X}; 0xDAA320A7 (V1) or 0xDAA320AB (V2) is expected"
     if len(head) < RECORD_HEAD.size:
-        return AuditRule.RECORD_LENGTH, f"totalSize is {size}, {left} bytes are left in the file"
+        return AuditRule.RECORD_LENGTH, f"totalSize is {size}, but {left} bytes are left in the file"
     offset = OFFSETS.unpack_from(head, QUEUE_OFFSET_POSITION)[1]
     if offset != (own := window.file.base + position):
-        return AuditRule.RECORD_POSITION, f"physicalOffset is {offset}, the record stands at {own}"
-    return AuditRule.RECORD_LENGTH, f"totalSize is {size}; the lengths in the record add up to something else"
+        return AuditRule.RECORD_POSITION, f"physicalOffset is {offset}, but the record is at {own}"
+    return AuditRule.RECORD_LENGTH, f"totalSize is {size}, which is not the sum of the lengths in the record"

@@ -38,7 +38,7 @@ class ScatteredRecords:
         return np.split(np.arange(len(positions)), turns) if len(positions) else []
 
     def claimed(self, positions: Positions, sizes: Positions) -> NDArray[np.bool_]:
-        """Return a mask of the records that are short, or name a long size themselves: these may get memory."""
+        """Return a mask of the records that are short, or whose stored size is long: only these may be given memory."""
         found = np.ones(len(positions), np.bool_)
         for number in np.flatnonzero(sizes > self._at_once).tolist():
             head = self._source.read_at(int(positions[number]), 4)
@@ -48,7 +48,7 @@ class ScatteredRecords:
     def read(
         self, positions: Positions, sizes: Positions, memory: NDArray[np.uint8] | None = None
     ) -> tuple[Records, NDArray[np.bool_]]:
-        """Read the records of a group, and return them with a mask of those that are sound and have their size.
+        """Return the records of a group, and a mask of those that are sound and have their size.
 
         Args:
             positions: positions of the records in the file.
@@ -62,7 +62,7 @@ class ScatteredRecords:
         data, placed = data[: length + _MARGIN], np.cumsum(lengths) - lengths
         for begin, at, count in zip(begins.tolist(), placed.tolist(), lengths.tolist(), strict=True):
             done = self._source.read_into(begin, data.data[at : at + count])
-            data[at + done : at + count] = 0  # the file was shortened meanwhile
+            data[at + done : at + count] = 0  # the file has become shorter
         data[length:] = 0
         run = np.searchsorted(begins, positions, side="right") - 1
         records = Records(0, data, positions - begins[run] + placed[run])

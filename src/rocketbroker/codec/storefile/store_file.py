@@ -1,6 +1,6 @@
-"""Protocol of an open store file, through which every format of this room is read.
+"""Protocol of an open store file, through which all code of this room reads.
 
-The broker's mapped files, files of this machine (``common/local_file.py``) and files at an address implement it.
+Mapped files of the broker, local files (``common/local_file.py``) and remote files implement it.
 """
 
 from typing import Protocol

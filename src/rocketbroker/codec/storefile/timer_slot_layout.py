@@ -2,8 +2,8 @@
 
     entry := int64 slotMs, int64 queueOffset, int32 magic                                         20 bytes
 
-``slotMs`` is the time of the message's slot, a multiple of the timer's precision, ``queueOffset`` its place in queue 0
-of rmq_sys_wheel_timer. The entries of a file are in the order of their queue offsets.
+``slotMs`` is the time of the message's slot, a multiple of the timer's precision; ``queueOffset`` is its offset in
+queue 0 of rmq_sys_wheel_timer. The entries of a file are in the order of their queue offsets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 TIMER_SLOT_ENTRY: Final = Struct(">qqi")
-#: Of an ordinary message, and of one that cancels another (TimerMessageStore.MAGIC_DEFAULT, MAGIC_DELETE).
+#: Magic of an ordinary message, and of one that cancels another (TimerMessageStore.MAGIC_DEFAULT, MAGIC_DELETE).
 MAGIC_DEFAULT: Final = 1
 MAGIC_DELETE: Final = 4
 
@@ -21,7 +21,7 @@ _FIELDS: Final = 3
 
 
 def encode_entries(fields: array[int]) -> bytes:
-    """Encode entries, given as slot time, queue offset and magic of each in turn."""
+    """Encode entries, given as three numbers each: slot time, queue offset and magic."""
     pack = TIMER_SLOT_ENTRY.pack
     steps = (iter(fields),) * _FIELDS
     return b"".join([pack(*entry) for entry in zip(*steps, strict=True)])

@@ -1,6 +1,6 @@
 """Slots of timer messages, and ``config/timerProgress.json``, the record of delivered messages.
 
-A message's slot follows from the message alone, so that reading the timer's queue again always gives the same slots.
+The slot of a message depends on the message alone, so that reading the timer's queue again always gives the same slots.
 """
 
 from typing import Final
@@ -20,13 +20,13 @@ Delivered = tuple[tuple[int, int], ...]
 
 
 class TimerProgressFile(RemotingSerializable):
-    """Content of the file.
+    """Content of ``config/timerProgress.json``.
 
     Attributes:
         queue_offset: queue offset before which all messages are in the slot files, or delivered.
         delivered: see ``Delivered``.
-        precision_ms: distance of slots when the messages were stored.
-        roll_window_ms: messages further ahead are stored again after so long.
+        precision_ms: width of a slot when the messages were stored.
+        roll_window_ms: messages further ahead are stored again after this time.
     """
 
     queue_offset: Long = 0
@@ -42,7 +42,7 @@ def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:
 
 
 def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> Delivered:
-    """Return ``delivered`` with all before a slot time and below ``before_offset``; no pair repeats another."""
+    """Return ``delivered`` with everything before a slot time and below ``before_offset``, without redundant pairs."""
     if any(ms >= before_ms and offset >= before_offset for ms, offset in delivered):
         return delivered
     kept = [(ms, offset) for ms, offset in delivered if ms > before_ms or offset > before_offset]
@@ -50,13 +50,13 @@ def with_delivered(delivered: Delivered, before_ms: int, before_offset: int) -> 
 
 
 def slot_of(out_ms: int, store_timestamp: int, precision_ms: int, roll_window_ms: int) -> int:
-    """Return the slot of a message: its own, or one on the way there if that is too far ahead.
+    """Return the slot of a message: its own, or an earlier one if that is too far ahead.
 
     Args:
         out_ms: its TIMER_OUT_MS.
-        store_timestamp: when it was stored in the timer's queue, in ms.
-        precision_ms: distance of slots.
-        roll_window_ms: how far ahead is too far.
+        store_timestamp: time in ms at which it was stored in the timer's queue.
+        precision_ms: width of a slot.
+        roll_window_ms: greatest distance ahead.
     """
     enqueued = store_timestamp // precision_ms * precision_ms
     ahead = out_ms - enqueued

@@ -1,4 +1,4 @@
-"""Columns of the messages of a CommitLog window that queues and index are built from."""
+"""Columns of the messages of a CommitLog window, from which queues and index are built."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property

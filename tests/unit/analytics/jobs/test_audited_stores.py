@@ -17,7 +17,7 @@ def test_an_index_file_that_was_cut_is_a_finding_and_no_error(tmp_path: Path) ->
     (store,) = audited_stores(root)
     ((rule, why),) = store.damaged
     assert rule is AuditRule.INDEX_HEADER
-    assert why.startswith(f"{path}: index header needs 40 bytes, 10 are there")
+    assert why.startswith(f"{path}: index header has 10 bytes instead of 40")
 
 
 def test_slots_that_a_file_does_not_tell_may_be_given(tmp_path: Path) -> None:

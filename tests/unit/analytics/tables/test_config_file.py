@@ -43,7 +43,7 @@ def test_a_whole_file_is_read_without_a_word(table, tmp_path, caplog):
         (None, "is missing"),
         (b'{"topicConfig', "is damaged: JSON at character"),
         (b"{}", "is damaged: it has no table"),
-        (b"[]", "is damaged: a config file holds one JSON object"),
+        (b"[]", "is damaged: a config file must hold one JSON object"),
     ],
 )
 def test_the_backup_is_read_in_its_place_and_that_is_told(table, tmp_path, caplog, data, said):

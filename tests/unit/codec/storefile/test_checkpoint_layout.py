@@ -39,8 +39,8 @@ def test_checkpoints_round_trip(fields: tuple[int, int, int, int, int, int]) -> 
 
 def test_short_files_are_refused() -> None:
     for length in range(48):
-        with pytest.raises(CodecError, match=f"checkpoint needs 48 bytes, {length} are there"):
+        with pytest.raises(CodecError, match=f"checkpoint has {length} bytes instead of 48"):
             layout.decode_checkpoint(bytes(length))
     for length in range(56):
-        with pytest.raises(CodecError, match=f"timer checkpoint needs 56 bytes, {length} are there"):
+        with pytest.raises(CodecError, match=f"timer checkpoint has {length} bytes instead of 56"):
             layout.decode_timer_checkpoint(bytes(length))

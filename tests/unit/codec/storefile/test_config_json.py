@@ -40,5 +40,5 @@ def test_integer_keys_come_as_they_are_written() -> None:
 
 @pytest.mark.parametrize("data", [b"[]", b"1", b"null", b'"text"'])
 def test_what_is_no_object_is_refused(data: bytes) -> None:
-    with pytest.raises(CodecError, match="holds one JSON object"):
+    with pytest.raises(CodecError, match="must hold one JSON object"):
         loads_config(data)

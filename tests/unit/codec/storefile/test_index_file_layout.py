@@ -81,5 +81,5 @@ def test_default_size_and_a_fresh_file() -> None:
     assert layout.file_size() == 420_000_040
     assert layout.decode_header(bytes(40)) == layout.IndexHeader()
     for length in range(layout.INDEX_HEADER_SIZE):
-        with pytest.raises(CodecError, match=f"needs 40 bytes, {length} are there"):
+        with pytest.raises(CodecError, match=f"index header has {length} bytes instead of 40"):
             layout.decode_header(bytes(length))

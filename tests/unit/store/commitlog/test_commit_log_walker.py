@@ -74,8 +74,8 @@ DAMAGES = [
     (0, b"\xff\xff\xff\xff", "totalSize is -1"),
     (28, b"\0\0\0\0\0\0\0\1", "physicalOffset is 1"),
     (88, b"XYZ", "bodyCRC"),
-    (84, b"\0\0\xff\xff", "add up to something else"),
-    (84, b"\x7f\xff\xff\xff", "add up to something else"),
+    (84, b"\0\0\xff\xff", "is not the sum of the lengths"),
+    (84, b"\x7f\xff\xff\xff", "is not the sum of the lengths"),
 ]
 
 
@@ -154,7 +154,7 @@ def test_a_blank_that_does_not_reach_the_end_is_damage(writer: CommitLogWriter):
 
     walk, _ = walk_over(writer)
 
-    assert walk.damage == f"a BLANK claims 100 bytes, {FILE - writer.end} are left in the file"
+    assert walk.damage == f"a BLANK claims 100 bytes, but {FILE - writer.end} are left in the file"
 
 
 @pytest.mark.parametrize("count", [3, 200])
@@ -237,5 +237,5 @@ def test_a_sector_of_the_properties_that_is_not_on_disk_is_damage(tmp_path: Path
     walk, offsets = walk_over(writer)
 
     assert len(offsets) == (count if is_lost else count + 2)
-    assert walk.damage == ("a sector of its topic or properties holds zeros alone" if is_lost else "")
+    assert walk.damage == ("a sector of its topic or properties holds only zeros" if is_lost else "")
     assert not is_lost or walk.offset == position
