@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -25,6 +26,10 @@ FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the 
 # Programs that tests start find the package as the tests do.
 os.environ["PYTHONPATH"] = str(ROOT / "src")
 
+# A shell that starts this in the background has it ignore interrupts, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No test is timed: a machine that is busy with others is no fault of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -41,9 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
-        long = [item for item in items if _starts_a_jvm(item)]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in set(long)]
+        long = {item for item in items if _starts_a_jvm(item)}
+        config.hook.pytest_deselected(items=[*long])
+        items[:] = [item for item in items if item not in long]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("soak") and not config.getoption("--soak"):

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.timeout(400)  # thousands of messages, on a machine tha
 
 SEND_V2, PULL, UPDATE_CONSUMER_OFFSET, QUERY = 310, 11, 15, 12
 SUCCESS, SERVICE_NOT_AVAILABLE = 0, 14
-DISK_SIZE = 64 << 20
+DISK_SIZE = 32 << 20
 BODY_SIZE = 16 << 10
 CHUNK = 1 << 20
 # Sends go on within 5 s of room on an idle machine; this one may have other work.
 SETTINGS: dict[str, str | int] = {
-    "mappedFileSizeCommitLog": 4 << 20, "mappedFileSizeConsumeQueue": 20 * 10_000, "maxHashSlotNum": 1_000,
+    "mappedFileSizeCommitLog": 2 << 20, "mappedFileSizeConsumeQueue": 20 * 5_000, "maxHashSlotNum": 1_000,
     "maxIndexNum": 500, "flushConsumerOffsetInterval": 200, "defaultTopicQueueNums": 1,
     "cleanFileForciblyEnable": "false",
 }  # fmt: skip
@@ -156,7 +156,7 @@ def check_refused(answer: RawAnswer) -> None:
 
 
 def test_a_full_disk_rejects_sends_and_serves_stored_messages(small_disk: SmallDiskBroker):
-    small_disk.occupy(12 << 20)
+    small_disk.occupy(6 << 20)
     check_refused(small_disk.send_until_refused())
     taken = len(small_disk.acknowledged)
     assert taken * BODY_SIZE > DISK_SIZE // 2, "most of the disk has been used before"
@@ -194,7 +194,7 @@ def test_sends_are_rejected_while_foreign_data_fills_the_disk(small_disk: SmallD
 def test_a_broker_starts_on_a_full_disk_and_serves_stored_messages(
     small_disk: SmallDiskBroker, how: Callable[[OurServer], object]
 ):
-    small_disk.occupy(32 << 20)
+    small_disk.occupy(16 << 20)
     small_disk.send_until_refused()
     small_disk.occupy()
     small_disk.restart(how)

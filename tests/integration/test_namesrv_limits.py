@@ -3,8 +3,9 @@
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from struct import pack
 
@@ -76,7 +77,7 @@ async def test_a_large_registration_is_accepted_and_a_too_large_one_rejected(ser
             (bomb(8 * MIB), True, "maxRegistrationSize: 1,048,577 bytes exceed the limit of 1,048,576"),
             (topics(4_000, 4_000), False, "maxTopicsPerBroker: 8,000 topics of broker-a exceed the limit of 5,000"),
             (topics(5_001), False, "maxTopicsPerBroker: 5,001 topics exceed the limit of 5,000"),
-            (b"[" + b"[]," * 200_000 + b"1]", False, "JSON values (16 a topic) exceed the limit of 81,024"),
+            (many_lists(200_000), False, "JSON values (16 a topic) exceed the limit of 81,024"),
         ):
             refused = await broker.invoke(where, registration(body, compressed=compressed), TIMEOUT_S)
             assert refused.code == ResponseCode.SYSTEM_ERROR
@@ -150,22 +151,26 @@ def many_small_topics(size: int) -> bytes:
     return b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b}},"filterServerList":[]}' % table
 
 
+def many_lists(count: int) -> bytes:
+    return b"[" + b"[]," * count + b"1]"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("body", "compressed", "accepted"),
     [
-        (bomb(250 * MIB), True, False),
-        (many_small_topics(4_000_000), False, False),
-        (many_small_topics(15_000_000), False, False),
-        (b"[" + b"[]," * 5_000_000 + b"1]", False, False),
-        (topics(50_000, 10), False, True),
-        (topics(90_000, 10), False, True),
+        (partial(bomb, 250 * MIB), True, False),
+        (partial(many_small_topics, 4_000_000), False, False),
+        (partial(many_small_topics, 15_000_000), False, False),
+        (partial(many_lists, 5_000_000), False, False),
+        (partial(topics, 50_000, 10), False, True),
+        (partial(topics, 90_000, 10), False, True),
     ],
     ids=["250 MiB compressed", "4 MB of topics", "15 MB of topics", "15 MB of []", "50,000 topics", "90,000 topics"],
 )
 async def test_no_registration_blocks_the_name_server_or_fills_its_memory(
-    servers: OurServers, body: bytes, compressed: bool, accepted: bool
+    servers: OurServers, body: Callable[[], bytes], compressed: bool, accepted: bool
 ) -> None:
     server = servers.namesrv()
     prober = Prober(server)
@@ -174,7 +179,7 @@ async def test_no_registration_blocks_the_name_server_or_fills_its_memory(
         before = peak_bytes(server)
         async with prober.at_work():
             for _ in range(5):
-                said = registration(body, name="stranger", port=1, compressed=compressed)
+                said = registration(body(), name="stranger", port=1, compressed=compressed)
                 answer = await stranger.invoke(server.address, said, 60.0)
                 assert (answer.code == 0) == accepted, answer.remark
         grown = peak_bytes(server) - before

@@ -1,6 +1,7 @@
 """Name server and broker in one process."""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -23,6 +24,14 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
+
+
+def copy_without_log(store: Path, into: Path) -> None:
+    """Copy what makes a folder a store of mqdev; a CommitLog file has 1 GiB."""
+    into.mkdir()
+    shutil.copy2(store / "mqdev.lock", into)
+    crash_copy(store / "config", into / "config")
+    (into / "commitlog").mkdir()
 
 
 def entries(folder: Path) -> list[Path]:
@@ -49,7 +58,7 @@ async def test_the_store_of_a_killed_one_is_removed_and_no_other_folder(temp: Pa
     try:
         await running.start()
         kept = {running.store, mine, foreign, empty, temp / "mqdev-link"}
-        crash_copy(running.store, temp / "mqdev-killed")
+        copy_without_log(running.store, temp / "mqdev-killed")
 
         await next_one.start()
         assert set(entries(temp)) == kept | {next_one.store}
@@ -75,12 +84,10 @@ async def test_clients_are_told_the_advertised_address(temp: Path, host: str, ad
 
 
 async def test_a_vip_port_in_use_is_explained(temp: Path):
-    with socket.socket() as taken:
-        vip = free_ports(2)
-        taken.bind((LOOPBACK, vip))
-        taken.listen()
-        with pytest.raises(ConfigError, match=rf"{LOOPBACK}:{vip}: .* Port {vip} is the VIP port of {vip + 2}"):
-            await DevServer(0, vip + 2).start()
+    vip = free_ports(2)
+    explained = rf"{LOOPBACK}:{vip}: .* Port {vip} is the VIP port of {vip + 2}"
+    with socket.create_server((LOOPBACK, vip)), pytest.raises(ConfigError, match=explained):
+        await DevServer(0, vip + 2).start()
 
 
 async def test_a_given_folder_is_made_and_kept(temp: Path, tmp_path: Path):

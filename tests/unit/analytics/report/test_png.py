@@ -41,7 +41,8 @@ def test_any_name_is_drawn(tmp_path: Path, name: str):
         traffic=table(facts.TRAFFIC, (name, 0, 30, 3000), ("b", 60_000, 3, 1)),
         keys=table(facts.KEYS, (name, name, 20), (name, name[:200], 20)),
     )
-    assert len(write_pngs(sections(found), tmp_path)) == 9
+    with_names = [each for each in sections(found) if each.name in {"queues", "traffic", "keys"}]
+    assert len(write_pngs(with_names, tmp_path)) == 3
 
 
 def test_an_empty_store_has_no_pictures(tmp_path: Path):
