@@ -58,6 +58,13 @@ JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowl
 
 MUTATIONS = (
     Mutation(
+        "a log file is handed over before its size is on disk",
+        "store/logfile/allocate_mapped_file_service.py",
+        "            file.sync()\n",
+        "",
+        REPLICA_CRASH,
+    ),
+    Mutation(
         "a change to a table is answered before it is written",
         "processor/support/table_change.py",
         "return _answer_when_settled(waits, answer) if waits else answer",

@@ -26,7 +26,7 @@ from tests.support.filled_store import (
     told,
     zeroed,
 )
-from tests.support.stores import LOG_FILE, crash_copy, message
+from tests.support.stores import LOG_FILE, crash_copy, message, read_queue
 
 
 def another_offset(path: Path, position: int, size: int) -> None:
@@ -186,6 +186,24 @@ async def test_records_behind_a_hole_of_the_unknown_part_are_told(filled: Filled
     why = "nothing is written there, though records follow"
     assert store.recovery_report.cut_off == f"{path}: cut off at {at}: {why}"
     assert store.recovery_report.end_of_log == filled.offsets[200]
+    await store.stop()
+
+
+async def test_a_file_that_lost_its_content_ends_the_log_before_a_later_one(filled: Filled, killed: Path):
+    path, _ = log_file(killed, filled.offsets[200])
+    begin = int(path.name)
+    number = next(number for number, offset in enumerate(filled.offsets) if offset >= begin)
+    assert filled.log_end > begin + LOG_FILE
+    zeroed(path, 0, LOG_FILE)
+
+    store = await opened(killed, filled)
+
+    why = "nothing is written there, though records follow"
+    assert store.recovery_report.cut_off == f"{path}: cut off at 0: {why}"
+    assert store.recovery_report.end_of_log == begin
+    assert [len(read_queue(store, "Topic", queue_id)) for queue_id in range(QUEUES)] == [
+        len(range(queue_id, number, QUEUES)) for queue_id in range(QUEUES)
+    ]
     await store.stop()
 
 

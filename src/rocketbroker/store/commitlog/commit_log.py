@@ -269,11 +269,7 @@ class CommitLog:
         self._allocate_service.discard()
         self._file = None
         self._limit = self._populated = 0
-        while len(queue.files) > 1 and (last := queue.files[-1]).file_from_offset >= offset:
-            # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
-            removed = last.remove()
-            queue.take_out_last()
-            removed.close()
+        queue.remove_from(offset)
         last = queue.files[-1]
         end = offset - last.file_from_offset
         if end < last.wrote:

@@ -90,10 +90,14 @@ class AllocateMappedFileService:
         file = MappedFile(path, file_size, step, self._file_system)
         try:
             file.ensure_allocated(min(step or file_size, file_size))
-        except StoreError:
+            # Name and size reach the disk before those of a later file: no power loss takes a file out of the middle.
+            file.sync()
+        except (StoreError, OSError) as error:
             # The next message tries again. Each try would leave an open file behind, and a start would find a file of
             # full size that is nothing but a hole.
             file.delete()
+            if isinstance(error, OSError):
+                raise StoreError(f"cannot sync {path}: {error.strerror}") from error
             raise
         return file
 

@@ -1,6 +1,7 @@
 """Files of equal size that follow each other (org.apache.rocketmq.store.MappedFileQueue).
 
-A file's name is the offset of its first byte, as 20 digits.
+A file's name is the offset of its first byte, as 20 digits. Threads iterate over ``files``, so the list only grows in
+place; a shorter or changed list replaces it.
 """
 
 from pathlib import Path
@@ -66,12 +67,18 @@ class MappedFileQueue:
     @property
     def min_offset(self) -> int:
         """Offset of the first byte in the files."""
-        return self.files[0].file_from_offset if self.files else 0
+        files = self.files
+        return files[0].file_from_offset if files else 0
 
     @property
     def max_offset(self) -> int:
         """Offset after the last byte written."""
-        return self.files[-1].file_from_offset + self.files[-1].wrote if self.files else 0
+        # Read the list once: another thread may take out the last file.
+        files = self.files
+        if not files:
+            return 0
+        last = files[-1]
+        return last.file_from_offset + last.wrote
 
     @property
     def max_file_end(self) -> int:
@@ -125,25 +132,35 @@ class MappedFileQueue:
         return MappedFile(path, self.file_size, self.step, self.file_system, keeps_open=self._keeps_open)
 
     def take_out(self, file: MappedFile) -> None:
-        """Take the first file out of service; only on the event loop, where files are added too. The last one stays.
-
-        The list is replaced, not changed: other threads iterate over it.
-        """
+        """Take the first file out of service; only on the event loop, where files are added too. The last one stays."""
         if len(self.files) > 1 and self.files[0] is file:
             self.files = self.files[1:]
 
-    def take_out_last(self) -> None:
-        """Take the last file out of service. The list is replaced, not changed: other threads iterate over it."""
-        self.files = self.files[:-1]
+    def remove_from(self, offset: int) -> None:
+        """Remove the files that begin at or after an offset, the last one first (blocks); the first file stays.
+
+        Holders of a removed file or of a slice of it keep reading.
+
+        Raises:
+            OSError: the disk refused; the call may be made again.
+        """
+        while len(self.files) > 1 and (last := self.files[-1]).file_from_offset >= offset:
+            # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
+            removed = last.remove()
+            self.files = self.files[:-1]
+            removed.close()
 
     def replace_last(self, file: MappedFile) -> None:
         """Replace the last file by another one; its readers keep the old one."""
         self.files = [*self.files[:-1], file]
 
     def truncate(self, offset: int) -> None:
-        """Discard the bytes from ``offset`` on: remove whole files, and zero the rest so that it is rewritten."""
-        while self.files and self.files[-1].file_from_offset >= offset and self.files[-1] is not self.files[0]:
-            self.files.pop().delete()
+        """Discard the bytes from ``offset`` on (blocks): remove whole files, and zero the rest for a rewrite.
+
+        Raises:
+            OSError: the disk refused; the call may be made again.
+        """
+        self.remove_from(offset)
         if not self.files:
             return
         last = self.files[-1]

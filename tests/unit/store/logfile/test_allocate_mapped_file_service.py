@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.errors import StoreBusyError, StoreFullError
+from rocketbroker.common.errors import StoreBusyError, StoreError, StoreFullError
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile
+from tests.support.recording_file_system import Disk, Loss, RecordingFileSystem
 from tests.support.stores import open_below
 
 SIZE = 65536
@@ -113,6 +114,43 @@ def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_files(
 
     assert open_below(tmp_path) == before
     assert list(tmp_path.iterdir()) == [], "a start would find a file that is nothing but a hole"
+
+
+def test_size_and_name_of_a_file_are_on_disk_before_the_next_file_is_there(tmp_path: Path):
+    file_system = RecordingFileSystem(tmp_path / "live")
+    service = AllocateMappedFileService(file_system)
+    paths = [tmp_path / "live" / "log" / f"{number * SIZE:020d}" for number in range(3)]
+    for path in paths:
+        service.prepare(path, SIZE, 4096)
+    for path in paths:
+        service.take(path, SIZE, 4096).close()
+    service.stop()
+
+    disk = Disk()
+    for number, event in enumerate(file_system.journal):
+        disk.apply(event)
+        image = tmp_path / str(number)
+        disk.image(image, Loss.PAGES, number)
+        sizes = [path.stat().st_size for path in sorted(image.glob("log/*"))]
+        assert all(size == SIZE for size in sizes[:-1]), f"a file without its size before another, after {event[:2]}"
+
+
+def test_a_refused_sync_reaches_the_taker_and_costs_no_files(tmp_path: Path):
+    file_system = RecordingFileSystem(tmp_path / "live")
+    service = AllocateMappedFileService(file_system)
+
+    def refuse(operation: str, _: Path) -> None:
+        if operation == "sync":
+            raise OSError(errno.EIO, "Input/output error")
+
+    path = tmp_path / "live" / f"{0:020d}"
+    file_system.fault = refuse
+    with pytest.raises(StoreError, match=f"cannot sync {path}: Input/output error"):
+        service.take(path, SIZE, 4096)
+    assert not path.exists()
+    file_system.fault = lambda _operation, _path: None
+    service.take(path, SIZE, 4096).close()
+    service.stop()
 
 
 class SlowDisk:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 
 SIZE = 4096
@@ -119,6 +120,38 @@ def test_truncate_to_nothing_keeps_an_empty_first_file(queue: MappedFileQueue):
     assert names(queue) == [0]
     assert queue.max_offset == 0
     assert not any(queue.files[0].path.read_bytes())
+
+
+def test_who_reads_while_it_is_truncated_keeps_files_and_bytes(queue: MappedFileQueue):
+    fill(queue, 3)
+    files, last = queue.files, queue.files[2]
+    piece = last.buffer[:10]
+
+    queue.truncate(SIZE)
+
+    assert [file.file_from_offset for file in files] == [0, SIZE, 2 * SIZE]
+    assert bytes(piece) == bytes(last.read_at(0, 10)) == bytes(last.buffer[:10]) == b"\x03" * 10
+
+
+def test_a_file_that_the_disk_keeps_stays_in_the_list(queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch):
+    fill(queue, 3)
+    kept, refused = queue.files[1], OSError("refused")
+    unlink = LocalFileSystem.unlink
+
+    def refuse(file_system: LocalFileSystem, path: Path) -> None:
+        if path == kept.path:
+            raise refused
+        unlink(file_system, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFileSystem, "unlink", refuse)
+        with pytest.raises(OSError, match="refused"):
+            queue.truncate(100)
+    assert names(queue) == [file.file_from_offset for file in queue.files] == [0, SIZE]
+    queue.truncate(100)
+
+    assert names(queue) == [0]
+    assert queue.max_offset == 100
 
 
 def test_delete_all_leaves_nothing(queue: MappedFileQueue):
