@@ -12,7 +12,7 @@ from rocketbroker.store.replica_log import ReplicaLog
 from tests.support.fakes import FakeClock
 from tests.support.recorded_script import Operation, RecordedScript
 from tests.support.recording_file_system import Loss
-from tests.support.replicas import fill, log_bytes, replica_of
+from tests.support.replicas import fill, log_bytes
 from tests.support.slow_index import hits
 from tests.support.stores import ALWAYS, V4_HOST, make_store, read_queue, store_config
 from tests.support.waiting import until
@@ -81,8 +81,8 @@ class ReplicaCrashScript(RecordedScript[PromisedLog]):
 
     async def _start(self) -> None:
         await self._store.start()
-        self._copy = replica_of(self._store)
-        self._copy.start()
+        self._copy = self._store.make_replica_log()
+        await self._copy.start()
 
     async def stop(self) -> None:
         """Stop, and have all on disk."""
@@ -111,8 +111,7 @@ class ReplicaCrashScript(RecordedScript[PromisedLog]):
         self.file_system.mark(Synced(log, end))
 
     async def _all_dispatched(self) -> None:
-        copy = self._copy
-        await until(lambda: copy._parts.reput.offset >= copy._readable_end())
+        await until(lambda: self._store.appender.dispatched_offset >= self._copy._readable_end())
 
     async def cut(self, offset: int) -> None:
         """Cut the copy."""
@@ -172,8 +171,8 @@ async def two_logs(folder: Path, cut_at: int) -> tuple[bytes, bytes, int]:
     first = log_bytes(one)
     cut = sorted(_records(first))[cut_at]
     await other.start()
-    copy = replica_of(other)
-    copy.start()
+    copy = other.make_replica_log()
+    await copy.start()
     copy.append(0, first[:cut])
     await copy.stop()
     fill(other, "b", 12)

@@ -3,9 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.replica_log import ReplicaLog, ReplicaParts
+from rocketbroker.store.replica_log import ReplicaLog
 from tests.support.stores import message
 
 
@@ -25,27 +24,12 @@ def fill(store: MessageStore, prefix: str, count: int) -> None:
     store.appender.dispatch()
 
 
-def replica_of(store: MessageStore) -> ReplicaLog:
-    """Make an open store one that copies another's log."""
-
-    def damaged(begin: int, end: int, why: str) -> None:
-        raise AssertionError(f"damage from {begin} to {end}: {why}")
-
-    dispatcher, queues, log = store._dispatcher, store.queues, store.commit_log
-    reput = ReputMessageService(log, queues, dispatcher, store._delay_levels, damaged)
-    parts = ReplicaParts(
-        log, queues, dispatcher, reput, store.appender, store.flusher, store._queue_flusher, store._checkpoint
-    )
-    sync_flush = store.config.flush_disk_type == "SYNC_FLUSH"
-    return ReplicaLog(parts, store._ends_path, store._file_system, sync_flush=sync_flush)
-
-
 @asynccontextmanager
 async def replica(store: MessageStore) -> AsyncIterator[ReplicaLog]:
     """Start a store that copies another's log, and stop both."""
     await store.start()
-    found = replica_of(store)
-    found.start()
+    found = store.make_replica_log()
+    await found.start()
     try:
         yield found
     finally:

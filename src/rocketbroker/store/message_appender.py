@@ -80,6 +80,8 @@ class MessageAppender:
         # a shorter list replaces it only after the missing messages are in their queues.
         self._pending: list[DispatchRequest] = []
         self._dispatching = False
+        # CommitLog offset up to which a ``ReplicaLog`` has dispatched, ``None`` while none is running.
+        self.replica_offset: int | None = None
         # Store time of the last message in ms.
         self.last_store_timestamp = 0
         self.put_count = 0
@@ -254,6 +256,8 @@ class MessageAppender:
     @property
     def dispatched_offset(self) -> int:
         """CommitLog offset before which all messages are readable (event loop only)."""
+        if self.replica_offset is not None:
+            return self.replica_offset
         return self._pending[0][2] if self._pending else self._commit_log.max_offset
 
     def _dispatch_recovered(self) -> bool:

@@ -22,11 +22,12 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.clean import deleted_topics
 from rocketbroker.store.clean.deleted_topics import DeletedTopics
+from rocketbroker.store.clean.log_truncation import LogTruncation
 from rocketbroker.store.clean.topic_deletion import TopicDeletion
 from rocketbroker.store.commitlog.commit_log import ALLOCATE_STEP, CommitLog
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
-from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.dispatch.reput_message_service import DamageListener, ReputMessageService
 from rocketbroker.store.flush.acknowledgement import Acknowledgements
 from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.flush.index_sync import IndexSync
@@ -52,6 +53,7 @@ from rocketbroker.store.recovery.rebuild_note import RebuildNote
 from rocketbroker.store.recovery.recovery_report import RecoveryReport
 from rocketbroker.store.recovery.store_lock import StoreLock
 from rocketbroker.store.recovery.store_recovery import recover
+from rocketbroker.store.replica_log import ReplicaLog
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class MessageStore:
         self._clock = clock
         self._file_system = file_system
         self._tasks = TaskOwner("MessageStore")
+        self.file_changes = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cold_readers = ThreadPoolExecutor(_COLD_READERS, thread_name_prefix="ColdRead")
         self._delay_levels = parse_delay_levels(config.message_delay_level)
@@ -190,7 +193,32 @@ class MessageStore:
             self.flusher,
             self.appender.dispatch,
             self._cold_readers,
+            self.file_changes,
         )
+
+    def _make_reput(self, on_damage: DamageListener) -> ReputMessageService:
+        marks = self._deleted_topics
+        return ReputMessageService(
+            self.commit_log, self.queues, self._dispatcher, self._delay_levels, on_damage, lambda: marks.marks
+        )
+
+    def make_replica_log(self) -> ReplicaLog:
+        """Return a log that copies another store's into this one."""
+        truncation = LogTruncation(
+            self.commit_log,
+            self.queues,
+            self._dispatcher,
+            self.flusher,
+            self._queue_flusher,
+            self._checkpoint,
+            self._deleted_topics,
+            self.file_changes,
+            self._ends_path,
+            self._file_system,
+        )
+        reput = self._make_reput(_log_damage)
+        sync_flush = self.config.flush_disk_type == "SYNC_FLUSH"
+        return ReplicaLog(self.commit_log, reput, self.appender, self.flusher, truncation, sync_flush=sync_flush)
 
     # -- life
 
@@ -232,18 +260,12 @@ class MessageStore:
         self._deleted_topics.load(loaded.report.damaged_files)
         if not clean:
             self._deleted_topics.finish(self.queues, self.commit_log.min_offset)
-        reput = ReputMessageService(
-            self.commit_log,
-            self.queues,
-            self._dispatcher,
-            self._delay_levels,
-            partial(loaded.report.add_range, self.commit_log.queue),
-            self._deleted_topics.marks,
-        )
+        reput = self._make_reput(partial(loaded.report.add_range, self.commit_log.queue))
         report = recover(loaded, self._checkpoint, reput, changing)
         # The next sync records this time even when no message comes. Otherwise each kill would add to the unknown part.
         self.appender.last_store_timestamp = report.last_stored_ms
-        self._deleted_topics.clamp(report.end_of_log, report.damaged_files)
+        if why := self._deleted_topics.clamp(report.end_of_log):
+            report.damaged_files.append(why)
         self._trust_from_here_on()
         if self.acknowledgements.required:
             self.flusher.flush()
@@ -363,6 +385,10 @@ class MessageStore:
             self._index_sync.sync_if_due()
         self.queues.remove_retired()
         self._deleted_topics.write_again()
+
+
+def _log_damage(begin: int, end: int, why: str) -> None:
+    log.error("commitlog: no sound record between %s and %s: %s; messages there are in no queue", begin, end, why)
 
 
 def _hot_bytes(config: MessageStoreConfig) -> int:

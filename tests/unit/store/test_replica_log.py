@@ -7,14 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.errors import StoreError
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.common import lifecycle
+from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.index.index_service import IndexService
+from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from rocketbroker.store.read.cached_windows import CachedWindows
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
+from tests.support.cleaning import SaidDisk, age
+from tests.support.fakes import FakeClock
 from tests.support.replicas import fill, log_bytes, replica
 from tests.support.slow_index import hits
-from tests.support.stores import ALWAYS, Waiter, crash_copy, fetch, make_store, message, read_queue
+from tests.support.stores import (
+    ALWAYS,
+    LOG_FILE,
+    Waiter,
+    completed,
+    count_as_far_back,
+    crash_copy,
+    fetch,
+    make_store,
+    message,
+    pulled,
+    read_queue,
+)
 from tests.support.waiting import until
 
 QUEUES = [("Topic", 0), ("Topic", 1), ("Other", 0)]
@@ -209,7 +230,7 @@ async def test_a_cut_that_nobody_waits_for_any_more_is_done_all_the_same(tmp_pat
         cutting.cancel()
         await asyncio.gather(cutting, return_exceptions=True)
         store.flusher.pause.release()
-        await until(lambda: copy.max_offset == cut and copy._cutting is None)
+        await until(lambda: copy.max_offset == cut and copy._changing is None)
 
         copy.append(cut, data[cut:])
         assert (await asyncio.wait_for(store.flusher.sync(), 60)).ok
@@ -227,6 +248,289 @@ async def test_the_end_of_a_replica_waits_for_a_cut(tmp_path: Path, master: Mess
         await copy.stop()
         assert copy.max_offset == cut
         await cutting
+
+
+async def test_a_store_serves_pulls_while_its_log_is_cut(tmp_path: Path, master: MessageStore, monkeypatch):
+    store, go_on = make_store(tmp_path / "copy"), threading.Event()
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
+    expected = [body for _, body in contents(master)["Topic", 0]][:7]
+    async with replica(store) as copy:
+        copy.append(0, data)
+        await dispatched(store, master)
+        for owner, name in ((ConsumeQueue, "cut"), (IndexService, "cut"), (CommitLog, "truncate")):
+            monkeypatch.setattr(owner, name, waiting_for(go_on, getattr(owner, name)))
+        cutting = asyncio.ensure_future(copy.truncate(cut))
+        await until(lambda: store.queues.max_offset_in_queue("Topic", 0) == 7)
+
+        assert [body for _, body in contents(store)["Topic", 0]] == expected
+        assert store.commit_log.max_offset == len(data), "the cut waits for the disk"
+        assert fetch(store, "Topic", 0, 7).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+        go_on.set()
+        await cutting
+
+        assert [body for _, body in contents(store)["Topic", 0]] == expected
+
+
+def waiting_for(go_on: threading.Event, method: Callable[..., object]) -> Callable[..., object]:
+    def wait(*arguments: object) -> object:
+        assert threading.current_thread() is not threading.main_thread()
+        assert go_on.wait(10)
+        return method(*arguments)
+
+    return wait
+
+
+@pytest.mark.parametrize("awaited", ["before", "after"])
+async def test_a_pull_that_is_read_later_never_mixes_what_was_cut_with_what_followed(
+    tmp_path: Path, master: MessageStore, monkeypatch, awaited: str
+):
+    monkeypatch.setattr(CachedWindows, "holds", lambda *_: False)
+    store, other = make_store(tmp_path / "copy"), make_store(tmp_path / "other")
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
+    async with replica(other) as second:
+        second.append(0, data[:cut])
+        await second.stop()
+        fill(other, "b", 50)
+        async with replica(store) as copy:
+            copy.append(0, data)
+            await dispatched(store, master)
+            count_as_far_back(store)
+            found = store.fetcher.fetch(GetMessageRequest("Topic", 0, 5, 5, 1 << 20))
+            assert not isinstance(found, GetMessageResult)
+            reading = asyncio.ensure_future(completed(found)) if awaited == "before" else None
+            await copy.truncate(cut)
+            copy.append(cut, log_bytes(other)[cut:])
+            await dispatched(store, other)
+
+            result = await (reading or completed(found))
+
+            messages = decode_messages(pulled(result), decompress=False)
+            bodies = [one.body for one in messages]
+            assert bodies in ([body for _, body in contents(one)["Topic", 0]][5:10] for one in (master, other))
+            assert result.next_begin_offset == 5 + len(bodies)
+            assert not store.damage_log.count
+
+
+async def test_cleaning_waits_for_a_cut_and_a_cut_for_cleaning(tmp_path: Path, master: MessageStore):
+    clock = FakeClock()
+    store = make_store(tmp_path / "copy", clock, delete_commit_log_files_interval=0)
+    cleaning = CleanFilesService(store, clock, lambda _: [], SaidDisk())
+    data = log_bytes(master)
+    async with replica(store) as copy:
+        copy.append(0, data)
+        await dispatched(store, master)
+        files = store.commit_log.queue.files
+        cut = next(at for at in offsets_of(store) if at > files[1].file_from_offset)
+        for number in range(len(files)):
+            age(store, clock, number, 100)
+        cleaning.delete_files_manually()
+
+        await asyncio.gather(cleaning.clean(), copy.truncate(cut), cleaning.clean())
+
+        left = store.commit_log.queue.files
+        assert left == [files[1]] or [file.file_from_offset for file in left] == [files[1].file_from_offset]
+        assert sorted(left[0].path.parent.iterdir()) == [left[0].path]
+        assert os.fstat(left[0].fd).st_ino == left[0].path.stat().st_ino
+        copy.append(cut, data[cut:])
+        await dispatched(store, master)
+        begin = store.commit_log.min_offset
+        for queue, found in contents(store).items():
+            assert found == contents(master)[queue][-len(found) :]
+        assert [at for at in offsets_of(master) if at >= begin] == offsets_of(store)
+    await cleaning.stop()
+
+
+def offsets_of(store: MessageStore) -> list[int]:
+    """Return the CommitLog offsets of all messages."""
+    found = []
+    for topic, queue_id in QUEUES:
+        queue = store.queues.find(topic, queue_id)
+        assert queue
+        found += [record_at(store, topic, queue_id, number) for number in range(queue.min_offset, queue.max_offset)]
+    return sorted(found)
+
+
+async def test_cleaning_keeps_what_is_not_dispatched(tmp_path: Path, master: MessageStore):
+    clock = FakeClock()
+    store = make_store(tmp_path / "copy", clock, flush_disk_type="SYNC_FLUSH", delete_commit_log_files_interval=0)
+    cleaning = CleanFilesService(store, clock, lambda _: [], SaidDisk())
+
+    async def clean() -> None:
+        for number in range(len(store.commit_log.queue.files)):
+            age(store, clock, number, 100)
+        cleaning.delete_files_manually()
+        await cleaning.clean()
+
+    async with replica(store) as copy:
+        await asyncio.to_thread(store.flusher.pause.acquire)
+        copy.append(0, log_bytes(master))
+        count = len(store.commit_log.queue.files)
+
+        await clean()
+
+        assert (store.appender.dispatched_offset, len(store.commit_log.queue.files)) == (0, count)
+        store.flusher.pause.release()
+        await dispatched(store, master)
+        assert (await store.flusher.sync()).ok
+        await clean()
+        assert len(store.commit_log.queue.files) < count
+    await cleaning.stop()
+
+
+async def test_messages_behind_a_cut_are_there_although_their_topic_was_deleted_later(
+    tmp_path: Path, master: MessageStore
+):
+    store = make_store(tmp_path / "copy")
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
+    async with replica(store) as copy:
+        copy.append(0, data)
+        await dispatched(store, master)
+        await store.deletion.delete_topics({"Other"})
+        await copy.truncate(cut)
+
+        copy.append(cut, data[cut:])
+        behind = [one for one in contents(master)["Other", 0] if record_at(master, "Other", 0, one[0]) >= cut]
+        await until(lambda: store.queues.max_offset_in_queue("Other", 0) == behind[-1][0] + 1)
+
+        assert contents(store)["Other", 0] == behind
+        killed = crash_copy(tmp_path / "copy", tmp_path / "killed")
+    again = make_store(killed)
+    await again.start()
+    assert contents(again)["Other", 0] == behind
+    await again.stop()
+
+
+async def test_a_log_begins_where_that_of_its_master_does(tmp_path: Path, master: MessageStore):
+    store, data = make_store(tmp_path / "copy"), log_bytes(master)
+    begin = master.commit_log.queue.files[2].file_from_offset
+    expected = {
+        queue: [one for one in found if record_at(master, *queue, one[0]) >= begin]
+        for queue, found in contents(master).items()
+    }
+
+    def served(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
+        begins = {queue: store.queues.min_offset_in_queue(*queue) for queue in QUEUES}
+        return {
+            queue: [(one.queue_offset, one.body) for one in read_queue(store, *queue, begins[queue])]
+            for queue in QUEUES
+        }
+
+    async with replica(store) as copy:
+        with pytest.raises(StoreError, match="cannot begin at 100"):
+            await copy.begin_at(100)
+        await copy.begin_at(begin)
+        with pytest.raises(StoreError, match=f"it ends at {begin}"):
+            copy.append(0, data)
+        copy.append(begin, data[begin:])
+        await dispatched(store, master)
+
+        assert (store.commit_log.min_offset, copy.max_offset) == (begin, len(data))
+        assert served(store) == expected
+        with pytest.raises(StoreError, match="only an empty one can"):
+            await copy.begin_at(len(data) + begin)
+        killed = crash_copy(tmp_path / "copy", tmp_path / "killed")
+    for root, clean in ((tmp_path / "copy", True), (killed, False)):
+        again = make_store(root)
+        await again.start()
+        assert again.recovery_report.clean_stop is clean
+        assert not again.recovery_report.damage
+        assert served(again) == expected
+        await again.stop()
+
+
+async def test_an_empty_log_that_begins_later_is_empty_there_after_a_restart(tmp_path: Path):
+    store = make_store(tmp_path / "copy")
+    async with replica(store) as copy:
+        await copy.begin_at(4 * LOG_FILE)
+        killed = crash_copy(tmp_path / "copy", tmp_path / "killed")
+    for root in (tmp_path / "copy", killed):
+        again = make_store(root)
+        async with replica(again) as copy:
+            assert (again.commit_log.min_offset, copy.max_offset) == (4 * LOG_FILE, 4 * LOG_FILE)
+            assert not again.recovery_report.damage
+
+
+async def test_a_dispatch_that_the_disk_refused_is_made_again(
+    tmp_path: Path, master: MessageStore, monkeypatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(lifecycle, "RESTART_S", 0.01)
+    store, data, refusals = make_store(tmp_path / "copy"), log_bytes(master), 3
+    put_entries = ConsumeQueue.put_entries
+
+    def refuse_sometimes(queue: ConsumeQueue, queue_offset: int, entries: bytes) -> None:
+        nonlocal refusals
+        if queue.topic == "Other" and refusals:
+            refusals -= 1
+            raise StoreFullError("no room")
+        put_entries(queue, queue_offset, entries)
+
+    monkeypatch.setattr(ConsumeQueue, "put_entries", refuse_sometimes)
+    async with replica(store) as copy:
+        copy.append(0, data)
+        await dispatched(store, master)
+
+        assert contents(store) == contents(master)
+        assert store.index_service
+        store.index_service.flush()
+        for key, queue, number in (("a0", ("Topic", 0), 0), ("a2", ("Other", 0), 0), ("a1", ("Topic", 1), 0)):
+            assert hits(store.index_service.search(queue[0], key, 0, ALWAYS)) == [record_at(master, *queue, number)]
+    assert {record.getMessage() for record in caplog.records if record.levelname == "ERROR"} == {
+        "ReplicaLog.ReputMessageService failed; it restarts in 0.01 s"
+    }
+
+
+async def test_what_precedes_a_full_disk_is_dispatched(tmp_path: Path, master: MessageStore, monkeypatch):
+    store, data = make_store(tmp_path / "copy"), log_bytes(master)
+    async with replica(store) as copy:
+        with monkeypatch.context() as patched:
+            patched.setattr(AllocateMappedFileService, "take", refusing(StoreFullError("no room")))
+            with pytest.raises(StoreFullError):
+                copy.append(0, data)
+        end = copy.max_offset
+        assert 0 < end < len(data)
+        await until(lambda: store.appender.dispatched_offset == end)
+        copy.append(end, data[end:])
+        await dispatched(store, master)
+        assert contents(store) == contents(master)
+
+
+def refusing(error: Exception) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise error
+
+    return refuse
+
+
+async def test_a_cut_never_calls_more_of_the_store_known_to_be_on_disk(tmp_path: Path, master: MessageStore):
+    store = make_store(tmp_path / "copy")
+    async with replica(store) as copy:
+        before = store._checkpoint.layout
+        copy.append(0, log_bytes(master))
+        await dispatched(store, master)
+
+        await copy.truncate(record_at(master, "Topic", 0, 20))
+
+        assert [min(pair) for pair in zip(store._checkpoint.layout, before, strict=True)] == list(
+            store._checkpoint.layout
+        )
+
+
+async def test_the_end_of_a_replica_dispatches_all_of_its_log(tmp_path: Path, master: MessageStore):
+    store = make_store(tmp_path / "copy", flush_disk_type="SYNC_FLUSH")
+    async with replica(store) as copy:
+        copy.append(0, log_bytes(master))
+
+        await copy.stop()
+
+        assert contents(store) == contents(master)
+        result = store.appender.put_message(message(b"own"))
+        assert result.queue_offset == master.queues.max_offset_in_queue("Topic", 0)
+        with pytest.raises(StoreError, match="wait for their dispatch"):
+            await copy.start()
+        assert (await store.flusher.sync()).ok
+        store.appender.dispatch()
+        await copy.start()
+        assert read_queue(store, "Topic", 0)[-1].body == b"own"
 
 
 class RefusingDisk:

@@ -17,8 +17,7 @@ from rocketbroker.store.clean.disk_space import FullestDisk
 from rocketbroker.store.clean.disk_watch import DiskWatch
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.flush.write_refusal import StandingRefusals
-from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, MovedBegin
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +54,8 @@ class CleanedStore(Protocol):
     commit_log: CommitLog
     queues: ConsumeQueueStore
     refusals: StandingRefusals
+    #: Held while files are removed, or the log is truncated.
+    file_changes: asyncio.Lock
 
     @property
     def appender(self) -> DispatchedLog:
@@ -131,26 +132,34 @@ class CleanCommitLogService:
         """Remove files one by one, and return how many."""
         config = self._config
         removed = 0
-        while removed < config.delete_file_batch_max and self._has_removable_file():
-            expired = not self._first_is_pending() and await self._thread.run(self._first_has_expired)
-            forced = "" if expired else self._why_forced(disk)
-            if not expired and not forced:
-                break
-            try:
-                await (self._remove_first(forced, forced=True) if forced else self._remove_first(why, forced=False))
-            except OSError:
-                self._retry_at = self._clock.monotonic() + config.redelete_hanged_file_interval / 1000
-                retry = config.redelete_hanged_file_interval
-                log.exception(
-                    "commitlog: the disk refused to remove a file; next try in %s ms (redeleteHangedFileInterval)",
-                    retry,
-                )
-                break
+        while removed < config.delete_file_batch_max:
+            async with self._store.file_changes:
+                if not await self._remove_next(disk, why):
+                    break
             removed += 1
             await self._thread.release()
             await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
             disk = await self._watch.look()
         return removed
+
+    async def _remove_next(self, disk: FullestDisk, why: str) -> bool:
+        """Remove the first file if it has expired, or must go all the same; return false if it stays."""
+        if not self._has_removable_file():
+            return False
+        expired = not self._first_is_pending() and await self._thread.run(self._first_has_expired)
+        forced = "" if expired else self._why_forced(disk)
+        if not expired and not forced:
+            return False
+        try:
+            await (self._remove_first(forced, forced=True) if forced else self._remove_first(why, forced=False))
+        except OSError:
+            retry_ms = self._config.redelete_hanged_file_interval
+            self._retry_at = self._clock.monotonic() + retry_ms / 1000
+            log.exception(
+                "commitlog: the disk refused to remove a file; next try in %s ms (redeleteHangedFileInterval)", retry_ms
+            )
+            return False
+        return True
 
     def _has_removable_file(self) -> bool:
         files = self._store.commit_log.queue.files
@@ -177,19 +186,19 @@ class CleanCommitLogService:
         """Remove the first file and keep no reference to it: its room is free once nobody holds it."""
         files = self._store.commit_log.queue.files
         file, begin = files[0], files[1].file_from_offset
-        moved, _ = await self._thread.run(self._store.queues.first_offsets, begin)
+        begins = await self._thread.run(self._store.queues.first_offsets, begin)
         if forced:
-            self._tell_losses(f"{file.path} is removed before it has expired (cleanFileForciblyEnable): {why}", moved)
+            what = f"{file.path} is removed before it has expired (cleanFileForciblyEnable): {why}"
+            self._tell_losses(what, begins.moved)
 
         def take_out() -> None:
             self._store.commit_log.queue.take_out(file)
-            for queue, first in moved:
-                queue.min_offset = max(queue.min_offset, first)
+            begins.correct()
 
         await self._thread.remove(file.remove, take_out)
         log.info("%s is removed: %s; the log begins at %s now", file.path, why, begin)
 
-    def _tell_losses(self, what: str, moved: Sequence[tuple[ConsumeQueueInterface, int]]) -> None:
+    def _tell_losses(self, what: str, moved: Sequence[MovedBegin]) -> None:
         ranges = [QueueRange(queue.topic, queue.queue_id, queue.min_offset, first) for queue, first in moved]
         losses = self._unconsumed(ranges)
         log.warning("%s; unconsumed messages that it takes: %s", what, len(losses) or "none that any group has told of")

@@ -43,6 +43,7 @@ class CleanConsumeQueueService:
         self._index_service = index_service
         self._config = store.config
         self._refusals = store.refusals
+        self._file_changes = store.file_changes
         self._clock = clock
         self._thread = thread
         self._cleaned_to = -1
@@ -71,10 +72,10 @@ class CleanConsumeQueueService:
 
     async def _correct_min_offsets(self, begin: int) -> list[OSError]:
         """Move the begin of the queues to that of the log, and return the errors of unreadable queues."""
-        moved, unreadable = await self._thread.run(self._queues.first_offsets, begin)
-        for queue, first in moved:
-            queue.min_offset = max(queue.min_offset, first)
-        return unreadable
+        async with self._file_changes:
+            found = await self._thread.run(self._queues.first_offsets, begin)
+            found.correct()
+        return found.unreadable
 
     async def _remove_files(self, begin: int) -> list[OSError]:
         """Remove files one by one, and return the errors that kept a file and its successors."""
@@ -87,11 +88,15 @@ class CleanConsumeQueueService:
         refused = []
         for folder, remove_first in removals:
             try:
-                while await remove_first():
+                while await self._alone(remove_first):
                     await self._pause()
             except OSError as error:
                 refused.append(OSError(error.errno, error.strerror, str(error.filename or folder)))
         return refused
+
+    async def _alone(self, remove_first: Callable[[], Awaitable[bool]]) -> bool:
+        async with self._file_changes:
+            return await remove_first()
 
     async def _pause(self) -> None:
         await self._thread.release()

@@ -95,16 +95,19 @@ class DeletedTopics:
                 )
             self._why_stale = why
 
-    def clamp(self, end_of_log: int, report: list[str]) -> None:
+    def clamp(self, end_of_log: int) -> str:
         """Lower marks beyond the end of the log, which lost what came before the mark: new messages will be there.
+
+        Return a text about them, empty if there are none.
 
         Raises:
             OSError: The disk failed.
         """
         beyond = [topic for topic, mark in self.marks.items() if mark > end_of_log]
-        if beyond:
-            report.append(f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more")
-            self.add(beyond, end_of_log, 0)
+        if not beyond:
+            return ""
+        self.add(beyond, end_of_log, 0)
+        return f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more"
 
     def finish(self, queues: ConsumeQueueStore, min_offset: int) -> None:
         """Take queues out of service whose topics were marked but not created again: a crash came between mark and

@@ -17,7 +17,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class TopicDeletion:
-    """Deletion of topics, one call after the other; ``lock`` is held while one is running.
+    """Deletion of topics, one call after the other.
 
     Args:
         deleted: the marks of deleted topics.
@@ -26,6 +26,7 @@ class TopicDeletion:
         flusher: syncs the log.
         dispatch: enters stored messages into their queues.
         executor: runs the file work.
+        file_changes: held by whoever removes files.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class TopicDeletion:
         flusher: CommitLogFlusher,
         dispatch: Callable[[], None],
         executor: ThreadPoolExecutor,
+        file_changes: asyncio.Lock,
     ) -> None:
         self._deleted = deleted
         self._commit_log = commit_log
@@ -43,12 +45,12 @@ class TopicDeletion:
         self._flusher = flusher
         self._dispatch = dispatch
         self._executor = executor
-        self.lock = asyncio.Lock()
+        self._file_changes = file_changes
         self._tasks = TaskOwner("TopicDeletion")
 
     async def stop(self) -> None:
         """Wait for the running deletion, and start no other."""
-        async with self.lock:
+        async with self._file_changes:
             await self._tasks.stop()
 
     async def delete_topics(self, topics: set[str]) -> int:
@@ -56,13 +58,13 @@ class TopicDeletion:
 
         Raises:
             StoreError: The log could not be synced, or messages could not be brought to their queues first.
-            OSError: The disk refused the note or a folder's new name; that topic is as it was.
+            OSError: The disk failed the note or a folder's new name; that topic is as it was.
         """
         # Runs to its end, even if the requester is gone.
         return await asyncio.shield(self._tasks.start(self._delete_all(topics), "delete topics"))
 
     async def _delete_all(self, topics: set[str]) -> int:
-        async with self.lock:
+        async with self._file_changes:
             self._queues.close_topics(topics)
             try:
                 mark = self._commit_log.max_offset

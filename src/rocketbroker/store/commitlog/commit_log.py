@@ -42,7 +42,7 @@ _length_pack = PROPERTIES_LENGTH.pack
 
 
 class RawAppend(NamedTuple):
-    """End of a raw append, and the earliest store time in ms of its records."""
+    """CommitLog offset after a raw append, and the earliest store time in ms of its records, ``None`` without one."""
 
     end: int
     earliest_ms: int | None
@@ -154,26 +154,19 @@ class CommitLog:
     def append_raw(self, offset: int, data: ReadableBuffer) -> RawAppend:
         """Append unchanged bytes of another store's log, which begin at the end of this one.
 
-        Only whole records are appended. A BLANK with the rest of its file counts as one.
+        Only whole records that belong into one file are appended. A BLANK with the rest of its file counts as one.
 
         Raises:
-            StoreFullError: The disk has no room for them; what precedes is appended.
+            StoreFullError: The disk has no room for them; nothing was written.
             StoreBusyError: The disk has not made room for them in time; likewise.
             StoreError: They do not continue this log; likewise.
         """
         if offset != self.max_offset:
             raise StoreError(f"bytes for {offset} of the CommitLog do not continue it: it ends at {self.max_offset}")
-        begin, earliest_ms = 0, None
-        while True:
-            free = self.queue.file_size - (offset + begin) % self.queue.file_size
-            records = whole_records(data, begin, offset + begin, free)
-            if not records.size:
-                return RawAppend(offset + begin, earliest_ms)
-            end = begin + records.size
-            self._append_to_file(offset + begin, data[begin:end])
-            begin = end
-            times = [each for each in (earliest_ms, records.earliest_ms) if each is not None]
-            earliest_ms = min(times, default=None)
+        records = whole_records(data, 0, offset, self.queue.file_size - offset % self.queue.file_size)
+        if records.size:
+            self._append_to_file(offset, data[: records.size])
+        return RawAppend(offset + records.size, records.earliest_ms)
 
     def _append_to_file(self, offset: int, records: ReadableBuffer) -> None:
         file = self._file
@@ -253,6 +246,24 @@ class CommitLog:
         place = self.bytes_at(offset + PHYSICAL_OFFSET_POSITION, 8)
         return is_record(size, magic) and place is not None and int.from_bytes(place, "big") == offset
 
+    def begin_at(self, offset: int) -> None:
+        """Make a log without records begin at an offset (blocks; on any thread, while nothing is appended).
+
+        Its only file gets another name: a crash leaves one name or the other, and no gap.
+
+        Raises:
+            StoreError: The log has records, or no file after its end can begin there.
+            OSError: The disk failed; the call may be made again.
+        """
+        queue = self.queue
+        if queue.min_offset != queue.max_offset or offset % queue.file_size or offset < queue.max_offset:
+            raise StoreError(
+                f"the CommitLog has the offsets {queue.min_offset} to {queue.max_offset} and cannot begin at {offset}: "
+                f"only an empty one can, at a multiple of {queue.file_size} after its end (mappedFileSizeCommitLog)"
+            )
+        self._forget_prepared()
+        queue.files[0].rename(queue.path_of(offset))
+
     def truncate(self, offset: int) -> None:
         """Truncate the log at a record's offset (blocks; on any thread, while nothing is appended).
 
@@ -266,9 +277,7 @@ class CommitLog:
                 anything is appended.
         """
         queue = self.queue
-        self._allocate_service.discard()
-        self._file = None
-        self._limit = self._populated = 0
+        self._forget_prepared()
         queue.remove_from(offset)
         last = queue.files[-1]
         end = offset - last.file_from_offset
@@ -276,6 +285,11 @@ class CommitLog:
             # Its name has changed hands already, whatever the disk says next.
             queue.replace_last(last.copy_until(end))
         queue.files[-1].sync_names()
+
+    def _forget_prepared(self) -> None:
+        self._allocate_service.discard()
+        self._file = None
+        self._limit = self._populated = 0
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """Return the bytes at an offset as a slice of the mapped file; ``None`` if the log lacks some of them."""

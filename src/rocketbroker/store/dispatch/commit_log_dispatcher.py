@@ -6,7 +6,8 @@ is ahead of them, and hands over the keys.
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
@@ -35,13 +36,14 @@ class CommitLogDispatcher:
         # Error of the last failed index write, and the time of the next try.
         self._index_error: StoreError | None = None
         self._index_retry_at = 0.0
+        self._is_index_held = False
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
         """Make a batch of messages readable, oldest first; the batch may be empty.
 
         Raises:
             StoreFullError: The disk has no room for a queue's entries; the requests before it are dispatched.
-            StoreError: It refused for another reason; or the index backlog is full, and then all messages are
+            StoreError: It failed for another reason; or the index backlog is full, and then all messages are
                 dispatched.
         """
         try:
@@ -67,7 +69,7 @@ class CommitLogDispatcher:
 
         Raises:
             StoreFullError: The disk has no room for all of their entries; none is dispatched.
-            StoreError: It refused for another reason, or the index backlog is full; likewise.
+            StoreError: It failed for another reason, or the index backlog is full; likewise.
         """
         if self._index_error is not None:
             self._check_backlog()
@@ -89,13 +91,13 @@ class CommitLogDispatcher:
         """Index messages that are in their queues already, oldest first.
 
         Raises:
-            StoreError: The disk refused the keys of so many messages that no more may wait.
+            StoreError: The disk failed the keys of so many messages that no more may wait; these do not.
         """
+        if self._index_error is not None:
+            self._check_backlog()
         if self.index_service is not None:
             self.index_service.add_keys(keys)
             self._index_when_many()
-            if self._index_error is not None:
-                self._check_backlog()
 
     def _index(self, requests: Sequence[DispatchRequest]) -> None:
         if self.index_service is not None and requests:
@@ -108,7 +110,7 @@ class CommitLogDispatcher:
 
     def flush_index(self) -> None:
         """Enter the waiting keys; after an error, only once ``RETRY_S`` have passed."""
-        if self.index_service is None or time.monotonic() < self._index_retry_at:
+        if self.index_service is None or self._is_index_held or time.monotonic() < self._index_retry_at:
             return
         try:
             self.index_service.flush()
@@ -117,10 +119,20 @@ class CommitLogDispatcher:
             self._index_retry_at = time.monotonic() + RETRY_S
             self._index_error = error
             log.exception(
-                "index: index: messages are stored and readable, but cannot be indexed yet; next try in %g s", RETRY_S
+                "index: messages are stored and readable, but cannot be indexed yet; next try in %g s", RETRY_S
             )
         else:
             self._index_error = None
+
+    @contextmanager
+    def index_held(self) -> Iterator[None]:
+        """Enter the waiting keys, and no others until the ``with`` block ends: the index is changed on a thread."""
+        self.flush_index()
+        self._is_index_held = True
+        try:
+            yield
+        finally:
+            self._is_index_held = False
 
     def _check_backlog(self) -> None:
         """Reject sends once no more keys may wait."""

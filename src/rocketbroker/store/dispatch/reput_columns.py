@@ -32,7 +32,7 @@ class ReputColumns:
     Args:
         queues: the queues.
         delay_levels: ms by level.
-        deleted: CommitLog offset by topic before which its messages are left out.
+        deleted: returns the CommitLog offset by topic before which its messages are left out.
         on_damage: called with the CommitLog offsets of a range without a sound record, and the reason.
     """
 
@@ -40,7 +40,7 @@ class ReputColumns:
         self,
         queues: ConsumeQueueStore,
         delay_levels: dict[int, int],
-        deleted: Mapping[str, int],
+        deleted: Callable[[], Mapping[str, int]],
         on_damage: Callable[[int, int, str], None],
         on_entered: Callable[[ConsumeQueueInterface, int, list[int]], None],
     ) -> None:
@@ -66,7 +66,7 @@ class ReputColumns:
             StoreFullError: The disk has no room for the entries.
         """
         messages = WindowMessages(records)
-        kept = ~messages.are_before(self._deleted)
+        kept = ~messages.are_before(self._deleted())
         chosen = np.zeros(len(messages), np.bool_)
         for topic, queue_id, all_members in messages.by_queue():
             members = all_members[kept[all_members]]

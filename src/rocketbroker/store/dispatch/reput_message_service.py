@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rocketbroker.codec.storefile.log_walk import Stretch
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, store_timestamp_at
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
@@ -35,7 +35,7 @@ class ReputMessageService:
         dispatcher: receives keys for the index.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
         on_damage: called with ranges without a sound record.
-        deleted: CommitLog offset by topic at its deletion; messages before it are left out.
+        deleted: returns the CommitLog offset by topic at its deletion; messages before it are left out.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ReputMessageService:
         dispatcher: CommitLogDispatcher,
         delay_levels: dict[int, int],
         on_damage: DamageListener,
-        deleted: Mapping[str, int] = MappingProxyType({}),
+        deleted: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._deleted = deleted
         self._delay_levels = delay_levels
@@ -95,11 +95,17 @@ class ReputMessageService:
         """Dispatch one stretch of records before ``end``, or pass over damage; ``offset`` follows.
 
         Raises:
-            StoreFullError: The disk has no room for entries that are missing.
+            StoreFullError: The disk has no room for entries that are missing; the call may be made again.
+            StoreError: It failed for another reason, or too many keys wait for the index; likewise.
         """
         walk = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end)
         for stretch in walk:
-            self.dispatch(stretch)
+            try:
+                self.dispatch(stretch)
+            except StoreError:
+                # Some of its messages are in their queues now.
+                self._forget_queues()
+                raise
             self.offset = stretch.end_offset
             self.last_stored_ms = store_timestamp_at(self._commit_log.queue, stretch.last_offset) or 0
             return
@@ -107,9 +113,12 @@ class ReputMessageService:
             self._pass_damage(walk, end)
         self.offset = walk.offset
 
-    def cut(self, offset: int) -> None:
-        """Treat the log as ending at an offset: discard the known state of queues beyond it."""
-        self.offset = min(self.offset, offset)
+    def continue_from(self, offset: int, last_stored_ms: int) -> None:
+        """Continue at an offset, before which the last record was stored at a time; queues may have changed."""
+        self.offset, self.last_stored_ms = offset, last_stored_ms
+        self._forget_queues()
+
+    def _forget_queues(self) -> None:
         self.__dict__.pop("_columns", None)
 
     # -- catching up
@@ -141,7 +150,7 @@ class ReputMessageService:
 
     def leaves_out(self, topic: str, offset: int) -> bool:
         """Return true if the messages of a topic before a CommitLog offset were deleted with it."""
-        return self._deleted.get(topic, 0) >= offset
+        return self._deleted().get(topic, 0) >= offset
 
     def pass_over(self, begin: int, end: int, why: str) -> None:
         """Note that there is no sound record between two CommitLog offsets."""

@@ -159,8 +159,14 @@ class IndexService:
         return [file.file.path.name for file in self.files]
 
     def cut(self, physical_offset: int) -> int:
-        """Remove the keys of messages from a CommitLog offset on, with files that then are empty; return how many."""
-        count = 0
+        """Remove the keys of messages from a CommitLog offset on, with files that then are empty; return how many.
+
+        It blocks, on any thread while no keys come and nobody calls ``flush``. Keys that wait count as well.
+
+        Raises:
+            OSError: The disk failed; the call may be made again.
+        """
+        count = self._cut_waiting(physical_offset)
         while self.files and _begins_at(self.files[-1]) >= physical_offset:
             file = self.files[-1]
             # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
@@ -173,7 +179,17 @@ class IndexService:
         if self.files and self.end_physical_offset >= physical_offset:
             count += self.files[-1].cut(physical_offset)
         self._indexed_to = self.end_physical_offset
+        # Later messages may have earlier store times than those that were removed.
+        self._entered_timestamp = 0
         return count
+
+    def _cut_waiting(self, physical_offset: int) -> int:
+        """Discard the keys that wait for the index of messages from a CommitLog offset on; return how many."""
+        while self._offsets:
+            self._hash_some()
+        before = sum(len(keys.offsets) for keys in self._hashed)
+        self._hashed = deque(kept for keys in self._hashed if len((kept := keys.before(physical_offset)).offsets))
+        return before - sum(len(keys.offsets) for keys in self._hashed)
 
     def sync(self) -> int:
         """Sync the entered keys (blocks; on any thread).
@@ -240,7 +256,7 @@ class IndexService:
 
         Raises:
             StoreFullError: The disk has no room; the keys that do not fit are kept for the next try.
-            StoreError: It refused for another reason; likewise.
+            StoreError: It failed for another reason; likewise.
         """
         while self._hashed or self._offsets:
             if not self._hashed:

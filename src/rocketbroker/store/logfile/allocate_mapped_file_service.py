@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rocketbroker.common.errors import StoreBusyError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.open_files import why_refused
 from rocketbroker.store.logfile.mapped_file import MappedFile
 
 
@@ -97,7 +98,7 @@ class AllocateMappedFileService:
             # full size that is nothing but a hole.
             file.delete()
             if isinstance(error, OSError):
-                raise StoreError(f"cannot sync {path}: {error.strerror}") from error
+                raise StoreError(f"cannot sync {path}: {why_refused(error)}") from error
             raise
         return file
 

@@ -363,6 +363,18 @@ class MappedFile:
     # whatever file gets the number next.
     __del__ = _close_descriptor
 
+    def rename(self, path: Path) -> None:
+        """Give a file without content the name of another offset in its folder (blocks).
+
+        Raises:
+            OSError: The disk failed; the call may be made again.
+        """
+        if path != self.path:
+            self._file_system.rename(self.path, path)
+            self.path, self.file_from_offset = path, file_name_to_offset(path.name)
+            self._new_names = parents_of(path)[:_FOLDERS]
+        self.sync_names()
+
     def remove(self) -> RemovedFile:
         """Remove the file's name from the disk and leave it open (blocks): holders of the file or a slice of it keep
         reading.

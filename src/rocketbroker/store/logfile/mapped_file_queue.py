@@ -142,7 +142,7 @@ class MappedFileQueue:
         Holders of a removed file or of a slice of it keep reading.
 
         Raises:
-            OSError: the disk refused; the call may be made again.
+            OSError: The disk failed; the call may be made again.
         """
         while len(self.files) > 1 and (last := self.files[-1]).file_from_offset >= offset:
             # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
@@ -158,7 +158,7 @@ class MappedFileQueue:
         """Discard the bytes from ``offset`` on (blocks): remove whole files, and zero the rest for a rewrite.
 
         Raises:
-            OSError: the disk refused; the call may be made again.
+            OSError: The disk failed; the call may be made again.
         """
         self.remove_from(offset)
         if not self.files:

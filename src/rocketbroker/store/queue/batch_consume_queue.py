@@ -270,6 +270,11 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self.queue.delete_all()
         self._end_number = 0
 
+    def hide_from(self, queue_offset: int) -> None:
+        numbers = self._numbers
+        self._end_number = numbers.start + bisect_left(numbers, queue_offset, key=lambda each: self._mapped(each).base)
+        self.max_offset = self.next_offset = queue_offset
+
     def cut(self, queue_offset: int) -> None:
         """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first.
 
@@ -279,9 +284,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         if queue_offset < self.min_offset:
             self._delete_all()
             self.min_offset = queue_offset
-        numbers = self._numbers
-        self._end_number = numbers.start + bisect_left(numbers, queue_offset, key=lambda each: self._mapped(each).base)
-        self.max_offset = self.next_offset = queue_offset
+        self.hide_from(queue_offset)
         self.queue.truncate(self._end_number * BATCH_CQ_STORE_UNIT_SIZE)
         # The zeros must be on disk before the checkpoint advances: what they hide would be taken for entries.
         self.dirty = True

@@ -243,11 +243,14 @@ class ConsumeQueue(ConsumeQueueInterface):
             self.dirty = True
         self.next_offset = queue_offset
 
+    def hide_from(self, queue_offset: int) -> None:
+        self.max_offset = self.next_offset = queue_offset
+
     def cut(self, queue_offset: int) -> None:
         if queue_offset < self.min_offset:
             self.queue.delete_all()
             self.min_offset = queue_offset
-        self.max_offset = self.next_offset = queue_offset
+        self.hide_from(queue_offset)
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
         # The zeros must be on disk before the checkpoint advances: what they hide would be taken for entries.
         self.dirty = True

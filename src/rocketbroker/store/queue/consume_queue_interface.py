@@ -147,11 +147,18 @@ class ConsumeQueueInterface(ABC):
         """
 
     @abstractmethod
+    def hide_from(self, queue_offset: int) -> None:
+        """Let readers find the end at a queue offset, until ``cut`` discards the entries from there on."""
+
+    @abstractmethod
     def cut(self, queue_offset: int) -> None:
         """Discard the entries from a queue offset on; all of them, with their files, when it lies before the first.
 
+        It blocks, on any thread while nobody writes. Readers meanwhile need ``hide_from`` before it.
+
         Raises:
             StoreFullError: The disk has no room to note that the offsets before it were used.
+            OSError: The disk failed; the call may be made again.
         """
 
     # -- reading by queue offset

@@ -24,15 +24,26 @@ log = logging.getLogger(__name__)
 _LONGEST_NAME = 255
 
 
+class MovedBegin(NamedTuple):
+    """A queue that begins before a CommitLog offset, and its first queue offset there."""
+
+    queue: ConsumeQueueInterface
+    first: int
+
+
 class FirstOffsets(NamedTuple):
-    """Begins of queues: ``moved`` has the queues that begin before a CommitLog offset, with their first queue offset
-    there.
+    """Begins of queues at a CommitLog offset.
 
     ``unreadable``: the errors of queues whose begin cannot be read, with their folder as the error's file.
     """
 
-    moved: list[tuple[ConsumeQueueInterface, int]]
+    moved: list[MovedBegin]
     unreadable: list[OSError]
+
+    def correct(self) -> None:
+        """Move the begins of the queues; on the event loop, between two reads."""
+        for queue, first in self.moved:
+            queue.min_offset = max(queue.min_offset, first)
 
 
 class ConsumeQueueStore:
@@ -61,6 +72,8 @@ class ConsumeQueueStore:
         # Queues that take messages: all but those of topics that are being deleted.
         self._open: dict[tuple[str, int], ConsumeQueueInterface] = {}
         self._closed_topics: set[str] = set()
+        # How often queues were cut since the start: what was found before a cut may be gone.
+        self.cuts = 0
         self._retired: deque[tuple[Path, list[ConsumeQueueInterface]]] = deque()
         # Folders of deleted topics that the disk refused to remove.
         self._told: set[Path] = set()
@@ -345,7 +358,7 @@ class ConsumeQueueStore:
                 continue
             self._unreadable.discard(queue)
             if first > queue.min_offset and self._serves(queue):
-                found.moved.append((queue, first))
+                found.moved.append(MovedBegin(queue, first))
         return found
 
     def _cannot_read(self, queue: ConsumeQueueInterface, error: OSError) -> OSError:

@@ -55,6 +55,12 @@ class IndexKeys(NamedTuple):
     timestamps: NDArray[np.int64]
     stored_until: int
 
+    def before(self, physical_offset: int) -> IndexKeys:
+        """Return the keys of messages before a CommitLog offset."""
+        count = int(self.offsets.searchsorted(physical_offset))
+        stored_until = int(self.timestamps[count - 1]) if count else 0
+        return IndexKeys(self.hashes[:count], self.offsets[:count], self.timestamps[:count], stored_until)
+
     def behind(self, count: int) -> IndexKeys:
         """Return all keys but the first ``count``."""
         return IndexKeys(self.hashes[count:], self.offsets[count:], self.timestamps[count:], self.stored_until)

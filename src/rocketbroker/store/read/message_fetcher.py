@@ -61,8 +61,24 @@ class MessageFetcher:
             )
         sound = self._checked_reader.read(selection.unchecked)
         if isinstance(sound, ColdRead):
-            return ColdRead(partial(_read_later, sound, selection, ends))
+            return ColdRead(partial(self._read_later, sound, selection, request, ends, self._queues.cuts))
         return _result(sound, selection, ends)
+
+    async def _read_later(
+        self,
+        read: ColdRead[SoundMessages],
+        selection: Selection,
+        request: GetMessageRequest,
+        ends: tuple[int, int],
+        cuts: int,
+    ) -> GetMessageResult:
+        if self._queues.cuts == cuts:
+            result = _result(await read, selection, ends)
+            if self._queues.cuts == cuts:
+                return result
+        # The log was truncated meanwhile: the selected messages may be gone, and others in their place.
+        found = self.fetch(request)
+        return found if isinstance(found, GetMessageResult) else await found
 
     def _select(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> Selection:
         if isinstance(queue, BatchConsumeQueue):
@@ -98,7 +114,3 @@ def _result(sound: SoundMessages, selection: Selection, ends: tuple[int, int]) -
     following = selection.next_begin_offset if sound.stopped_at is None else sound.stopped_at
     status = selection.status if sound.message_count else GetMessageStatus.NO_MATCHED_MESSAGE
     return GetMessageResult(status, following, *ends, sound.buffers, sound.message_count, sound.total_size)
-
-
-async def _read_later(read: ColdRead[SoundMessages], selection: Selection, ends: tuple[int, int]) -> GetMessageResult:
-    return _result(await read, selection, ends)

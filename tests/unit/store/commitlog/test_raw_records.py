@@ -24,7 +24,7 @@ def fill(log: CommitLog, queue: ConsumeQueue, count: int) -> None:
 
 
 def bytes_of(log: CommitLog) -> bytes:
-    return b"".join(file.path.read_bytes() for file in log.queue.files)[: log.max_offset]
+    return b"".join(file.path.read_bytes() for file in log.queue.files)[: log.max_offset - log.min_offset]
 
 
 class TestWholeRecords:
@@ -116,7 +116,52 @@ class TestAppendRaw:
 
             monkeypatch.setattr(copy._allocate_service, "take", full)
             with pytest.raises(StoreFullError):
-                copy.append_raw(0, data)
+                append_all(copy, data)
             assert copy.max_offset == 2 * FILE
-            copy.append_raw(2 * FILE, data[2 * FILE :])
+            append_all(copy, data)
             assert bytes_of(copy) == data
+
+    def test_one_call_takes_the_records_of_one_file(self, tmp_path: Path):
+        queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
+        with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
+            fill(source, queue, 40)
+
+            assert copy.append_raw(0, bytes_of(source)).end == FILE
+
+
+def append_all(copy: CommitLog, data: bytes) -> None:
+    while copy.max_offset < len(data):
+        copy.append_raw(copy.max_offset, data[copy.max_offset :])
+
+
+class TestBeginAt:
+    def test_an_empty_log_begins_at_a_file_behind_its_end(self, tmp_path: Path):
+        queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
+        with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
+            fill(source, queue, 40)
+            data, begin = bytes_of(source), 2 * FILE
+            copy.warm_up()
+
+            copy.begin_at(begin)
+            copy.begin_at(begin)
+
+            assert (copy.min_offset, copy.max_offset) == (begin, begin)
+            assert sorted(copy.queue.directory.iterdir()) == [copy.queue.path_of(begin)]
+            append_all(copy, data)
+            assert bytes_of(copy) == data[begin:]
+
+    @pytest.mark.parametrize("offset", [100, FILE + 1])
+    def test_an_offset_amid_a_file_is_refused(self, tmp_path: Path, offset: int):
+        with open_log(tmp_path / "to", FILE) as copy:
+            copy.warm_up()
+            with pytest.raises(StoreError, match=f"cannot begin at {offset}"):
+                copy.begin_at(offset)
+
+    def test_a_log_with_records_stays(self, tmp_path: Path):
+        queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
+        with open_log(tmp_path / "to", FILE) as copy:
+            fill(copy, queue, 1)
+            end = copy.max_offset
+            with pytest.raises(StoreError, match=f"has the offsets 0 to {end} and cannot begin at {FILE}"):
+                copy.begin_at(FILE)
+            assert copy.max_offset == end
