@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.errors import SendFailedError as SendFailedError
     from rocketbroker.client.errors import SubscriptionError as SubscriptionError
     from rocketbroker.client.errors import TopicRouteError as TopicRouteError
+    from rocketbroker.client.lite_pull_consumer import LitePullConsumer as LitePullConsumer
     from rocketbroker.client.message import Message as Message
     from rocketbroker.client.message_selector import MessageSelector as MessageSelector
     from rocketbroker.client.producer import Producer as Producer
@@ -76,6 +77,7 @@ _HOMES = {
     "FlowControl": "client.consumer.flow_control",
     "HandlerError": "client.errors",
     "InvalidMessageError": "client.errors",
+    "LitePullConsumer": "client.lite_pull_consumer",
     "LocalFileOffsetStore": "client.consumer.offset_store",
     "MachineRoomResolver": "client.rebalance.allocate_message_queue",
     "Message": "client.message",

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consume_message_service import (
@@ -11,34 +10,24 @@ from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageOrderlyService,
     ConsumeMessageService,
 )
-from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
 from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
-from rocketbroker.client.consumer.group_queues import GroupQueues
+from rocketbroker.client.consumer.group_consumer import GroupConsumer
 from rocketbroker.client.consumer.message_iterator import LeftMessages, MessageIterator
 from rocketbroker.client.consumer.message_listener import Handler, MessageListener
-from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
-from rocketbroker.client.consumer.running_info import running_info
 from rocketbroker.client.consumer.send_message_back import SendMessageBack
 from rocketbroker.client.errors import ClientStateError, InvalidMessageError
-from rocketbroker.client.group_member import GroupMember
-from rocketbroker.client.message_selector import MessageSelector
-from rocketbroker.client.rebalance.allocate_message_queue import (
-    AllocateMessageQueueAveragely,
-    AllocateMessageQueueStrategy,
-)
+from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.consumer_running_info import (
-    CMResult,
-    ConsumeMessageDirectlyResult,
-    ConsumerRunningInfo,
-)
+from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TaskOwner
 
@@ -48,7 +37,7 @@ _MAX_RECONSUME_TIMES = 16
 _INT_MAX = 2**31 - 1
 
 
-class PushConsumer(GroupMember):
+class PushConsumer(GroupConsumer):
     """Receives the messages of its share of the queues, which changes as members of the group join and leave.
 
     ``async with PushConsumer("group", "127.0.0.1:9876") as consumer: await consumer.subscribe("topic")``, then
@@ -82,8 +71,6 @@ class PushConsumer(GroupMember):
         HandlerError: the handler cannot be called with one message.
     """
 
-    kind = "consumer"
-
     def __init__(  # noqa: PLR0913 - the settings of DefaultMQPushConsumer
         self,
         group: str,
@@ -109,94 +96,48 @@ class PushConsumer(GroupMember):
         persist_interval_s: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(group, namesrv_addr, client)
-        if concurrency < 1:
-            raise InvalidMessageError(f"concurrency is {concurrency}; give at least 1")
-        self._clock = clock or SystemClock()
-        self._orderly = orderly
-        self._message_model = message_model
-        self._concurrency = concurrency
-        self._consume_timeout_s = consume_timeout_s
-        self._stop_timeout_s = stop_timeout_s
-        self._start_time_ms = self._clock.time_ms()
-        self._stats = ConsumerStats(self._clock)
-        self._listener = (
-            None
-            if handler is None
-            else MessageListener(handler, concurrency, consume_timeout_s, self._stats, self._clock)
-        )
-        self._closed = False
-        self._left = LeftMessages()
-        self._offsets = offset_store or self._default_offset_store()
-        self._queues = GroupQueues(
-            client=self._client,
-            group=group,
+        clustering = message_model is MessageModel.CLUSTERING
+        settings = ConsumerSettings(
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             message_model=message_model,
             consume_from_where=consume_from_where,
             consume_timestamp_ms=consume_timestamp_ms,
-            strategy=strategy or AllocateMessageQueueAveragely(),
-            offsets=self._offsets,
-            held_bytes=HeldBytes(flow_control or FlowControl()),
-            stats=self._stats,
-            clock=self._clock,
-            put=self._put,
-            locks_queues=orderly and message_model is MessageModel.CLUSTERING,
-            require_topic=require_topic,
+            strategy=strategy,
+            flow_control=flow_control,
+            offset_store=offset_store,
             pull_batch_size=pull_batch_size,
+            require_topic=require_topic,
             rebalance_interval_s=rebalance_interval_s,
             persist_interval_s=persist_interval_s,
+            locks_queues=orderly and clustering,
         )
+        super().__init__(group, namesrv_addr, client, settings, clock)
+        if concurrency < 1:
+            raise InvalidMessageError(f"concurrency is {concurrency}; give at least 1")
+        self._orderly = orderly
+        self._concurrency = concurrency
+        self._consume_timeout_s = consume_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        self._listener: MessageListener | None = None
+        if handler is not None:
+            self._listener = MessageListener(handler, concurrency, consume_timeout_s, self._stats, self._clock)
+        self._left = LeftMessages()
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
-
-    def _default_offset_store(self) -> OffsetStore:
-        if self._message_model is MessageModel.CLUSTERING:
-            return RemoteBrokerOffsetStore(self.group, self._client.offsets)
-        folder = f"{self._client.client_ip}@DEFAULT"
-        return LocalFileOffsetStore(Path.home() / ".rocketmq_offsets" / folder / self.group / "offsets.json")
+        if clustering:
+            self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + group)
 
     def _consume_message_service(self, max_reconsume_times: int, suspend_s: float) -> ConsumeMessageService:
         unlimited = _INT_MAX if self._orderly else _MAX_RECONSUME_TIMES
         times = unlimited if max_reconsume_times < 0 else max_reconsume_times
         send_back = None
-        if self._message_model is MessageModel.CLUSTERING:
+        if self._settings.message_model is MessageModel.CLUSTERING:
             send_back = SendMessageBack(self._client, self.group, times)
         if not self._orderly:
             return ConsumeMessageConcurrentlyService(self._offsets, send_back, self._clock)
         return ConsumeMessageOrderlyService(
             self._offsets, send_back, self._clock, suspend_s, times, self._queues.table.is_locked
         )
-
-    async def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
-        """Subscribe to a topic, or replace its filter.
-
-        A topic that does not exist yet is waited for in the background. Otherwise the start offsets of this consumer's
-        queues are known on return, so that messages sent from now on arrive.
-
-        Args:
-            topic: the topic.
-            expression: ``*``, tags joined by ``||``, or ``MessageSelector.by_sql("a > 5")``.
-
-        Raises:
-            InvalidMessageError: invalid topic, or an expression that looks like SQL.
-            SubscriptionError: another consumer of the group in this process has the topic with another filter.
-            TopicRouteError: the topic does not exist and ``require_topic`` is set.
-            BrokerResponseError: the broker cannot apply the filter.
-        """
-        if self._closed:
-            self._check_started()
-        await self._queues.subscribe(topic, expression)
-
-    async def unsubscribe(self, topic: str) -> None:
-        """Give up the queues of a topic."""
-        self._check_started()
-        await self._queues.unsubscribe(topic)
-
-    @property
-    def queues(self) -> tuple[MessageQueue, ...]:
-        """Queues that this consumer has now, in order."""
-        return tuple(sorted(self._queues.table.queues))
 
     async def start(self) -> None:
         """Start, and take the queues of the topics subscribed to before.
@@ -205,31 +146,15 @@ class PushConsumer(GroupMember):
             ClientStateError: the consumer was closed, or the group has a consumer on the same client.
             SubscriptionError, TopicRouteError: as in ``subscribe``.
         """
-        if self._closed:
-            raise ClientStateError(f"consumer {self.group} was closed; make a new PushConsumer")
-        self._client.register_consumer(self.group, self)
-        if self._message_model is MessageModel.CLUSTERING:
-            self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + self.group)
         await super().start()
-        try:
-            await self._queues.start()
-        except BaseException:
-            await self.close()
-            raise
         if self._listener is not None:
             for number in range(self._concurrency):
                 self._tasks.start(self._work(self._listener), f"work-{number}")
         else:
             self._tasks.every(min(self._consume_timeout_s, 60.0), self._expire, "expire")
 
-    def _join(self) -> None:
-        self._queues.join()
-
-    async def _leave(self) -> None:
-        """Wait for handlers, commit what was consumed, and unregister."""
-        self._closed = True
-        self._client.unregister_consumer(self.group)
-        await self._queues.stop_pulling()
+    async def _finish(self) -> None:
+        """Wait for handlers."""
         await self._left.settle()
         self._service.close()
         await self._wait_for_handlers()
@@ -237,8 +162,6 @@ class PushConsumer(GroupMember):
         await self._service.stop()
         if self._listener is not None:
             self._listener.stop()
-        await self._queues.stop()
-        await self._client.heartbeats.unregister_consumer(self.group)
 
     async def _wait_for_handlers(self) -> None:
         if self._listener is None:
@@ -275,30 +198,6 @@ class PushConsumer(GroupMember):
     async def _expire(self) -> None:
         before = self._clock.monotonic() - self._consume_timeout_s
         await self._service.expire(list(self._queues.table.queues.values()), before)
-
-    def rebalance_soon(self) -> None:
-        """Rebalance: members have joined or left."""
-        self._queues.rebalance_soon()
-
-    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue queues of a topic at other offsets."""
-        log.info("consumer %s: offsets of topic %s are reset", self.group, topic)
-        await self._queues.table.move({queue: at for queue, at in offsets.items() if queue.topic == topic})
-
-    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
-        """Return the consumed offsets of a topic."""
-        return {queue: at for queue, at in self._offsets.offsets.items() if queue.topic == topic}
-
-    def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
-        """Return the state of the consumer."""
-        properties = {
-            "PROP_NAMESERVER_ADDR": ";".join(self._client.name_server.addresses) + ";",
-            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
-            "PROP_CONSUMEORDERLY": str(self._orderly).lower(),
-            "PROP_THREADPOOL_CORE_SIZE": str(self._concurrency),
-            "PROP_CONSUMER_START_TIMESTAMP": str(self._start_time_ms),
-        }
-        return running_info(properties, self._queues, self._offsets, self._stats, self._clock, with_stacks=with_stacks)
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
         """Call the handler with one message and return the result.

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable, Iterable
 
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
-from rocketbroker.client.consumer.flow_control import HeldBytes
+from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.process_queue_table import ProcessQueueTable
@@ -13,23 +14,17 @@ from rocketbroker.client.consumer.pull_message_service import PullMessageService
 from rocketbroker.client.consumer.queue_locks import QueueLocks
 from rocketbroker.client.consumer.start_offset import StartOffset
 from rocketbroker.client.consumer.subscriptions import Subscriptions
-from rocketbroker.client.errors import TopicRouteError
+from rocketbroker.client.errors import ClientStateError, TopicRouteError
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
-from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy
 from rocketbroker.client.rebalance.rebalance_impl import RebalanceImpl
 from rocketbroker.client.rebalance.rebalance_service import RebalanceService
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.heartbeat import (
-    CheckClientRequestBody,
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-)
+from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
@@ -46,76 +41,58 @@ class GroupQueues:
     Args:
         client: connections, routes and heartbeats.
         group: the consumer group.
-        consume_type: kind of consumer, for the heartbeats.
-        message_model: clustering or broadcasting.
-        consume_from_where: start of a new group.
-        consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
-        strategy: allocation of the queues to the members.
+        settings: the settings.
         offsets: store of the consumed offsets.
-        held_bytes: counter of the bytes in all queues.
         stats: counts pulls.
         clock: source of time.
         put: takes pulled messages.
-        locks_queues: lock the queues at the broker.
-        require_topic: reject topics that do not exist.
-        pull_batch_size: most messages of one pull.
-        rebalance_interval_s: seconds between rebalances when no member joins or leaves.
-        persist_interval_s: seconds between commits of offsets.
+        skip: called when the filter skips messages of a queue of which nothing is held.
     """
 
-    def __init__(  # noqa: PLR0913 - the settings of a consumer
+    def __init__(  # noqa: PLR0913 - each is one thing that a member of a group needs
         self,
         *,
         client: ClientInstance,
         group: str,
-        consume_type: ConsumeType,
-        message_model: MessageModel,
-        consume_from_where: ConsumeFromWhere,
-        consume_timestamp_ms: int,
-        strategy: AllocateMessageQueueStrategy,
+        settings: ConsumerSettings,
         offsets: OffsetStore,
-        held_bytes: HeldBytes,
         stats: ConsumerStats,
         clock: Clock,
         put: Callable[[ProcessQueue, Iterable[MessageExt]], None],
-        locks_queues: bool,
-        require_topic: bool,
-        pull_batch_size: int,
-        rebalance_interval_s: float,
-        persist_interval_s: float,
+        skip: Callable[[ProcessQueue], None],
     ) -> None:
         self._client = client
         self._group = group
-        self._consume_type = consume_type
-        self._message_model = message_model
-        self._consume_from_where = consume_from_where
+        self._settings = settings
         self._offsets = offsets
-        self._require_topic = require_topic
-        self._persist_interval_s = persist_interval_s
         self._started = False
         self._heartbeat_due = True
         self._missing: set[str] = set()
+        self._assigned: dict[str, list[MessageQueue]] | None = None
         self.subscriptions = Subscriptions(client.name_server.addresses, group, clock)
-        self._start_offset = StartOffset(consume_from_where, consume_timestamp_ms, client.offsets)
-        locks = QueueLocks(client, group) if locks_queues else None
+        self._start_offset = StartOffset(settings.consume_from_where, settings.consume_timestamp_ms, client.offsets)
+        locks = QueueLocks(client, group) if settings.locks_queues else None
+        held_bytes = HeldBytes(settings.flow_control or FlowControl())
         self.table = ProcessQueueTable(offsets, self._start_offset, held_bytes, clock, self._pull, locks)
         self._pulls = PullMessageService(
             pull_api=PullAPIWrapper(client, group, _PULL_TIMEOUT_S),
             subscriptions=self.subscriptions.by_topic,
             held_bytes=held_bytes,
-            offsets=offsets,
             stats=stats,
             clock=clock,
-            batch_size=pull_batch_size,
+            batch_size=settings.pull_batch_size,
             put=put,
+            skip=skip,
             move=self.table.move,
         )
-        self._rebalance_impl = RebalanceImpl(client, group, strategy, message_model)
-        self._rebalances = RebalanceService(self._rebalance, rebalance_interval_s)
+        self._rebalance_impl = RebalanceImpl(client, group, settings.allocation(), settings.message_model)
+        self._rebalances = RebalanceService(self._rebalance, settings.rebalance_interval_s)
         self._tasks = TaskOwner("group-queues")
 
     async def subscribe(self, topic: str, expression: str | MessageSelector) -> None:
         """Subscribe, and take the queues if the consumer is started; errors as in PushConsumer.subscribe."""
+        if self._assigned is not None:
+            raise ClientStateError(f"consumer {self._group} has assigned queues; use subscribe or assign, not both")
         check_topic(topic)
         selector = selector_of(expression)
         known = self.subscriptions.by_topic.get(topic)
@@ -131,6 +108,24 @@ class GroupQueues:
             raise
         self.join()
         await self._rebalances.now()
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Consume given queues, whoever else is in the group; replaces those given before.
+
+        Raises:
+            ClientStateError: the consumer has subscriptions.
+        """
+        if self._assigned is None and self.subscriptions.by_topic:
+            raise ClientStateError(f"consumer {self._group} has subscriptions; use subscribe or assign, not both")
+        assigned: dict[str, list[MessageQueue]] = {topic: [] for topic in self._assigned or ()}
+        for queue in queues:
+            assigned.setdefault(queue.topic, []).append(queue)
+        self._assigned = assigned
+        for topic in assigned.keys() - self.subscriptions.by_topic.keys():
+            self.subscriptions.add(topic, MessageSelector.by_tag("*"))
+        if self._started:
+            self.join()
+            await self._rebalances.now()
 
     def subscribe_to_retries(self, topic: str) -> None:
         """Subscribe to the retry topic of the group."""
@@ -148,9 +143,9 @@ class GroupQueues:
         self._client.heartbeats.register_consumer(
             ConsumerData(
                 self._group,
-                self._consume_type,
-                self._message_model,
-                self._consume_from_where,
+                self._settings.consume_type,
+                self._settings.message_model,
+                self._settings.consume_from_where,
                 list(self.subscriptions.by_topic.values()),
             )
         )
@@ -172,7 +167,7 @@ class GroupQueues:
         await self.table.start()
         await self._rebalances.now()
         await self._rebalances.start()
-        self._tasks.every(self._persist_interval_s, self.persist, "persist")
+        self._tasks.every(self._settings.persist_interval_s, self.persist, "persist")
 
     async def stop_pulling(self) -> None:
         """Take no more queues and messages."""
@@ -201,7 +196,7 @@ class GroupQueues:
         try:
             route = await self._client.routes.route(topic)
         except TopicRouteError:
-            if self._require_topic:
+            if self._settings.require_topic:
                 raise
             return
         subscription = self.subscriptions.by_topic[topic]
@@ -232,7 +227,10 @@ class GroupQueues:
         if self._heartbeat_due:
             self._heartbeat_due = False
             await self._client.heartbeats.send_to_all()
-        allocated = await self._rebalance_impl.allocate(topic)
+        if self._assigned is None:
+            allocated = await self._rebalance_impl.allocate(topic)
+        else:
+            allocated = self._assigned[topic]
         self._missing.discard(topic)
         return await self.table.update(topic, allocated)
 

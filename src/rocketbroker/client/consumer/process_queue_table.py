@@ -95,15 +95,20 @@ class ProcessQueueTable:
         return len(free) == len(new) and all(taken)
 
     async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue queues at given offsets; what was held of them is dropped."""
+        """Set the group's offset of queues and continue there; what was held of them is dropped."""
         async with self._lock:
-            moved = [queue for queue in offsets if queue in self.queues]
-            for queue in moved:
+            moved = {queue: at for queue, at in offsets.items() if queue in self.queues}
+            for queue, offset in moved.items():
                 self._drop(self.queues[queue])
-                self._offsets.update(queue, offsets[queue])
+                self._offsets.update(queue, offset)
             await self._offsets.persist(moved)
-            for queue in moved:
-                self._add(queue, offsets[queue])
+            for queue, offset in moved.items():
+                self._add(queue, offset)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Continue a queue at an offset; what was held of it is dropped, and the group's offset stays."""
+        self._drop(self.queues[queue])
+        self._add(queue, offset)
 
     def is_locked(self, held: ProcessQueue) -> bool:
         """Return true if an orderly consumer may consume a queue."""

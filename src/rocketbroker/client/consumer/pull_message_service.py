@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.flow_control import HeldBytes
-from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.pull_result import PullResult, PullStatus
@@ -30,11 +29,11 @@ class PullMessageService:
         pull_api: sends pulls.
         subscriptions: subscriptions by topic.
         held_bytes: waits for room.
-        offsets: store of the consumed offsets.
         stats: counts pulls.
         clock: source of time.
         batch_size: most messages of a pull (pullBatchSize).
         put: takes the messages of a queue.
+        skip: called when the filter skips messages of a queue of which nothing is held.
         move: continues queues elsewhere when their offset does not exist, or was reset.
     """
 
@@ -44,21 +43,21 @@ class PullMessageService:
         pull_api: PullAPIWrapper,
         subscriptions: Mapping[str, SubscriptionData],
         held_bytes: HeldBytes,
-        offsets: OffsetStore,
         stats: ConsumerStats,
         clock: Clock,
         batch_size: int,
         put: Callable[[ProcessQueue, Iterable[MessageExt]], None],
+        skip: Callable[[ProcessQueue], None],
         move: Callable[[Mapping[MessageQueue, int]], Awaitable[None]],
     ) -> None:
         self._pull_api = pull_api
         self._subscriptions = subscriptions
         self._held_bytes = held_bytes
-        self._offsets = offsets
         self._stats = stats
         self._clock = clock
         self._batch_size = batch_size
         self._put = put
+        self._skip = skip
         self._move = move
 
     async def run(self, held: ProcessQueue) -> None:
@@ -97,5 +96,4 @@ class PullMessageService:
         if messages:
             self._put(held, messages)
         elif not len(held):
-            # Messages that the filter skips advance the offset as well.
-            self._offsets.update(held.queue, held.commit_offset)
+            self._skip(held)

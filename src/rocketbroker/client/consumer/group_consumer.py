@@ -1,0 +1,159 @@
+"""Common part of the consumers that share the queues of their group."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
+from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.group_queues import GroupQueues
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.running_info import running_info
+from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.group_member import GroupMember
+from rocketbroker.client.message_selector import MessageSelector
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+
+
+class GroupConsumer(GroupMember):
+    """Consumer that gets a share of its group's queues, and answers brokers about it.
+
+    Args:
+        group: its group.
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        client: an instance to share with others, which its owner starts and stops.
+        settings: the settings.
+        clock: source of time.
+    """
+
+    kind = "consumer"
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addr: str,
+        client: ClientInstance | None,
+        settings: ConsumerSettings,
+        clock: Clock | None,
+    ) -> None:
+        super().__init__(group, namesrv_addr, client)
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._start_time_ms = self._clock.time_ms()
+        self._closed = False
+        self._stats = ConsumerStats(self._clock)
+        self._offsets = settings.offsets(group, self._client)
+        self._queues = GroupQueues(
+            client=self._client,
+            group=group,
+            settings=settings,
+            offsets=self._offsets,
+            stats=self._stats,
+            clock=self._clock,
+            put=self._put,
+            skip=self._skip,
+        )
+
+    @abstractmethod
+    def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
+        """Take pulled messages."""
+
+    def _skip(self, held: ProcessQueue) -> None:
+        """Let the offset pass messages that the filter skips."""
+        self._offsets.update(held.queue, held.commit_offset)
+
+    async def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
+        """Subscribe to a topic, or replace its filter.
+
+        A topic that does not exist yet is waited for in the background. Otherwise the start offsets of this consumer's
+        queues are known on return, so that messages sent from now on arrive.
+
+        Args:
+            topic: the topic.
+            expression: ``*``, tags joined by ``||``, or ``MessageSelector.by_sql("a > 5")``.
+
+        Raises:
+            InvalidMessageError: invalid topic, or an expression that looks like SQL.
+            SubscriptionError: another consumer of the group in this process has the topic with another filter.
+            TopicRouteError: the topic does not exist and ``require_topic`` is set.
+            BrokerResponseError: the broker cannot apply the filter.
+        """
+        if self._closed:
+            self._check_started()
+        await self._queues.subscribe(topic, expression)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give up the queues of a topic."""
+        self._check_started()
+        await self._queues.unsubscribe(topic)
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """Queues that this consumer has now, in order."""
+        return tuple(sorted(self._queues.table.queues))
+
+    async def start(self) -> None:
+        """Start, and take the queues of the topics subscribed to before.
+
+        Raises:
+            ClientStateError: the consumer was closed, or the group has a consumer on the same client.
+            SubscriptionError, TopicRouteError: as in ``subscribe``.
+        """
+        if self._closed:
+            raise ClientStateError(f"consumer {self.group} was closed; make a new {type(self).__name__}")
+        self._client.register_consumer(self.group, self)
+        await super().start()
+        try:
+            await self._queues.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _join(self) -> None:
+        self._queues.join()
+
+    async def _leave(self) -> None:
+        """Finish what is under way, commit what was consumed, and unregister."""
+        self._closed = True
+        self._client.unregister_consumer(self.group)
+        await self._queues.stop_pulling()
+        await self._finish()
+        await self._queues.stop()
+        await self._client.heartbeats.unregister_consumer(self.group)
+
+    @abstractmethod
+    async def _finish(self) -> None:
+        """End the consumption of held messages."""
+
+    def rebalance_soon(self) -> None:
+        """Rebalance: members have joined or left."""
+        self._queues.rebalance_soon()
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Continue queues of a topic at other offsets."""
+        log.info("consumer %s: offsets of topic %s are reset", self.group, topic)
+        await self._queues.table.move({queue: at for queue, at in offsets.items() if queue.topic == topic})
+
+    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
+        """Return the consumed offsets of a topic."""
+        return {queue: at for queue, at in self._offsets.offsets.items() if queue.topic == topic}
+
+    def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
+        """Return the state of the consumer."""
+        properties = {
+            "PROP_NAMESERVER_ADDR": ";".join(self._client.name_server.addresses) + ";",
+            "PROP_CONSUME_TYPE": self._settings.consume_type.value,
+            "PROP_CONSUMEORDERLY": str(self._settings.locks_queues).lower(),
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._start_time_ms),
+        }
+        return running_info(properties, self._queues, self._offsets, self._stats, self._clock, with_stacks=with_stacks)
+
+    @abstractmethod
+    async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
+        """Consume one message on request of an administrator."""

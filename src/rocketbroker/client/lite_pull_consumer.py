@@ -1,0 +1,230 @@
+"""Consumer that is asked for messages (org.apache.rocketmq.client.consumer.DefaultLitePullConsumer)."""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Iterable
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
+from rocketbroker.client.consumer.flow_control import FlowControl
+from rocketbroker.client.consumer.group_consumer import GroupConsumer
+from rocketbroker.client.consumer.offset_store import OffsetStore
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import BrokerResponseError
+
+
+class LitePullConsumer(GroupConsumer):
+    """Pulls ahead and gives out messages by ``poll``, of a share of the group's queues or of given queues.
+
+    ``async with LitePullConsumer("group", "127.0.0.1:9876") as consumer: await consumer.subscribe("topic")``, then
+    ``messages = await consumer.poll()``. The messages of a poll count as consumed when the next poll begins.
+
+    Args:
+        group: the consumer group.
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        client: an instance to share with others, which its owner starts and stops.
+        auto_commit: commit what earlier polls returned every few seconds and at the end; otherwise call ``commit``.
+        message_model: CLUSTERING shares the queues; BROADCASTING gives each consumer every message.
+        consume_from_where: start of a new group.
+        consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
+        strategy: allocation of the queues to the members; the same for all.
+        flow_control: limits of the messages that wait for a poll.
+        pull_batch_size: most messages of one pull.
+        offset_store: where offsets are kept; by default at the broker, for BROADCASTING in a file in
+            ``~/.rocketmq_offsets``.
+        require_topic: raise TopicRouteError for a topic that does not exist, instead of waiting for it.
+        rebalance_interval_s: seconds between rebalances when no member joins or leaves.
+        auto_commit_interval_s: seconds between commits (autoCommitIntervalMillis).
+    """
+
+    def __init__(  # noqa: PLR0913 - the settings of DefaultLitePullConsumer
+        self,
+        group: str,
+        namesrv_addr: str = "",
+        *,
+        client: ClientInstance | None = None,
+        auto_commit: bool = True,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consume_timestamp_ms: int = 0,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        flow_control: FlowControl | None = None,
+        pull_batch_size: int = 32,
+        offset_store: OffsetStore | None = None,
+        require_topic: bool = False,
+        rebalance_interval_s: float = 20.0,
+        auto_commit_interval_s: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = ConsumerSettings(
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=message_model,
+            consume_from_where=consume_from_where,
+            consume_timestamp_ms=consume_timestamp_ms,
+            strategy=strategy,
+            flow_control=flow_control,
+            offset_store=offset_store,
+            pull_batch_size=pull_batch_size,
+            require_topic=require_topic,
+            rebalance_interval_s=rebalance_interval_s,
+            persist_interval_s=auto_commit_interval_s,
+        )
+        super().__init__(group, namesrv_addr, client, settings, clock)
+        self._auto_commit = auto_commit
+        self._paused: set[MessageQueue] = set()
+        # Runs of messages of one queue.
+        self._ready: deque[tuple[ProcessQueue, deque[MessageExt]]] = deque()
+        self._arrived = asyncio.Event()
+        self._polled: list[tuple[ProcessQueue, MessageExt]] = []
+        self._consumed: dict[MessageQueue, int] = {}
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Consume given queues, whoever else is in the group; replaces those given before.
+
+        Raises:
+            ClientStateError: the consumer is closed, or has subscriptions.
+        """
+        if self._closed:
+            self._check_started()
+        await self._queues.assign(queues)
+
+    async def poll(self, timeout_s: float = 5.0, *, max_messages: int = 32) -> list[MessageExt]:
+        """Return messages, in order within each queue; wait for the first one, and return none after a time.
+
+        Args:
+            timeout_s: seconds to wait.
+            max_messages: most messages to return.
+
+        Raises:
+            ClientStateError: the consumer is not started, or is closed.
+        """
+        self._check_started()
+        self._count_polled()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (taken := self._take(max_messages)):
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    self._check_started()
+        except TimeoutError:
+            return []
+        self._polled = taken
+        return [message for _, message in taken]
+
+    async def commit(self) -> None:
+        """Commit that all messages returned so far are consumed; log a failure."""
+        self._check_started()
+        self._count_polled()
+        owned = {queue: at for queue, at in self._consumed.items() if queue in self._queues.table.queues}
+        for queue, offset in owned.items():
+            self._offsets.update(queue, offset)
+        self._consumed.clear()
+        await self._offsets.persist(owned)
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Continue a queue at an offset; the group's offset changes with the next commit.
+
+        Raises:
+            ClientStateError: the consumer does not have the queue.
+        """
+        self._check_queue(queue)
+        self._consumed.pop(queue, None)
+        self._queues.table.seek(queue, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Continue a queue at its first message."""
+        self._check_queue(queue)
+        await self.seek(queue, await self._client.offsets.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Continue a queue after its last message."""
+        self._check_queue(queue)
+        await self.seek(queue, await self._client.offsets.max_offset(queue))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Return no messages of some queues; what is pulled ahead stays within ``flow_control``."""
+        self._paused.update(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Return messages of paused queues again."""
+        self._paused.difference_update(queues)
+        self._arrived.set()
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the group's offset of a queue, None if there is none."""
+        self._check_started()
+        return await self._offsets.read(queue)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the offset of the first message of a queue stored at a time or after it."""
+        self._check_started()
+        return await self._client.offsets.search_offset(queue, timestamp_ms)
+
+    async def fetch_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic, in order."""
+        self._check_started()
+        return (await self._client.routes.route(topic)).subscribe_queues
+
+    def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
+        self._ready.append((held, deque(messages)))
+        self._arrived.set()
+
+    def _skip(self, held: ProcessQueue) -> None:
+        if self._auto_commit:
+            super()._skip(held)
+
+    def _take(self, number: int) -> list[tuple[ProcessQueue, MessageExt]]:
+        taken: list[tuple[ProcessQueue, MessageExt]] = []
+        kept: list[tuple[ProcessQueue, deque[MessageExt]]] = []
+        while self._ready and len(taken) < number:
+            held, messages = self._ready.popleft()
+            if held.dropped:
+                continue
+            if held.queue not in self._paused:
+                while messages and len(taken) < number:
+                    taken.append((held, messages.popleft()))
+            if messages:
+                kept.append((held, messages))
+        self._ready.extendleft(reversed(kept))
+        return taken
+
+    def _count_polled(self) -> None:
+        """Count the messages of the last poll as consumed."""
+        for held, message in self._polled:
+            if held.remove(message):
+                self._consumed[held.queue] = held.commit_offset
+                if self._auto_commit:
+                    self._offsets.update(held.queue, held.commit_offset)
+        self._polled = []
+
+    async def _finish(self) -> None:
+        """Forget what was not polled; the last poll counts as consumed unless the program failed."""
+        if sys.exception() is None:
+            self._count_polled()
+        self._ready.clear()
+        self._arrived.set()
+
+    def _check_queue(self, queue: MessageQueue) -> None:
+        self._check_started()
+        if queue not in self._queues.table.queues:
+            raise ClientStateError(
+                f"consumer {self.group} does not have {queue}; it has {len(self.queues)} queues, see consumer.queues"
+            )
+
+    async def consume_directly(self, _message: MessageExt, _broker_name: str) -> ConsumeMessageDirectlyResult:
+        """Reject the request: there is no handler.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR.
+        """
+        remark = f"consumer {self.group} has no handler: it polls, and takes no message on request"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
