@@ -45,7 +45,8 @@ async def produce(namesrv_addr: str) -> dict[str, int]:
         assert all(result.send_status is SendStatus.SEND_OK for result in results)
         for start in range(NUMBER // 2, NUMBER, 20):
             numbers = range(start, start + 20)
-            ids |= in_batch(await producer.send_batch([message_of(index) for index in numbers], timeout_s=60), numbers)
+            (result,) = await producer.send_batch([message_of(index) for index in numbers], timeout_s=60)
+            ids |= in_batch(result, numbers)
         await producer.send_oneway(Message(TOPIC, b"last", tags="oneway"))
     assert len(ids) == NUMBER
     return ids

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from rocketbroker.client.errors import TopicRouteError as TopicRouteError
     from rocketbroker.client.lite_pull_consumer import LitePullConsumer as LitePullConsumer
     from rocketbroker.client.message import Message as Message
+    from rocketbroker.client.message import MessageType as MessageType
     from rocketbroker.client.message_selector import MessageSelector as MessageSelector
+    from rocketbroker.client.outgoing import CompressionType as CompressionType
     from rocketbroker.client.producer import Producer as Producer
     from rocketbroker.client.pull_consumer import PullConsumer as PullConsumer
     from rocketbroker.client.pull_consumer import StartFrom as StartFrom
@@ -54,10 +56,15 @@ if TYPE_CHECKING:
         AllocateMessageQueueStrategy as AllocateMessageQueueStrategy,
     )
     from rocketbroker.client.rebalance.allocate_message_queue import MachineRoomResolver as MachineRoomResolver
+    from rocketbroker.client.send_message_hook import SendMessageContext as SendMessageContext
+    from rocketbroker.client.send_message_hook import SendMessageHook as SendMessageHook
     from rocketbroker.client.send_result import SendResult as SendResult
     from rocketbroker.client.send_result import SendStatus as SendStatus
     from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere as ConsumeFromWhere
     from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel as MessageModel
+    from rocketbroker.common.errors import BrokerResponseError as BrokerResponseError
+    from rocketbroker.common.errors import RemotingError as RemotingError
+    from rocketbroker.common.errors import RocketBrokerError as RocketBrokerError
 
 _HOMES = {
     "AdminClient": "client.admin_client",
@@ -70,9 +77,11 @@ _HOMES = {
     "AllocateMessageQueueStrategy": "client.rebalance.allocate_message_queue",
     "AllocationError": "client.errors",
     "BrokerNotFoundError": "client.errors",
+    "BrokerResponseError": "common.errors",
     "ClientError": "client.errors",
     "ClientInstance": "client.client_instance",
     "ClientStateError": "client.errors",
+    "CompressionType": "client.outgoing",
     "ConsumeFromWhere": "codec.remoting.bodies.heartbeat",
     "FlowControl": "client.consumer.flow_control",
     "HandlerError": "client.errors",
@@ -83,6 +92,7 @@ _HOMES = {
     "Message": "client.message",
     "MessageModel": "codec.remoting.bodies.heartbeat",
     "MessageSelector": "client.message_selector",
+    "MessageType": "client.message",
     "NameServerError": "client.errors",
     "Outcome": "client.consumer.received_message",
     "Producer": "client.producer",
@@ -91,7 +101,11 @@ _HOMES = {
     "PullStatus": "client.pull_result",
     "PushConsumer": "client.push_consumer",
     "ReceivedMessage": "client.consumer.received_message",
+    "RemotingError": "common.errors",
+    "RocketBrokerError": "common.errors",
     "SendFailedError": "client.errors",
+    "SendMessageContext": "client.send_message_hook",
+    "SendMessageHook": "client.send_message_hook",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
     "StartFrom": "client.pull_consumer",

@@ -1,6 +1,9 @@
 """Message to send (org.apache.rocketmq.common.message.Message)."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -9,7 +12,10 @@ from rocketbroker.codec.message.message_const import (
     KEY_SEPARATOR,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_WAIT_STORE_MSG_OK,
     STRING_HASH_SET,
 )
@@ -18,7 +24,27 @@ from rocketbroker.codec.message.topic_validator import is_not_allowed_send_topic
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageType(Enum):
+    """Types of messages (org.apache.rocketmq.common.message.MessageType)."""
+
+    NORMAL = "Normal"
+    ORDER = "Order"
+    DELAY = "Delay"
+    TRANSACTION = "Trans"
+
+
+class _MessageMeta(type(msgspec.Struct)):  # type: ignore[misc] # the metaclass of msgspec is private
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *values: Any, **fields: Any) -> Any:
+            for name in fields.keys() - set(cls.__struct_fields__):
+                near = get_close_matches(name, cls.__struct_fields__, 1)
+                known = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.__struct_fields__)}"
+                raise InvalidMessageError(f"a message has no field {name}; {known}")
+            return super().__call__(*values, **fields)
+
+
+class Message(msgspec.Struct, frozen=True, metaclass=_MessageMeta):
     """Message before it is sent.
 
     Args:
@@ -30,6 +56,9 @@ class Message(msgspec.Struct, frozen=True):
         flag: number for the application; the broker ignores it.
         delay_time_level: 0, or a level of the broker's messageDelayLevel, counted from 1.
         wait_store_msg_ok: wait for the flush if the broker is set to SYNC_FLUSH.
+        delay_time_ms: 0, or the time from now to the delivery in ms.
+        deliver_time_ms: 0, or the time of the delivery in ms since the epoch.
+        sharding_key: messages with equal keys go to one queue, in the order of their sends.
     """
 
     topic: str
@@ -40,6 +69,21 @@ class Message(msgspec.Struct, frozen=True):
     flag: int = 0
     delay_time_level: int = 0
     wait_store_msg_ok: bool = True
+    delay_time_ms: int = 0
+    deliver_time_ms: int = 0
+    sharding_key: str | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """True if the broker delivers it later."""
+        return bool(self.delay_time_level or self.delay_time_ms or self.deliver_time_ms)
+
+    @property
+    def msg_type(self) -> MessageType:
+        """Type of the message when it is sent as it is."""
+        if self.is_delayed:
+            return MessageType.DELAY
+        return MessageType.ORDER if self.sharding_key else MessageType.NORMAL
 
     def all_properties(self) -> dict[str, str]:
         """Return the properties as they go to the broker, those made of other fields included."""
@@ -51,6 +95,12 @@ class Message(msgspec.Struct, frozen=True):
             properties[PROPERTY_TAGS] = self.tags
         if self.delay_time_level > 0:
             properties[PROPERTY_DELAY_TIME_LEVEL] = str(self.delay_time_level)
+        if self.delay_time_ms > 0:
+            properties[PROPERTY_TIMER_DELAY_MS] = str(self.delay_time_ms)
+        if self.deliver_time_ms > 0:
+            properties[PROPERTY_TIMER_DELIVER_MS] = str(self.deliver_time_ms)
+        if self.sharding_key:
+            properties[PROPERTY_SHARDING_KEY] = self.sharding_key
         return properties
 
 
@@ -72,10 +122,21 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     if len(message.body) > max_message_size:
         size = len(message.body)
         raise InvalidMessageError(f"the message body of {size:,} bytes exceeds maxMessageSize ({max_message_size:,})")
+    _check_delays(message)
     check_properties(message.properties)
     for name, value in message.properties.items():
         if not isinstance(value, str):
             raise InvalidMessageError(f"the property {name!r} is {value!r}; give text, such as {str(value)!r}")
+
+
+def _check_delays(message: Message) -> None:
+    names = ("delay_time_level", "delay_time_ms", "deliver_time_ms")
+    delays = {name: value for name in names if (value := getattr(message, name))}
+    for name, value in delays.items():
+        if type(value) is not int or value < 0:
+            raise InvalidMessageError(f"{name} is {value!r}; give a whole number from 0")
+    if len(delays) > 1:
+        raise InvalidMessageError(f"the message has {' and '.join(delays)}; give one of them")
 
 
 def check_topic(topic: str) -> None:

@@ -1,27 +1,51 @@
 """Messages made ready for the wire (DefaultMQProducerImpl.sendKernelImpl, MessageBatch)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
 from rocketbroker.client.errors import InvalidMessageError
-from rocketbroker.client.message import Message
+from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.requests import client_request
 from rocketbroker.codec.message.compression import compress
-from rocketbroker.codec.message.message_batch import encode_batch
+from rocketbroker.codec.message.message_batch import MIN_INNER_SIZE, encode_batch
 from rocketbroker.codec.message.message_const import (
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
 from rocketbroker.codec.message.message_properties import check_properties_length, encode_properties
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
+from rocketbroker.codec.message.message_sys_flag import (
+    COMPRESSED_FLAG,
+    COMPRESSION_LZ4_TYPE,
+    COMPRESSION_ZLIB_TYPE,
+    COMPRESSION_ZSTD_TYPE,
+)
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 
-_COMPRESS_LEVEL = 5
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+class CompressionType(IntEnum):
+    """Compression of bodies by its sysFlag bits; clients before 5.0 read zlib only."""
+
+    ZLIB = COMPRESSION_ZLIB_TYPE
+    LZ4 = COMPRESSION_LZ4_TYPE
+    ZSTD = COMPRESSION_ZSTD_TYPE
+
+
+class Compression(NamedTuple):
+    """Compression of bodies of ``over`` bytes or more."""
+
+    over: int
+    kind: CompressionType = CompressionType.ZLIB
+    level: int = 5
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -34,6 +58,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+    messages: tuple[Message, ...] = ()
+    msg_type: MessageType = MessageType.NORMAL
 
     def request(
         self,
@@ -62,37 +88,86 @@ class Outgoing(msgspec.Struct, frozen=True):
         return client_request(code, header, self.body, oneway=oneway)
 
 
-def prepare_message(message: Message, unique_id: str, compress_over: int) -> Outgoing:
-    """Encode one message; a body of ``compress_over`` bytes or more is compressed when that makes it smaller.
+def prepare_message(
+    message: Message, unique_id: str, compression: Compression, system_properties: Mapping[str, str] = _NO_PROPERTIES
+) -> Outgoing:
+    """Encode one message; a long body is compressed if that makes it smaller.
 
     Raises:
         CodecError: a property holds a separator, or all properties together are too long.
     """
-    properties = _encoded_properties(message, unique_id)
+    properties = _encoded_properties(message, unique_id, system_properties)
     body, sys_flag = message.body, 0
-    if len(body) >= compress_over:
-        packed = compress(body, _COMPRESS_LEVEL)
+    if len(body) >= compression.over:
+        packed = compress(body, compression.level, compression.kind)
         if len(packed) < len(body):
-            body, sys_flag = packed, COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
-    return Outgoing(message.topic, body, properties.decode(), unique_id, message.flag, sys_flag)
+            body, sys_flag = packed, COMPRESSED_FLAG | compression.kind
+    return Outgoing(
+        message.topic,
+        body,
+        properties.decode(),
+        unique_id,
+        message.flag,
+        sys_flag,
+        messages=(message,),
+        msg_type=message.msg_type,
+    )
 
 
-def prepare_batch(messages: Sequence[Message], new_unique_id: Callable[[], str]) -> Outgoing:
-    """Several messages for one queue in one request.
+def prepare_batches(messages: Sequence[Message], new_unique_id: Callable[[], str], max_size: int) -> list[Outgoing]:
+    """Encode messages as batches, as few as fit into ``max_size`` bytes each.
 
     Raises:
         InvalidMessageError: they cannot be one batch; the text says why.
         CodecError: as in ``prepare_message``.
     """
     check_batch(messages)
-    ids = [new_unique_id() for _ in messages]
-    body = encode_batch(
-        (message.flag, message.body, _encoded_properties(message, unique_id))
-        for message, unique_id in zip(messages, ids, strict=True)
+    batches: list[Outgoing] = []
+    parts: list[_Part] = []
+    room = max_size
+    for message in messages:
+        part = _part(message, new_unique_id(), max_size)
+        if part.size > room:
+            batches.append(_batch(parts, new_unique_id()))
+            parts, room = [], max_size
+        parts.append(part)
+        room -= part.size
+    return [*batches, _batch(parts, new_unique_id())]
+
+
+class _Part(NamedTuple):
+    """A message of a batch."""
+
+    message: Message
+    unique_id: str
+    properties: bytes
+    size: int
+
+
+def _part(message: Message, unique_id: str, max_size: int) -> _Part:
+    properties = _encoded_properties(message, unique_id)
+    size = MIN_INNER_SIZE + len(message.body) + len(properties)
+    if size > max_size:
+        raise InvalidMessageError(
+            f"a message of the batch has {size:,} bytes with its properties, over the limit of {max_size:,} "
+            "(max_message_size); send it alone"
+        )
+    return _Part(message, unique_id, properties, size)
+
+
+def _batch(parts: Sequence[_Part], unique_id: str) -> Outgoing:
+    body = encode_batch((part.message.flag, part.message.body, part.properties) for part in parts)
+    first = parts[0].message
+    wait = "true" if first.wait_store_msg_ok else "false"
+    whole = {PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: unique_id, PROPERTY_WAIT_STORE_MSG_OK: wait}
+    return Outgoing(
+        first.topic,
+        body,
+        encode_properties(whole).decode(),
+        ",".join(part.unique_id for part in parts),
+        is_batch=True,
+        messages=tuple(part.message for part in parts),
     )
-    wait = "true" if messages[0].wait_store_msg_ok else "false"
-    whole = {PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: new_unique_id(), PROPERTY_WAIT_STORE_MSG_OK: wait}
-    return Outgoing(messages[0].topic, body, encode_properties(whole).decode(), ",".join(ids), is_batch=True)
 
 
 def check_batch(messages: Sequence[Message]) -> None:
@@ -115,14 +190,15 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessageError(
                 "the messages of a batch differ in wait_store_msg_ok; send one batch for each value"
             )
-        if message.delay_time_level > 0:
-            raise InvalidMessageError(
-                "delayed messages (delay_time_level) cannot be sent as a batch; send them one by one"
-            )
+        if message.is_delayed:
+            raise InvalidMessageError("delayed messages cannot be sent as a batch; send them one by one")
 
 
-def _encoded_properties(message: Message, unique_id: str) -> bytes:
+def _encoded_properties(
+    message: Message, unique_id: str, system_properties: Mapping[str, str] = _NO_PROPERTIES
+) -> bytes:
     properties = message.all_properties()
+    properties.update(system_properties)
     properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = unique_id
     encoded = encode_properties(properties)
     check_properties_length(encoded)

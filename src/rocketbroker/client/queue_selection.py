@@ -1,8 +1,8 @@
-"""Selection of the queue for a message (TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy)."""
+"""Selection of the queue for a message (TopicPublishInfo.selectOneMessageQueue, SelectMessageQueueByHash)."""
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from rocketbroker.client.message import Message
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -17,21 +17,21 @@ class RoundRobin:
     def __init__(self) -> None:
         self._turns: dict[str, Iterator[int]] = {}
 
-    def select(self, queues: Sequence[MessageQueue], avoided_broker: str | None = None) -> MessageQueue:
-        """Return the next queue; after a failure one of another broker than the failed one, where there is another.
+    def select(self, queues: Sequence[MessageQueue], avoided: Collection[str | None] = ()) -> MessageQueue:
+        """Return the next queue, if possible one of no avoided broker.
 
         Args:
             queues: the writable queues of one topic; at least one.
-            avoided_broker: the broker that failed last.
+            avoided: names of brokers.
         """
         turns = self._turns.get(queues[0].topic)
         if turns is None:
             turns = self._turns[queues[0].topic] = itertools.count(random.randrange(len(queues)))
         for _ in queues:
             queue = queues[next(turns) % len(queues)]
-            if queue.broker_name != avoided_broker:
+            if queue.broker_name not in avoided:
                 return queue
-        return queue
+        return queues[next(turns) % len(queues)]
 
 
 def select_by_hash(sharding_key: str) -> QueueSelector:

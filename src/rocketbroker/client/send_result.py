@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import msgspec
 
+from rocketbroker.client.message import MessageType
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
@@ -25,7 +26,8 @@ class SendResult(msgspec.Struct, frozen=True):
     """Place of a sent message.
 
     ``msg_id`` is the unique id (comma-joined for a batch), ``offset_msg_id`` the broker's id, ``queue_offset`` the
-    position in the queue, of the first message for a batch.
+    position in the queue, of the first message for a batch. ``Producer.recall`` takes ``recall_handle`` to cancel a
+    message for later.
     """
 
     send_status: SendStatus
@@ -36,6 +38,8 @@ class SendResult(msgspec.Struct, frozen=True):
     transaction_id: str | None = None
     region_id: str | None = None
     trace_on: bool = False
+    msg_type: MessageType = MessageType.NORMAL
+    recall_handle: str | None = None
 
 
 _STATUS_OF_CODE = {
@@ -46,7 +50,7 @@ _STATUS_OF_CODE = {
 }
 
 
-def send_result(answer: Command, queue: MessageQueue, unique_ids: str) -> SendResult:
+def send_result(answer: Command, queue: MessageQueue, unique_ids: str, msg_type: MessageType) -> SendResult:
     """Return the result in the answer to a send.
 
     Raises:
@@ -67,4 +71,6 @@ def send_result(answer: Command, queue: MessageQueue, unique_ids: str) -> SendRe
         header.transaction_id,
         fields.get("MSG_REGION"),
         fields.get("TRACE_ON", "true") != "false",
+        msg_type,
+        header.recall_handle,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketbroker.client.errors import InvalidMessageError
-from rocketbroker.client.message import Message, check_group, check_message
+from rocketbroker.client.message import Message, MessageType, check_group, check_message
 
 
 def test_the_fields_become_properties():
@@ -33,6 +33,12 @@ def test_a_bare_message_has_only_wait():
         (Message("T", b"x", properties={"UNIQ_KEY": "1"}), "'UNIQ_KEY' is kept"),
         (Message("T", "text"), r"body is a str; give bytes, such as b\"text\" or text.encode\(\)"),  # type: ignore[arg-type]
         (Message("T", None), "body is a NoneType; give bytes"),  # type: ignore[arg-type]
+        (Message("T", b"x", delay_time_ms=-1), "delay_time_ms is -1; give a whole number from 0"),
+        (Message("T", b"x", delay_time_ms=0.5), "delay_time_ms is 0.5"),  # type: ignore[arg-type]
+        (
+            Message("T", b"x", delay_time_ms=1, delay_time_level=2),
+            "delay_time_level and delay_time_ms; give one of them",
+        ),
         (Message("T", b"x", properties={"a": 5}), "property 'a' is 5; give text, such as '5'"),  # type: ignore[dict-item]
     ],
 )
@@ -45,3 +51,25 @@ def test_a_group_has_rules_too():
     check_group("CG_ok-1")
     with pytest.raises(InvalidMessageError, match="illegal characters"):
         check_group("a b")
+
+
+@pytest.mark.parametrize(
+    ("message", "properties", "kind"),
+    [
+        (Message("T", b"x", delay_time_ms=1500), {"TIMER_DELAY_MS": "1500"}, MessageType.DELAY),
+        (Message("T", b"x", deliver_time_ms=99), {"TIMER_DELIVER_MS": "99"}, MessageType.DELAY),
+        (Message("T", b"x", delay_time_level=3), {"DELAY": "3"}, MessageType.DELAY),
+        (Message("T", b"x", sharding_key="a"), {"__SHARDINGKEY": "a"}, MessageType.ORDER),
+        (Message("T", b"x"), {}, MessageType.NORMAL),
+    ],
+)
+def test_the_type_follows_from_the_fields(message: Message, properties: dict[str, str], kind: MessageType):
+    check_message(message)
+    assert (message.all_properties(), message.msg_type) == ({"WAIT": "true"} | properties, kind)
+
+
+def test_an_unknown_field_is_refused_with_the_nearest_one():
+    with pytest.raises(InvalidMessageError, match="no field tag; did you mean tags"):
+        Message("T", b"x", tag="a")  # type: ignore[call-arg]
+    with pytest.raises(InvalidMessageError, match="no field zzz; there are topic, body, tags"):
+        Message("T", b"x", zzz="a")  # type: ignore[call-arg]

@@ -14,8 +14,9 @@ from rocketbroker.client.errors import (
     SendFailedError,
     TopicRouteError,
 )
-from rocketbroker.client.message import Message
+from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.producer import Producer
+from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.client.send_result import SendStatus
 from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_properties import decode_properties
@@ -194,7 +195,7 @@ async def test_unless_asked_for(stage: Stage):
 async def test_a_batch_is_one_request(stage: Stage):
     messages = [Message("One", b"%d" % index, tags=f"t{index}", flag=index) for index in range(3)]
     async with Producer("PG", stage.names.address) as producer:
-        result = await producer.send_batch(messages)
+        (result,) = await producer.send_batch(messages)
     (asked,) = stage.a.of(RequestCode.SEND_BATCH_MESSAGE)
     parts = split_batch(asked.body)
     ids = [decode_properties(properties)["UNIQ_KEY"] for properties in parts.properties]
@@ -259,3 +260,68 @@ async def test_only_a_started_producer_sends(stage: Stage):
         pass
     with pytest.raises(ClientStateError):
         await producer.send(Message("One", b"x"))
+
+
+class Notes:
+    """A hook that notes what it sees, and fails afterwards."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, ...]] = []
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        self.seen.append(("before", context.queue.broker_name, context.msg_type.value))
+        raise ValueError("broken hook")
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        outcome = context.result.send_status.name if context.result else str(type(context.error).__name__)
+        self.seen.append(("after", context.producer_group, outcome, context.messages[0].topic))
+
+
+async def test_hooks_see_each_try_and_their_errors_change_nothing(stage: Stage, caplog: pytest.LogCaptureFixture):
+    stage.a.refusals = [ResponseCode.SYSTEM_BUSY]
+    notes = Notes()
+    async with Producer("PG", stage.names.address, hooks=[notes]) as producer:
+        await producer.send(Message("One", b"x"))
+        await producer.send_oneway(Message("One", b"x"))
+    assert notes.seen == [
+        ("before", "broker-a", "Normal"),
+        ("after", "PG", "BrokerResponseError", "One"),
+        ("before", "broker-a", "Normal"),
+        ("after", "PG", "SEND_OK", "One"),
+        ("before", "broker-a", "Normal"),
+        ("after", "PG", "NoneType", "One"),
+    ]
+    assert "broken hook" in caplog.text
+
+
+async def test_messages_with_one_sharding_key_go_to_one_queue(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        results = [await producer.send(Message("T", b"x", sharding_key="order-7")) for _ in range(6)]
+        other = [await producer.send(Message("T", b"x", sharding_key=f"order-{n}")) for n in range(20)]
+    assert len({result.message_queue for result in results}) == 1
+    assert len({result.message_queue for result in other}) > 1
+    assert {result.msg_type for result in results} == {MessageType.ORDER}
+
+
+async def test_a_slow_broker_is_avoided_when_asked_for(stage: Stage):
+    stage.a.refusals = [ResponseCode.SYSTEM_BUSY] * 2
+    async with Producer("PG", stage.names.address, send_latency_enable=True) as producer:
+        for _ in range(12):
+            await producer.send(Message("T", b"x"))
+    assert len(stage.a.of(SEND)) == 1
+    assert len(stage.b.of(SEND)) == 12
+
+
+async def test_a_batch_too_large_for_one_request_is_split(stage: Stage):
+    messages = [Message("One", b"x" * 400) for _ in range(10)]
+    async with Producer("PG", stage.names.address, max_message_size=1500) as producer:
+        results = await producer.send_batch(messages)
+    requests = stage.a.of(RequestCode.SEND_BATCH_MESSAGE)
+    assert [len(split_batch(asked.body).bodies) for asked in requests] == [3, 3, 3, 1]
+    assert len({unique_id for result in results for unique_id in result.msg_id.split(",")}) == 10
+
+
+async def test_more_sends_than_fit_wait_for_their_turn(stage: Stage):
+    async with Producer("PG", stage.names.address, back_pressure_sends=1) as producer:
+        results = await asyncio.gather(*(producer.send(Message("One", b"x")) for _ in range(5)))
+    assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]

@@ -22,11 +22,11 @@ def test_queues_take_turns(rounds: int):
 
 def test_after_a_failure_another_broker_is_taken():
     robin = RoundRobin()
-    assert {robin.select(QUEUES, "a").broker_name for _ in range(20)} == {"b"}
+    assert {robin.select(QUEUES, {"a"}).broker_name for _ in range(20)} == {"b"}
 
 
 def test_the_only_broker_is_taken_again():
-    assert RoundRobin().select(QUEUES[:4], "a").broker_name == "a"
+    assert RoundRobin().select(QUEUES[:4], {"a"}).broker_name == "a"
 
 
 def test_equal_keys_go_to_one_queue():

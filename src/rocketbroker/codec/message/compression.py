@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from importlib import import_module
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_sys_flag import (
@@ -42,8 +42,17 @@ def decompress(body: ReadableBuffer, sys_flag: int, *, max_size: int = MAX_DECOM
     raise CodecError(f"compression type {kind >> 8} is unknown: 0 and 3 (zlib), 1 (LZ4), 2 (Zstandard) are known")
 
 
-def compress(body: ReadableBuffer, level: int = 5) -> bytes:
-    """Return ``body`` as a zlib stream, which every client reads; its message takes sysFlag bits 0x1 and 0x300."""
+def compress(body: ReadableBuffer, level: int = 5, kind: int = COMPRESSION_ZLIB_TYPE) -> bytes:
+    """Compress ``body``; its message takes ``COMPRESSED_FLAG`` and ``kind`` as sysFlag bits. Every client reads zlib.
+
+    Raises:
+        CodecError: The package of this kind is missing.
+    """
+    if kind == COMPRESSION_LZ4_TYPE:
+        return cast("bytes", _library("lz4.frame", "lz4", "LZ4").compress(bytes(body), compression_level=level))
+    if kind == COMPRESSION_ZSTD_TYPE:
+        compressor = _library("zstandard", "zstandard", "Zstandard").ZstdCompressor(level=level)
+        return cast("bytes", compressor.compress(bytes(body)))
     return zlib.compress(body, level)
 
 
@@ -92,7 +101,7 @@ def _library(module: str, package: str, what: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        raise CodecError(f"body is compressed with {what}: install the package {package!r} to read it") from error
+        raise CodecError(f"bodies compressed with {what} need the package {package!r}: install it") from error
 
 
 def _check(size: int, max_size: int, *, complete: bool) -> None:

@@ -96,3 +96,9 @@ class RecallMessageRequestHeader(CommandCustomHeader, gc=False):
     topic: str
     recall_handle: str
     producer_group: str | None = None
+
+
+class RecallMessageResponseHeader(CommandCustomHeader, gc=False):
+    """Answer to code 370: the unique id of the message."""
+
+    msg_id: str

@@ -1,0 +1,180 @@
+"""Sends of a producer: choice of the queue, tries on other brokers, hooks (DefaultMQProducerImpl.sendDefaultImpl)."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from rocketbroker.client.back_pressure import BackPressure
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.errors import ClientError, SendFailedError
+from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
+from rocketbroker.client.outgoing import Outgoing
+from rocketbroker.client.queue_selection import QueueSelector
+from rocketbroker.client.send_message_hook import SendMessageContext, SendMessageHook
+from rocketbroker.client.send_result import SendResult, SendStatus, send_result
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import BrokerResponseError, RemotingError
+
+log = logging.getLogger(__name__)
+
+# Refusals that another broker, or the same one a little later, may not repeat (retryResponseCodes).
+RETRY_RESPONSE_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+
+class MessageSender:
+    """Sends encoded messages.
+
+    Args:
+        client: connections and routes.
+        group: the producer group.
+        clock: source of the born times.
+        tries: most tries of a send to a queue that is chosen here.
+        accepts_any_status: a stored message counts as sent whatever its SendStatus.
+        strategy: chooses queues.
+        pressure: bounds the sends in flight.
+        hooks: called around each try.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a send depends on
+        self,
+        client: ClientInstance,
+        group: str,
+        clock: Clock,
+        *,
+        tries: int,
+        accepts_any_status: bool,
+        strategy: MQFaultStrategy,
+        pressure: BackPressure,
+        hooks: Sequence[SendMessageHook],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._clock = clock
+        self._tries = tries
+        self._accepts_any_status = accepts_any_status
+        self._strategy = strategy
+        self._pressure = pressure
+        self._hooks = hooks
+
+    async def send(
+        self, outgoing: Outgoing, queue: MessageQueue | QueueSelector | None, timeout_s: float
+    ) -> SendResult:
+        """Send to a queue, once; or to queues in turn until one try succeeds. Errors as in ``Producer.send``."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        size = len(outgoing.body)
+        await self._pressure.acquire(size, timeout_s)
+        try:
+            queues = (await self._client.routes.publish_route(outgoing.topic)).publish_queues
+            if callable(queue):
+                queue = queue(queues, outgoing.messages[0])
+            if queue is None:
+                return await self._send_to_any(outgoing, queues, start, timeout_s)
+            return await self._send_once(outgoing, queue, start + timeout_s - loop.time())
+        finally:
+            self._pressure.release(size)
+
+    async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | QueueSelector | None) -> None:
+        """Send and do not wait."""
+        queues = (await self._client.routes.publish_route(outgoing.topic)).publish_queues
+        if queue is None:
+            queue = self._strategy.select(queues)
+        elif callable(queue):
+            queue = queue(queues, outgoing.messages[0])
+        address = self._client.routes.broker_address(queue)
+        self._client.heartbeats.greet_soon(address)
+        context = self._before(outgoing, queue, address)
+        await self._client.remoting.invoke_oneway(address, self._request(outgoing, queue, oneway=True))
+        self._after(context)
+
+    async def _send_to_any(
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], start: float, timeout_s: float
+    ) -> SendResult:
+        loop = asyncio.get_running_loop()
+        causes: list[Exception] = []
+        brokers: list[str] = []
+        while len(causes) < self._tries and (left := start + timeout_s - loop.time()) > 0:
+            queue = self._strategy.select(queues, brokers[-1] if brokers else None)
+            brokers.append(queue.broker_name)
+            error = await self._try(outgoing, queue, left)
+            if isinstance(error, SendResult):
+                return error
+            causes.append(error)
+        cost = round((loop.time() - start) * 1000)
+        text = f"sent {len(causes)} times within {cost} ms, topic {outgoing.topic}, brokers {', '.join(brokers)}"
+        raise SendFailedError(f"{text}: {causes[-1]}", causes) from causes[-1]
+
+    async def _try(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult | Exception:
+        """Try once; return an error that a retry may cure, raise others."""
+        start = self._clock.monotonic()
+        try:
+            result = await self._send_once(outgoing, queue, timeout_s)
+        except (RemotingError, ClientError) as error:
+            self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=True)
+            await self._client.routes.refresh_topic(outgoing.topic)
+            return error
+        except BrokerResponseError as error:
+            self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=True)
+            if error.code not in RETRY_RESPONSE_CODES:
+                raise
+            return error
+        self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=False)
+        if result.send_status is SendStatus.SEND_OK or self._accepts_any_status:
+            return result
+        return ClientError(f"broker {queue.broker_name} stored the message as {result.send_status.name} only")
+
+    async def _send_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
+        address = self._client.routes.broker_address(queue)
+        self._client.heartbeats.greet_soon(address)
+        context = self._before(outgoing, queue, address)
+        try:
+            answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
+            result = send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
+        except Exception as error:
+            self._after(context, error=error)
+            raise
+        self._after(context, result)
+        return result
+
+    def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
+        queue_nums = self._client.routes.default_topic_queue_nums
+        return outgoing.request(self._group, queue, self._clock.time_ms(), queue_nums, oneway=oneway)
+
+    def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext | None:
+        if not self._hooks:
+            return None
+        context = SendMessageContext(
+            self._group, outgoing.messages, outgoing.unique_ids, outgoing.msg_type, queue, address
+        )
+        for hook in self._hooks:
+            try:
+                hook.send_message_before(context)
+            except Exception:
+                log.exception("producer %s: the hook %r failed before a send", self._group, hook)
+        return context
+
+    def _after(
+        self, context: SendMessageContext | None, result: SendResult | None = None, error: Exception | None = None
+    ) -> None:
+        if context is None:
+            return
+        context.result, context.error = result, error
+        for hook in self._hooks:
+            try:
+                hook.send_message_after(context)
+            except Exception:
+                log.exception("producer %s: the hook %r failed after a send", self._group, hook)

@@ -1,0 +1,33 @@
+"""Hooks around each try of a send (org.apache.rocketmq.client.hook.SendMessageHook)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from rocketbroker.client.message import Message, MessageType
+from rocketbroker.client.send_result import SendResult
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+
+class SendMessageContext(msgspec.Struct):
+    """One try of a send. ``result`` or ``error`` is set when it is over; a one-way send has neither."""
+
+    producer_group: str
+    messages: Sequence[Message]
+    unique_ids: str
+    msg_type: MessageType
+    queue: MessageQueue
+    broker_addr: str
+    result: SendResult | None = None
+    error: Exception | None = None
+
+
+class SendMessageHook(Protocol):
+    """Called on the event loop; an error is logged and changes nothing."""
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        """Note a try before its request is sent."""
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        """Note the result of a try."""
