@@ -1,11 +1,14 @@
 """A crash at any write of a store that copies another's log, is cut, and goes on with other bytes."""
 
+import random
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.store.read.cached_windows import CachedWindows
+from tests.support.busy_replica import BusyReplicaScript
 from tests.support.crash_points import crash_at_points
-from tests.support.replica_crash import PromisedLog, ReplicaCrashScript, two_logs
+from tests.support.replica_crash import PromisedLog, ReplicaCrashScript, some_logs, two_logs
 
 pytestmark = pytest.mark.usefixtures("no_flush_by_itself")
 
@@ -37,3 +40,41 @@ async def test_a_replica_crashed_at_any_point_keeps_a_prefix_of_a_log(
     tmp_path: Path, flush_disk_type: str, seed: int
 ) -> None:
     print(await check(tmp_path, flush_disk_type, seed, step=1))
+
+
+async def check_busy(folder: Path, flush_disk_type: str, seed: int, step: int) -> BusyReplicaScript:
+    """Check a copy that is pulled from and cleaned while it is cut, and crashes of it at each ``step``-th point."""
+    chance = random.Random(seed)
+    logs = await some_logs(folder, [chance.randrange(2, 23) for _ in range(4)])
+    script = BusyReplicaScript(folder / "live", flush_disk_type, seed, chance.choice([0, 0, 16384, 32768]))
+    await script.run_all(logs)
+    assert await crash_at_points(script, folder, PromisedLog(), step=step) > 5
+    return script
+
+
+@pytest.fixture
+def some_cold_reads(monkeypatch) -> None:
+    """Have half of the pulls read on a thread."""
+    chance, holds = random.Random(0), CachedWindows.holds
+    monkeypatch.setattr(CachedWindows, "holds", lambda *read: chance.random() < 0.5 and holds(*read))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("some_cold_reads")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_pulls_cleaning_and_cuts_at_the_same_time(tmp_path: Path, flush_disk_type: str, seed: int) -> None:
+    script = await check_busy(tmp_path, flush_disk_type, seed, step=47)
+    assert script.pulls > 5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("some_cold_reads")
+@pytest.mark.parametrize("seed", range(10, 30))
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_pulls_cleaning_and_cuts_at_the_same_time_crashed_at_many_points(
+    tmp_path: Path, flush_disk_type: str, seed: int
+) -> None:
+    script = await check_busy(tmp_path, flush_disk_type, seed, step=3)
+    print(len(script.journal), script.pulls, script.cleaned)

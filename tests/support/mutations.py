@@ -48,6 +48,7 @@ TABLE_CRASH = "tests/property/test_table_crash.py"
 STORE = "tests/property/test_store.py"
 BATCH_QUEUES = "tests/property/test_batch_queues.py"
 REPLICA_CRASH = "tests/property/test_replica_crash.py"
+REPLICA_LOG = "tests/unit/store/test_replica_log.py"
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 CONNECTION = "tests/property/test_connection.py"
@@ -57,6 +58,55 @@ STREAMS = "tests/property/test_fuzz_connection.py"
 JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowledged_messages"
 
 MUTATIONS = (
+    Mutation(
+        "a pull whose messages were cut before it was read is not made again",
+        "store/read/message_fetcher.py",
+        "        if self._queues.cuts != cuts:\n",
+        "        if self._queues.cuts < cuts:\n",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "a cut does not wait for cleaning",
+        "store/clean/log_truncation.py",
+        "        async with self._file_changes:\n",
+        "        if self._file_changes:\n",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "readers find the entries that are being cut",
+        "store/clean/log_truncation.py",
+        "            queue.hide_from(end)\n",
+        "            pass\n",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "a cut calls messages known to be on disk that were never synced",
+        "store/clean/log_truncation.py",
+        "(min(known, last_ms) for known in",
+        "(last_ms for known in",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "the marks of deleted topics stay after a cut",
+        "store/clean/log_truncation.py",
+        "        self._deleted.clamp(cut.offset)\n",
+        "",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "a failed dispatch keeps what it knew of the queues",
+        "store/dispatch/reput_message_service.py",
+        "                self._forget_queues()\n",
+        "",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "the index keeps the time of keys that were cut",
+        "store/index/index_service.py",
+        "        self._entered_timestamp = 0\n        return count\n",
+        "        return count\n",
+        "tests/unit/store/index/test_index_service.py",
+    ),
     Mutation(
         "a log file is handed over before its size is on disk",
         "store/logfile/allocate_mapped_file_service.py",

@@ -1,10 +1,12 @@
 """A store that copies the log of one master, is cut, and goes on with the log of another; killed at any write."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
@@ -39,13 +41,20 @@ class Following(NamedTuple):
     log: bytes
 
 
+class Cleaning(NamedTuple):
+    """Files before an offset may be removed from the copy."""
+
+    begin: int
+
+
 @dataclass
 class PromisedLog:
-    """The logs that the copy may have a part of, and how much of either it has for certain."""
+    """The logs that the copy may have a part of, up to where it has either for certain, and its latest begin."""
 
     logs: tuple[bytes, ...] = ()
     kept: int = 0
     synced: int = 0
+    begin: int = 0
 
     def take(self, mark: object) -> None:
         """Apply one mark."""
@@ -57,14 +66,16 @@ class PromisedLog:
                 self.logs, self.kept, self.synced = (log,), end, end
             case Cutting(offset):
                 self.kept = self.synced = min(self.synced, offset)
+            case Cleaning(begin):
+                self.begin = max(self.begin, begin)
 
 
 class ReplicaCrashScript(RecordedScript[PromisedLog]):
     """Copies the one log in parts, cuts it, and copies the other."""
 
-    def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
+    def __init__(self, root: Path, flush_disk_type: str, seed: int, **settings: object) -> None:
         super().__init__(root, flush_disk_type, seed)
-        self._settings = {"flush_disk_type": flush_disk_type, "mapped_file_size_commit_log": 16384}
+        self._settings = {"flush_disk_type": flush_disk_type, "mapped_file_size_commit_log": 16384, **settings}
         self._store = self._new_store(root, self.file_system)
         self._copy: ReplicaLog
 
@@ -124,59 +135,97 @@ class ReplicaCrashScript(RecordedScript[PromisedLog]):
         store = self._new_store(root, LOCAL)
         await store.start()
         try:
-            found = log_bytes(store)
+            found, begin = log_bytes(store), store.commit_log.min_offset
             logs = promised.logs or (b"",)
-            assert len(found) >= promised.kept, f"{promised.kept} bytes were on disk"
-            assert any(log.startswith(found[: promised.kept]) for log in logs), "bytes that were on disk are others now"
+            assert begin <= promised.begin
+            assert store.commit_log.max_offset >= promised.kept, f"{promised.kept} bytes were on disk"
+            kept = found[: max(promised.kept - begin, 0)]
+            assert any(log.startswith(kept, begin) for log in logs), "bytes that were on disk are others now"
             assert not store.recovery_report.damaged_files
-            assert any(log.startswith(found) for log in logs), "bytes of no master"
-            for topic, queue_id in QUEUES:
-                offsets = [one.queue_offset for one in read_queue(store, topic, queue_id)]
-                assert offsets == list(range(store.queues.max_offset_in_queue(topic, queue_id)))
-            assert self._queued(store) == _records(found)
+            assert any(log.startswith(found, begin) for log in logs), "bytes of no master"
+            self._check_queues(store)
+            if promised.logs:
+                await self._follow_again(store, promised.logs[-1])
         finally:
             await store.stop()
 
+    def _check_queues(self, store: MessageStore) -> None:
+        """Check that queues and index have just the messages of the log."""
+        begins = {queue: store.queues.min_offset_in_queue(*queue) for queue in QUEUES}
+        for queue, begin in begins.items():
+            offsets = [one.queue_offset for one in read_queue(store, *queue, begin)]
+            assert offsets == list(range(begin, store.queues.max_offset_in_queue(*queue)))
+        assert self._queued(store, begins) == _records(log_bytes(store), store.commit_log.min_offset)
+
+    async def _follow_again(self, store: MessageStore, log: bytes) -> None:
+        """Cut what a crash left where a log continued differently, and copy that log to its end."""
+        begin, end = store.commit_log.min_offset, store.commit_log.max_offset
+        places = sorted([begin, *_ends_of_records(log[:end], begin)])
+        common = max(at for at in places if log.startswith(log_bytes(store)[: at - begin], begin))
+        copy = store.make_replica_log()
+        await copy.start()
+        await copy.truncate(common)
+        copy.append(common, log[common:])
+        await until(lambda: store.flusher.error or store.appender.dispatched_offset >= copy._readable_end())
+        await copy.stop()
+        assert log_bytes(store) == log[begin:]
+        self._check_queues(store)
+
     @staticmethod
-    def _queued(store: MessageStore) -> dict[int, bytes]:
+    def _queued(store: MessageStore, begins: dict[tuple[str, int], int]) -> dict[int, bytes]:
         index = store.index_service
         assert index
         index.flush()
         found = {}
-        for topic, queue_id in QUEUES:
-            for one in read_queue(store, topic, queue_id):
+        for (topic, queue_id), begin in begins.items():
+            for one in read_queue(store, topic, queue_id, begin):
                 found[one.commit_log_offset] = one.body
                 key = one.properties["UNIQ_KEY"]
                 assert one.commit_log_offset in hits(index.search(topic, key, 0, ALWAYS)), f"{key} is not indexed"
         return found
 
 
-def _records(log: bytes) -> dict[int, bytes]:
-    """Return the bodies of all messages of a log by their offsets."""
+def messages_of(log: bytes, begin: int = 0) -> dict[int, MessageExt]:
+    """Return all messages of a log that begins at an offset, by their offsets."""
     found, at = {}, 0
     while at < len(log):
         size = int.from_bytes(log[at : at + 4], "big")
         if log[at + 4 : at + 8] != b"\xcb\xd4\x31\x94":
-            found[at] = decode_record(log[at : at + size]).body
+            found[begin + at] = decode_record(log[at : at + size])
         at += size
     return found
 
 
+def _records(log: bytes, begin: int = 0) -> dict[int, bytes]:
+    """Return the bodies of all messages of a log by their offsets."""
+    return {offset: one.body for offset, one in messages_of(log, begin).items()}
+
+
+def _ends_of_records(log: bytes, begin: int) -> Iterator[int]:
+    """Return the ends of whole records between an offset and the end of a log."""
+    while begin < len(log) and (begin := begin + int.from_bytes(log[begin : begin + 4], "big")) <= len(log):
+        yield begin
+
+
 async def two_logs(folder: Path, cut_at: int) -> tuple[bytes, bytes, int]:
     """Return two logs that are alike up to an offset, at which a record begins, and that offset."""
-    settings: dict[str, Any] = {"mapped_file_size_commit_log": 16384}
-    one, other = (make_store(folder / name, FakeClock(), **settings) for name in ("one", "other"))
-    await one.start()
-    fill(one, "a", 24)
-    first = log_bytes(one)
-    cut = sorted(_records(first))[cut_at]
-    await other.start()
-    copy = other.make_replica_log()
-    await copy.start()
-    copy.append(0, first[:cut])
-    await copy.stop()
-    fill(other, "b", 12)
-    second = log_bytes(other)
-    await one.stop()
-    await other.stop()
-    return first, second, cut
+    first, second = await some_logs(folder, [cut_at])
+    return first, second, sorted(_records(first))[cut_at]
+
+
+async def some_logs(folder: Path, cuts: Sequence[int]) -> list[bytes]:
+    """Return logs each of which is like the one before up to a message, given by its number, at most the last."""
+    logs = [b""]
+    for number, cut_at in enumerate([0, *cuts]):
+        store = make_store(folder / f"log{number}", FakeClock(), mapped_file_size_commit_log=16384)
+        await store.start()
+        if logs[-1]:
+            copy = store.make_replica_log()
+            await copy.start()
+            places = sorted(_records(logs[-1]))
+            copy.append(0, logs[-1][: places[min(cut_at, len(places) - 1)]])
+            await copy.stop()
+        fill(store, "abcdefgh"[number], 12 if number else 24)
+        logs.append(log_bytes(store))
+        await store.stop()
+    return logs[1:]

@@ -9,7 +9,7 @@ from tests.support.stores import message
 
 
 def log_bytes(store: MessageStore) -> bytes:
-    """Return all bytes of a store's log, which begins at 0."""
+    """Return all bytes of a store's log, from its first file on."""
     log = store.commit_log.queue
     return b"".join(bytes(file.buffer[: file.wrote]) for file in log.files)
 

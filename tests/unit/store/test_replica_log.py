@@ -15,6 +15,7 @@ from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.read.cached_windows import CachedWindows
@@ -311,6 +312,40 @@ async def test_a_pull_that_is_read_later_never_mixes_what_was_cut_with_what_foll
             assert not store.damage_log.count
 
 
+async def test_a_cut_waits_for_the_file_that_is_being_removed(tmp_path: Path, master: MessageStore, monkeypatch):
+    clock, go_on = FakeClock(), threading.Event()
+    store = make_store(tmp_path / "copy", clock, delete_commit_log_files_interval=0)
+    cleaning = CleanFilesService(store, clock, lambda _: [], SaidDisk())
+    async with replica(store) as copy:
+        copy.append(0, log_bytes(master))
+        await dispatched(store, master)
+        first = store.commit_log.queue.files[0]
+        age(store, clock, 0, 100)
+        cleaning.delete_files_manually()
+        removing = threading.Event()
+        remove = MappedFile.remove
+
+        def remove_slowly(file: MappedFile) -> object:
+            if file is first:
+                removing.set()
+                assert go_on.wait(10)
+            return remove(file)
+
+        monkeypatch.setattr(MappedFile, "remove", remove_slowly)
+        cleaned = asyncio.ensure_future(cleaning.clean())
+        await asyncio.to_thread(removing.wait, 10)
+        cutting = asyncio.ensure_future(copy.truncate(record_at(master, "Topic", 0, 0)))
+        await asyncio.wait([cutting], timeout=0.2)
+        assert store.queues.max_offset_in_queue("Topic", 0) == master.queues.max_offset_in_queue("Topic", 0)
+        go_on.set()
+        await cleaned
+
+        with pytest.raises(StoreError, match="no record begins there"):
+            await cutting
+        assert copy.max_offset == master.commit_log.max_offset
+    await cleaning.stop()
+
+
 async def test_cleaning_waits_for_a_cut_and_a_cut_for_cleaning(tmp_path: Path, master: MessageStore):
     clock = FakeClock()
     store = make_store(tmp_path / "copy", clock, delete_commit_log_files_interval=0)
@@ -454,7 +489,7 @@ async def test_a_dispatch_that_the_disk_refused_is_made_again(
     tmp_path: Path, master: MessageStore, monkeypatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(lifecycle, "RESTART_S", 0.01)
-    store, data, refusals = make_store(tmp_path / "copy"), log_bytes(master), 3
+    store, data, refusals = make_store(tmp_path / "copy"), log_bytes(master), 0
     put_entries = ConsumeQueue.put_entries
 
     def refuse_sometimes(queue: ConsumeQueue, queue_offset: int, entries: bytes) -> None:
@@ -466,7 +501,15 @@ async def test_a_dispatch_that_the_disk_refused_is_made_again(
 
     monkeypatch.setattr(ConsumeQueue, "put_entries", refuse_sometimes)
     async with replica(store) as copy:
-        copy.append(0, data)
+        # Few messages fail, of which some queues have one.
+        few, more = record_at(master, "Topic", 0, 20), record_at(master, "Topic", 0, 21)
+        copy.append(0, data[:few])
+        await until(lambda: store.appender.dispatched_offset == few)
+        refusals = 3
+        copy.append(few, data[few:more])
+        await until(lambda: store.appender.dispatched_offset == more)
+        assert not refusals
+        copy.append(more, data[more:])
         await dispatched(store, master)
 
         assert contents(store) == contents(master)

@@ -72,13 +72,11 @@ class MessageFetcher:
         ends: tuple[int, int],
         cuts: int,
     ) -> GetMessageResult:
-        if self._queues.cuts == cuts:
-            result = _result(await read, selection, ends)
-            if self._queues.cuts == cuts:
-                return result
-        # The log was truncated meanwhile: the selected messages may be gone, and others in their place.
-        found = self.fetch(request)
-        return found if isinstance(found, GetMessageResult) else await found
+        if self._queues.cuts != cuts:
+            # The log was truncated since: the selected messages may be gone, and others in their place.
+            found = self.fetch(request)
+            return found if isinstance(found, GetMessageResult) else await found
+        return _result(await read, selection, ends)
 
     def _select(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> Selection:
         if isinstance(queue, BatchConsumeQueue):

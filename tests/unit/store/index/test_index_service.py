@@ -237,6 +237,23 @@ def test_a_sync_tells_up_to_which_message_all_keys_are_on_disk(index: Index):
     assert index.service.sync() == NOW + 2
 
 
+def test_a_cut_takes_keys_that_wait_and_the_time_of_those_that_were_entered(index: Index):
+    for number in range(6):
+        index.add(number, f"U{number}", stored=NOW + number, flush=number < 4)
+
+    assert index.service.cut(5) == 1
+    assert index.service.sync() == 0
+    index.service.flush()
+    assert index.service.sync() == NOW + 4
+    assert index.service.cut(2) == 3
+    assert index.service.sync() == 0
+
+    assert [index.query(f"U{number}") for number in range(6)] == [[0], [1], [], [], [], []]
+    index.add(2, "V2", stored=NOW - 50)
+    assert index.query("V2") == [2]
+    assert index.service.sync() == NOW - 50
+
+
 def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
     index.add(0, "U0")
 
