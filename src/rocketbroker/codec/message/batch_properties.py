@@ -1,8 +1,6 @@
 """TAGS, UNIQ_KEY and KEYS of the messages of a batch, by column."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from struct import Struct
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.message_properties import find_properties
@@ -12,11 +10,16 @@ _PAIR_END: Final = b"\x02"
 
 
 class FoundColumns(NamedTuple):
-    """Properties of the messages of a batch, each as long as the batch; None for a message without."""
+    """Properties of the messages of a batch, each as long as the batch; None for a message without.
+
+    ``joined_unique_keys`` are the unique keys if they have equal lengths, all messages the same tags, and none has
+    keys; else empty.
+    """
 
     tags: Sequence[bytes | None]
     unique_keys: Sequence[bytes | None]
     keys: Sequence[bytes | None]
+    joined_unique_keys: bytes = b""
 
 
 def find_properties_of_batch(raws: Sequence[bytes]) -> FoundColumns:
@@ -38,14 +41,13 @@ def _differ_in_unique_key(raws: Sequence[bytes]) -> FoundColumns | None:
         return None
     if len(set(map(len, raws))) > 1:
         return None
-    layout = _layout(len(before) + len(name), len(unique_key), len(after))
-    befores, unique_keys, afters = zip(*layout.iter_unpack(b"".join(raws)), strict=True)
-    if befores.count(before + name) < count or afters.count(after) < count or _PAIR_END in b"".join(unique_keys):
+    joined = b"".join(raws)
+    # What stands between the unique ids of two messages occurs as often as it should if nothing else differs.
+    unique_keys = joined[len(before) + len(name) : len(joined) - len(after)].split(after + before + name)
+    if len(unique_keys) != count or set(map(len, unique_keys)) != {len(unique_key)}:
+        return None
+    joined_keys = b"".join(unique_keys)
+    if _PAIR_END in joined_keys:
         return None
     tags, _, keys, _ = find_properties(first)
-    return FoundColumns((tags,) * count, unique_keys, (keys,) * count)
-
-
-@lru_cache(maxsize=64)
-def _layout(before: int, unique_key: int, after: int) -> Struct:
-    return Struct(f"{before}s{unique_key}s{after}s")
+    return FoundColumns((tags,) * count, unique_keys, (keys,) * count, b"" if keys else joined_keys)

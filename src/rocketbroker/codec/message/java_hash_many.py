@@ -47,6 +47,16 @@ def java_hash_many(
     return hashes.view(np.int32)
 
 
+def java_hash_joined(keys: bytes, prefix_hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """:func:`java_hash_many` of keys of equal lengths that are joined, one for each of ``prefix_hashes``."""
+    count = len(prefix_hashes)
+    length = len(keys) // count
+    if length <= _LONGEST and keys.isascii():
+        units = np.frombuffer(keys, np.uint8).reshape(count, length)
+        return _of_one_length(units, prefix_hashes.view(np.uint32)).view(np.int32)
+    return java_hash_many([keys[at : at + length] for at in range(0, len(keys), length)], prefix_hashes)
+
+
 def java_hash_slices(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],

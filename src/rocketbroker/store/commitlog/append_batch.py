@@ -23,9 +23,9 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 _HOST_BITS: Final = 3
 _CRC_BITS: Final = 0x7FFFFFFF
 _BODY_LENGTH: Final = Struct(">i")
-# totalSize, magic, bodyCRC, queueId, flag, queueOffset, physicalOffset; sysFlag to preparedTransactionOffset, which the
-# messages of a batch share. By ``sys_flag >> 4 & 3``, as RECORD_HEADS.
-_HEADS: Final = tuple(Struct(f">iIIiiqq{head.size - SYS_FLAG_POSITION - _BODY_LENGTH.size}s") for head in RECORD_HEADS)
+# totalSize, magic, bodyCRC, queueId, flag, queueOffset, physicalOffset; sysFlag to bodyLength, which few messages of a
+# batch have alone. By ``sys_flag >> 4 & 3``, as RECORD_HEADS.
+_HEADS: Final = tuple(Struct(f">iIIiiqq{head.size - SYS_FLAG_POSITION}s") for head in RECORD_HEADS)
 
 
 class AppendBatch:
@@ -62,37 +62,37 @@ class AppendBatch:
         """
         message, parts = self._message, self._parts
         offsets = list(accumulate(self.sizes[:-1], initial=offset))
+        ends, betweens = self._lengths(self._shared(store_timestamp, store_host))
         heads = map(
             _HEADS[message.sys_flag >> 4 & _HOST_BITS].pack,
             self.sizes,
             repeat(magic_code(len(message.topic.encode()))),
-            [crc & _CRC_BITS for crc in map(crc32, parts.bodies)],
+            map(_CRC_BITS.__and__, map(crc32, parts.bodies)),
             repeat(message.queue_id),
             parts.flags,
             range(queue_offset, queue_offset + len(offsets)),
             offsets,
-            repeat(self._shared(store_timestamp, store_host)),
+            ends,
         )
-        body_lengths, betweens = self._lengths()
-        pieces = [b""] * (5 * len(offsets))
-        pieces[0::5] = heads
-        pieces[1::5] = body_lengths
-        pieces[2::5] = parts.bodies
-        pieces[3::5] = betweens
-        pieces[4::5] = parts.properties
+        pieces = [b""] * (4 * len(offsets))
+        pieces[0::4] = heads
+        pieces[1::4] = parts.bodies
+        pieces[2::4] = betweens
+        pieces[3::4] = parts.properties
         return b"".join(pieces), offsets
 
-    def _lengths(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Return for each message what stands before the body, and between body and properties."""
+    def _lengths(self, shared: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Return the end of each head, and what stands between each body and its properties."""
         parts = self._parts
         if parts.lengths:
             body_length, properties_length = parts.lengths
             count = len(parts)
-            return [_BODY_LENGTH.pack(body_length)] * count, [self._between(properties_length)] * count
+            return [shared + _BODY_LENGTH.pack(body_length)] * count, [self._between(properties_length)] * count
         # Few lengths differ.
-        lengths = list(map(len, parts.properties))
-        between = {length: self._between(length) for length in set(lengths)}
-        return list(map(_BODY_LENGTH.pack, map(len, parts.bodies))), list(map(between.__getitem__, lengths))
+        body_lengths, properties_lengths = list(map(len, parts.bodies)), list(map(len, parts.properties))
+        end = {length: shared + _BODY_LENGTH.pack(length) for length in set(body_lengths)}
+        between = {length: self._between(length) for length in set(properties_lengths)}
+        return [end[length] for length in body_lengths], [between[length] for length in properties_lengths]
 
     def _between(self, properties_length: int) -> bytes:
         return self._block + PROPERTIES_LENGTH.pack(properties_length)

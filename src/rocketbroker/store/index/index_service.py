@@ -26,6 +26,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     key_hash_of,
 )
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.store.index.key_runs import KeyRuns
 from rocketbroker.store.logfile.damaged_files import set_aside
 from rocketbroker.store.queue.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexKeys
 
@@ -73,7 +74,9 @@ class IndexService:
         self._indexed_to = -1
         # Keys not entered yet, oldest first.
         self._hashed: deque[IndexKeys] = deque()
-        # Later messages whose keys are not hashed yet, as columns: CommitLog offset, store time, hash of the prefix of
+        # Later batches, or later messages, whose keys are not hashed yet; one of them is empty.
+        self._runs = KeyRuns()
+        # As columns: CommitLog offset, store time, hash of the prefix of
         # each key, unique key, other keys, hash of the tags.
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
@@ -217,6 +220,7 @@ class IndexService:
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
         """Queue messages for the index, oldest first; at least one."""
+        self._hash_runs()
         queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
         tags, unique_keys, keys, _ = zip(*found, strict=True)
         self._offsets += offsets
@@ -231,6 +235,10 @@ class IndexService:
 
     def add_run(self, run: DispatchRun) -> None:
         """Queue messages that follow those added before."""
+        if run.joined_unique_keys and not self._offsets:
+            self._runs.add(run)
+            return
+        self._hash_runs()
         queue, count = run.queue, len(run.physical_offsets)
         hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
         self._offsets += run.physical_offsets
@@ -242,6 +250,7 @@ class IndexService:
 
     def add_keys(self, keys: IndexKeys) -> None:
         """Queue keys that follow those added before."""
+        self._hash_runs()
         while self._offsets:
             self._hash_some()
         self._hashed.append(keys)
@@ -249,7 +258,7 @@ class IndexService:
     @property
     def waiting(self) -> int:
         """Number of keys, and of messages with keys not hashed yet, that wait for the index."""
-        return len(self._offsets) + sum(len(keys.offsets) for keys in self._hashed)
+        return len(self._offsets) + len(self._runs) + sum(len(keys.offsets) for keys in self._hashed)
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -258,6 +267,7 @@ class IndexService:
             StoreFullError: The disk has no room; the keys that do not fit are kept for the next try.
             StoreError: It failed for another reason; likewise.
         """
+        self._hash_runs()
         while self._hashed or self._offsets:
             if not self._hashed:
                 self._hash_some()
@@ -273,6 +283,11 @@ class IndexService:
         count = min(file.room, len(keys.offsets))
         file.put_keys(keys.hashes[:count], keys.offsets[:count], keys.timestamps[:count])
         return count
+
+    def _hash_runs(self) -> None:
+        """Hash the keys of the batches that wait."""
+        while self._runs:
+            self._hashed.append(self._runs.hash_some())
 
     def _hash_some(self) -> None:
         """Hash the keys of the oldest messages that wait."""

@@ -22,7 +22,10 @@ NO_TAGS = -1
 
 
 class DispatchRun(NamedTuple):
-    """Messages of one queue that follow each other: the fields of ``DispatchRequest`` as columns."""
+    """Messages of one queue that follow each other: the fields of ``DispatchRequest`` as columns.
+
+    ``joined_unique_keys`` as in ``codec.message.batch_properties.FoundColumns``.
+    """
 
     queue: ConsumeQueueInterface
     queue_offset: int
@@ -33,6 +36,7 @@ class DispatchRun(NamedTuple):
     tags: Sequence[bytes | None]
     unique_keys: Sequence[bytes | None]
     keys: Sequence[bytes | None]
+    joined_unique_keys: bytes = b""
 
     def requests(self) -> Iterable[DispatchRequest]:
         """Yield the messages one by one."""

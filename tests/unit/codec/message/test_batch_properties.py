@@ -17,7 +17,7 @@ def one_by_one(raws: list[bytes]) -> list[tuple[bytes | None, ...]]:
 
 
 def by_column(raws: list[bytes]) -> list[tuple[bytes | None, ...]]:
-    return list(zip(*find_properties_of_batch(raws), strict=True))
+    return list(zip(*find_properties_of_batch(raws)[:3], strict=True))
 
 
 @given(st.lists(raw_properties, min_size=1, max_size=6))
@@ -43,3 +43,10 @@ def test_tags_and_keys_of_messages_that_differ_in_their_unique_keys(keys: list[s
     assert list(found.tags) == [b"T", b"T"]
     assert list(found.unique_keys) == [key.encode() for key in keys]
     assert list(found.keys) == [b"k", b"k"]
+    assert not found.joined_unique_keys
+
+
+def test_unique_keys_of_messages_without_keys_are_joined_too() -> None:
+    found = find_properties_of_batch([b"UNIQ_KEY\x01K%d\x02TAGS\x01T\x02" % number for number in range(3)])
+
+    assert found.joined_unique_keys == b"K0K1K2"

@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.java_hash_many import index_key_hash_many, java_hash_many, java_hash_slices
+from rocketbroker.codec.message.java_hash_many import (
+    index_key_hash_many,
+    java_hash_joined,
+    java_hash_many,
+    java_hash_slices,
+)
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash_bytes
 from rocketbroker.codec.storefile.index_file_layout import key_hash_of
 
@@ -28,6 +33,14 @@ def test_each_extends_its_own_prefix(pairs: list[tuple[int, bytes]]) -> None:
     many = [key for _, key in pairs]
     found = java_hash_many(many, [prefix for prefix, _ in pairs])
     assert found.tolist() == [extend_hash(prefix, key) for prefix, key in pairs]
+
+
+@given(st.lists(int32, min_size=1, max_size=20), st.integers(1, 4), st.data())
+def test_joined_keys_are_parted(prefixes: list[int], length: int, data: st.DataObject) -> None:
+    joined = data.draw(st.binary(min_size=length * len(prefixes), max_size=length * len(prefixes)))
+    many = [joined[at : at + length] for at in range(0, len(joined), length)]
+    found = java_hash_joined(joined, np.array(prefixes, np.int32))
+    assert found.tolist() == [extend_hash(prefix, key) for prefix, key in zip(prefixes, many, strict=True)]
 
 
 def test_keys_of_one_length_and_long_keys() -> None:
