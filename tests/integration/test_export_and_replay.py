@@ -103,7 +103,7 @@ def test_an_export_is_replayed_in_store_order(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_format_that_cannot_be_read_again_is_named(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match="format 'delta' cannot be replayed; parquet and jsonl can"):
+    with pytest.raises(ConfigError, match="--format 'delta': this format cannot be replayed; use parquet or jsonl"):
         exported_messages(spark, "x", "delta")
 
 

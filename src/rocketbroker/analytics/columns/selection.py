@@ -82,6 +82,11 @@ class Selection:
         """True if no message can be selected."""
         return any(values is not None and not values for values in (getattr(self, name) for name in _SETS))
 
+    @property
+    def times(self) -> "Selection":
+        """The selection by brokers and times alone."""
+        return Selection(since_ms=self.since_ms, until_ms=self.until_ms, brokers=self.brokers, exact=self.exact)
+
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Return true if messages of a queue can be selected."""
         topics, queue_ids = self.topics, self.queue_ids

@@ -1,4 +1,4 @@
-"""Columns that jobs share: times in ms, and percentiles. Data frames may have times in either type."""
+"""Shared columns of jobs: times, percentiles, shares. Times of data frames may be timestamps or ms."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def interval_start(time_ms: Column, interval_ms: int) -> Column:
 
 
 def retry_group(topic: Column, properties: Column) -> Column:
-    """Return the group of a retry topic: ``retry_topics.retry_group`` as a column."""
+    """Return the group of a retry topic; same as ``retry_topics.retry_group``."""
     name = F.substr(topic, F.lit(len(RETRY_GROUP_TOPIC_PREFIX) + 1))
     group = F.element_at(properties, PROPERTY_ORIGIN_GROUP)
     return (
@@ -43,16 +43,10 @@ def retry_group(topic: Column, properties: Column) -> Column:
 
 
 def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:
-    """Return columns ``p50``, ``p99_9``, …: exact, with linear interpolation (type 7, as in numpy).
-
-    Raises:
-        ConfigError: one is not a percentile, or is repeated.
-    """
+    """Return columns ``p50``, ``p99_9``, …: exact, with linear interpolation (type 7, as in numpy)."""
     for percent in percentiles:
         if not 0 <= percent <= 100 or percentiles.count(percent) > 1:
-            raise ConfigError(
-                f"percentiles: {', '.join(map(str, percentiles))}; different numbers from 0 to 100 are expected"
-            )
+            raise ConfigError(f"percentiles: {', '.join(map(str, percentiles))}; give different numbers from 0 to 100")
     return [
         F.percentile(value, F.lit(percent / 100)).alias(f"p{percent:g}".replace(".", "_") + suffix)
         for percent in percentiles

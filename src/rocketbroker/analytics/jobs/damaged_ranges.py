@@ -11,13 +11,10 @@ from rocketbroker.codec.byte_columns import Positions
 
 
 class DamagedRanges:
-    """Ranges of commit logs.
+    """Ranges of commit logs: ``broker``, ``low`` and ``high``, the physical offset after the range.
 
-    The driver and each worker hold them in memory, 16 bytes per range. Offsets are looked up by bisection, where a join
-    would compare each row with each range.
-
-    Args:
-        ranges: ``broker``, ``low`` and ``high``, the physical offset after the range.
+    The driver and each worker keep them in memory, 16 bytes per range. Lookups bisect, where a join would compare each
+    row with each range.
     """
 
     def __init__(self, ranges: pa.Table) -> None:

@@ -17,11 +17,11 @@ def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> D
 
     Retries, dead letters and topics that only brokers write (``sent_topics``) are left out, such as half messages and
     waiting delayed messages. Delivered delayed messages and committed transactions count in their real topic, including
-    their intended wait. The born time is from the producer's clock.
+    their intended delay. The born time is from the producer's clock.
 
     Args:
-        messages: with ``broker``, ``topic``, ``store_timestamp`` and ``born_timestamp``.
-        percentiles: which, 0 to 100; they are exact.
+        messages: ``broker``, ``topic``, ``store_timestamp`` and ``born_timestamp``.
+        percentiles: exact percentiles to compute, 0 to 100.
 
     Returns:
         ``broker``, ``topic``, ``messages``, ``least_ms``, ``mean_ms``, ``p50_ms`` and so on, ``greatest_ms``, and
@@ -44,14 +44,14 @@ def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES
     """Measure the age of messages at each retry, and the time since the retry before it, in ms.
 
     Args:
-        messages: with ``broker``, ``topic``, ``store_timestamp``, ``born_timestamp``, ``reconsume_times``, ``msg_id``
-            and ``properties``; other topics than ``%RETRY%…`` are ignored.
-        percentiles: which, 0 to 100; they are exact.
+        messages: ``broker``, ``topic``, ``store_timestamp``, ``born_timestamp``, ``reconsume_times``, ``msg_id`` and
+            ``properties``; other topics than ``%RETRY%…`` are ignored.
+        percentiles: exact percentiles to compute, 0 to 100.
 
     Returns:
         ``group_name``, ``reconsume_times``, ``messages``, then ``least_ms`` … ``greatest_ms`` since the message was
-        born. ``with_previous`` counts those whose previous retry is in the store, and ``least_previous_ms`` … are the
-        times since that became readable. Brokers are combined: a retry may be stored by another one.
+        born. ``with_previous`` counts messages whose previous retry is in the store; ``least_previous_ms`` … are the
+        times since that became readable. Brokers are combined: another broker may have stored the previous retry.
     """
     retried = messages.where(F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX))
     stored, born = millis(messages, "store_timestamp"), millis(messages, "born_timestamp")

@@ -36,7 +36,7 @@ _COMPRESSION: Final = {"parquet": "zstd", "json": "gzip"}
 
 
 def check_format(form: str) -> None:
-    """Raise :class:`ConfigError` if the format is unknown."""
+    """Raise :class:`ConfigError` for an unknown format."""
     if form not in FORMATS:
         raise ConfigError(f"--format {form!r} is unknown; use one of {', '.join(FORMATS)}")
 
@@ -45,7 +45,7 @@ def exported_columns(messages: DataFrame) -> DataFrame:
     """Return ``messages`` as exported: times as stored, in ms since 1970, and the folder columns."""
     missing = [name for name in COLUMNS if name not in messages.columns]
     if missing:
-        raise ConfigError(f"an export has every column of messages; {', '.join(missing)} is missing")
+        raise ConfigError(f"an export needs every column of messages; {', '.join(missing)} is missing")
     stored = millis(messages, "store_timestamp")
     # A time outside the calendar has no day: null becomes Hive's default folder.
     number = F.when(as_time(stored).isNotNull(), F.floor((stored - F.pmod(stored, F.lit(_DAY_MS))) / _DAY_MS))
@@ -58,17 +58,14 @@ def exported_columns(messages: DataFrame) -> DataFrame:
 
 
 def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> int:
-    """Write ``messages`` below ``target``, in folders ``store_day=<UTC date>/of_topic=<topic>``.
+    """Write ``messages`` below ``target``, in folders ``store_day=<UTC date>/of_topic=<topic>``; return their number.
 
     Bodies are as stored, compressed where ``sys_flag & 1``; in JSON lines they are base64. JSON lines are gzipped.
 
     Args:
-        messages: with all columns of ``message_schema.MESSAGE_SCHEMA``.
+        messages: all columns of ``message_schema.MESSAGE_SCHEMA``.
         target: a new folder or address; for ``iceberg`` a new table.
         form: a key of ``FORMATS``.
-
-    Returns:
-        The number of messages written.
 
     Raises:
         ConfigError: the format is unknown, its library is missing or built for another release of Spark, or the target
@@ -92,7 +89,7 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
 
 
 def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigError | None:
-    """Explain wrong arguments by the condition that Spark names first; ``None`` for any other failure."""
+    """Return the error for an invalid argument, from the first condition in Spark's text; ``None`` for other errors."""
     found = _CONDITION.search(said)
     condition = found[1] if found else ""
     if condition == "DATA_SOURCE_NOT_FOUND":
@@ -107,5 +104,5 @@ def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigEr
             f"({misfit[0]}); it needs {library}, or export to parquet or jsonl"
         )
     if condition in {"PATH_ALREADY_EXISTS", "TABLE_OR_VIEW_ALREADY_EXISTS"}:
-        return ConfigError(f"{target} exists already; an export needs a new target")
+        return ConfigError(f"{target} exists already; export to a new target")
     return None

@@ -1,4 +1,4 @@
-"""Bounds of the intervals in which traffic is counted."""
+"""Check of traffic intervals."""
 
 from typing import Final
 
@@ -8,18 +8,8 @@ _LONGEST: Final = 366 * 24 * 3600
 
 
 def check_interval(seconds: int, unit: int = 1) -> None:
-    """Raise an error unless an interval of traffic is valid.
-
-    Args:
-        seconds: the interval.
-        unit: seconds of which it must be a multiple.
-
-    Raises:
-        ConfigError: it is shorter than a second, longer than a year, or not a multiple.
-    """
+    """Raise :class:`ConfigError` unless an interval is 1 second to a year long, and a multiple of ``unit`` seconds."""
     if not 1 <= seconds <= _LONGEST:
-        raise ConfigError(f"--interval {seconds:,}: 1 to {_LONGEST:,} seconds are expected")
+        raise ConfigError(f"--interval {seconds:,} is out of range; give 1 to {_LONGEST:,} seconds")
     if seconds % unit:
-        raise ConfigError(
-            f"--interval {seconds:,}: traffic from queues is by whole minutes, a multiple of {unit} is expected"
-        )
+        raise ConfigError(f"--interval {seconds:,}: traffic from queues is by whole minutes; give a multiple of {unit}")

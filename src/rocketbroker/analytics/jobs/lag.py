@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.jobs.columns import as_time, millis
 from rocketbroker.common.errors import ConfigError
 
-#: Levels at which lag is summed up, with the columns that identify a row.
+#: Levels at which lag is aggregated, with the columns that identify a row.
 LEVELS: Final = {
     "queue": ("broker", "group_name", "topic", "queue_id"),
     "topic": ("group_name", "topic"),
@@ -20,19 +20,16 @@ def lag(snapshots: DataFrame, messages: DataFrame, by: str = "queue") -> DataFra
     """Return the number of messages that groups had not consumed, and the age of the oldest.
 
     Args:
-        snapshots: with the columns of ``snapshots.SCHEMA``.
-        messages: with ``broker``, ``topic``, ``queue_id``, ``queue_offset`` and ``store_timestamp``.
+        snapshots: the columns of ``snapshots.SCHEMA``.
+        messages: ``broker``, ``topic``, ``queue_id``, ``queue_offset`` and ``store_timestamp``.
         by: ``queue``, ``topic`` (over its queues and brokers) or ``group``.
 
     Returns:
-        ``time``, the columns of ``LEVELS[by]``, with ``queue`` also ``consumer_offset`` and ``max_offset``; ``lag`` in
-        messages, expired ones included, as RocketMQ counts it; and ``behind_ms``, the age at that time of the oldest
-        message not consumed. It is 0 without a lag, and null if no record of the store begins with that message, since
-        it expired or is inside a batch of a BatchCQ topic. For several queues it is the longest that is known. Offsets
-        of queues that the store did not have are left out.
-
-    Raises:
-        ConfigError: ``by`` is not one of these.
+        ``time``, the columns of ``LEVELS[by]``, for ``queue`` also ``consumer_offset`` and ``max_offset``; ``lag`` in
+        messages, including expired ones, as in RocketMQ; and ``behind_ms``, the age at that time of the oldest message
+        not consumed. It is 0 without a lag, and null if no record begins with that message, since it expired or is
+        inside a batch of a BatchCQ topic. For several queues it is the longest known age. Queues that the store did
+        not have are left out.
     """
     if by not in LEVELS:
         raise ConfigError(f"lag by {by!r} is unknown; use one of {', '.join(LEVELS)}")

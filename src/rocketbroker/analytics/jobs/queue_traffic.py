@@ -29,27 +29,23 @@ def queue_traffic(
     topics: Collection[str] | None = None,
     report: DecodeReport | None = None,
 ) -> pa.Table:
-    """Sum up by interval the messages and bytes stored of each topic; see ``minute_traffic.traffic_by_minute``.
+    """Count the messages and bytes of each topic by interval, as ``minute_traffic.traffic_by_minute`` does by minute.
 
     Args:
         stores: the stores.
-        interval: seconds, a multiple of 60; intervals begin at multiples of it since 1970 (UTC).
-        since_ms: only messages stored at this time or later, ms since 1970, a whole minute.
-        until_ms: only messages stored before this time, a whole minute.
-        topics: only these topics; all if None.
-        report: records what could not be read where the log itself is read.
+        interval: seconds, a multiple of 60; intervals are aligned to 1970 (UTC).
+        since_ms: start of the store times, ms since 1970, a whole minute.
+        until_ms: end of the store times (exclusive), a whole minute.
+        topics: the topics, all if None.
+        report: records damage where the log itself is read.
 
     Returns:
         The columns of the job ``traffic``, sorted by ``from_time``, ``broker`` and ``topic``.
-
-    Raises:
-        ConfigError: the interval or a time is not a whole minute.
-        StoreError: as from ``read_store``.
     """
     check_interval(interval, MINUTE_MS // _MS)
     for name, time_ms in (("--since", since_ms), ("--until", until_ms)):
         if time_ms is not None and time_ms % MINUTE_MS:
-            raise ConfigError(f"{name} {time_ms} (ms since 1970): traffic from queues is by whole minutes")
+            raise ConfigError(f"{name} {time_ms} (ms since 1970) is not a whole minute; traffic from queues needs one")
     found = traffic_by_minute(stores, report)
     return _by_interval(found.filter(_chosen(found, since_ms, until_ms, topics)), interval * _MS)
 

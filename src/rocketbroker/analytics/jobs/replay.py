@@ -1,7 +1,7 @@
-"""Sends what was exported to a broker again, at a set rate.
+"""Replay of exported messages to a broker, at a set rate.
 
-Messages go in the order in which they were stored; those of one queue are never overtaken by later ones. Each is sent
-at least once: when an answer is lost it is sent again.
+Messages are sent in the order in which they were stored; messages of one queue stay in order. Each is sent at least
+once: a message is sent again if its acknowledgement was lost.
 """
 
 import asyncio
@@ -41,66 +41,46 @@ from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerErro
 
 logger = logging.getLogger(__name__)
 
-# So many messages of a lane may wait to be sent, and so often each is tried.
+# Messages of a lane that may wait, attempts per message, and rows read at a time on a thread.
 _WAITING: Final = 4
 _TRIES: Final = 3
-# What slow answers held up is made up for, as much as goes in so many seconds.
-_MADE_UP_S: Final = 1.0
-# So many rows are read at a time, on a thread.
 _AT_ONCE: Final = 100
-#: Columns of an export that a replay needs.
-COLUMNS: Final = (
-    "broker",
-    "topic",
-    "queue_id",
-    "physical_offset",
-    "store_timestamp",
-    "flag",
-    "sys_flag",
-    "body",
-    "properties",
-)
-#: Reason to leave out a row without what every message has: a line that is no JSON, or a file of something else.
-NO_MESSAGE: Final = "no message of an export"
-_NEVER_NULL: Final = ("topic", "queue_id", "store_timestamp", "flag", "sys_flag")
+# After slow answers, messages of up to this many seconds are sent without a pause.
+_MADE_UP_S: Final = 1.0
 _SCHEMA: Final = (
     "broker string, topic string, queue_id int, physical_offset bigint, store_timestamp bigint, flag int, sys_flag int,"
     " body binary, properties map<string,string>"
 )
+#: Columns of an export that a replay needs.
+COLUMNS: Final = tuple(column.split()[0] for column in _SCHEMA.split(", "))
+#: Reason to leave out a row that lacks values of every message: a line of invalid JSON, or of another kind of file.
+NO_MESSAGE: Final = "not a message of an export"
+_NEVER_NULL: Final = ("topic", "queue_id", "store_timestamp", "flag", "sys_flag")
 
 
 def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -> DataFrame:
-    """Return the messages of an export, with ``COLUMNS``.
-
-    Args:
-        spark: the session.
-        source: where it was exported to.
-        form: ``parquet`` or ``jsonl``.
-
-    Raises:
-        ConfigError: there is no such format.
-    """
+    """Return the messages of the export ``source``, in ``parquet`` or ``jsonl``, with ``COLUMNS``."""
     kinds = {"parquet": "parquet", "jsonl": "json"}
     if form not in kinds:
-        raise ConfigError(f"an export of format {form!r} cannot be replayed; {' and '.join(kinds)} can")
+        raise ConfigError(f"--format {form!r}: this format cannot be replayed; use {' or '.join(kinds)}")
     return spark.read.schema(_SCHEMA).format(kinds[form]).load(source)
 
 
 def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
-    """Yield ``messages`` as they were stored, brokers merged by time; one partition's rows are held at a time.
+    """Yield ``messages`` in the order of storage, brokers merged by time, with one partition in memory at a time.
 
     Raises:
-        StoreError: while rows are taken, when they cannot be read.
+        StoreError: the export cannot be read; raised during iteration.
     """
     try:
         ordered = messages.select(*COLUMNS).orderBy("store_timestamp", "broker", "physical_offset")
         yield from (row.asDict() for row in ordered.toLocalIterator(prefetchPartitions=True))
-    except (PySparkException, Py4JError) as error:  # not all errors of Java are made those of Spark
+    except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
         raise StoreError(f"the export cannot be read: {reason_of(error)}") from error
 
 
 class Ready(NamedTuple):
-    """A message to be sent, and the queue that it was in."""
+    """A message to send, with its original queue and store time."""
 
     message: Message
     queue: tuple[str, int]
@@ -108,14 +88,10 @@ class Ready(NamedTuple):
 
 
 def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
-    """Return the message of a row of an export; or why it is not sent, in a few words.
+    """Return the message in a row with ``COLUMNS``, or the reason to leave it out; ``topics`` renames topics.
 
-    Keys, tags, flag, body and all properties of the application are kept. RocketMQ's own, with the unique id,
-    are made again. A compressed body is unpacked, and compressed again when it is sent.
-
-    Args:
-        row: with ``COLUMNS``.
-        topics: topics that are sent to another one.
+    Keys, tags, flag, body and all properties of the application are kept. RocketMQ's own properties, including the
+    unique id, are set again. A compressed body is decompressed; the client compresses it again.
     """
     if any(row[name] is None for name in _NEVER_NULL):
         return NO_MESSAGE
@@ -128,7 +104,7 @@ def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
         try:
             body = decompress(body, row["sys_flag"])
         except CodecError:
-            return "body cannot be unpacked"
+            return "body cannot be decompressed"
     properties = dict(row["properties"] or {})
     message = Message(
         topics.get(topic, topic),
@@ -150,28 +126,28 @@ def _why_not(topic: str, sys_flag: int) -> str:
     if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
         return "retry or dead letter"
     if topic == RMQ_SYS_SCHEDULE_TOPIC or is_system_topic(topic):
-        return "topic of the broker itself"
+        return "system topic"
     if sys_flag & INNER_BATCH_FLAG:
         return "batch of a BatchCQ topic"
     return ""
 
 
 class Sender(Protocol):
-    """Sender of a replay; ``client.producer.Producer`` is one."""
+    """Sender of a replay, such as ``client.producer.Producer``."""
 
     async def send(self, message: Message, queue: QueueSelector) -> Any:
-        """Send a message to the queue that is chosen, and wait until the broker has it."""
+        """Send a message to the selected queue; return after the broker has acknowledged it."""
 
 
 @dataclass(slots=True)
 class Replayed:
-    """Outcome of a replay, by number of messages.
+    """Outcome of a replay.
 
     Attributes:
-        sent: how many a broker has, or would have been sent in a dry run, by topic that they went to.
-        skipped: how many were left out, by reason.
-        failure: why it ended early, empty if it did not.
-        resume_ms: store time from which on to go on after a failure: all before it is sent. None if nothing is.
+        sent: messages acknowledged, or in a dry run to be sent, by target topic.
+        skipped: messages left out, by reason.
+        failure: why the replay ended early, "" if it did not.
+        resume_ms: store time to resume from after a failure: all earlier messages are sent. ``None`` if none is.
     """
 
     sent: Counter[str] = field(default_factory=Counter)
@@ -181,7 +157,7 @@ class Replayed:
 
 
 def rehearse(rows: Iterable[Mapping[str, Any]], topics: Mapping[str, str]) -> Replayed:
-    """Count what a replay would do; nothing is sent."""
+    """Count what a replay would send and leave out, without sending."""
     done = Replayed()
     for row in rows:
         ready = prepare(row, topics)
@@ -193,15 +169,15 @@ def rehearse(rows: Iterable[Mapping[str, Any]], topics: Mapping[str, str]) -> Re
 
 
 class Replay:
-    """Sends the rows of an export.
+    """Sender of the rows of an export.
 
     Args:
         sender: a started producer.
-        clock: for the rate.
-        rate: messages a second, 0 for as fast as it goes.
-        topics: topics that are sent to another one.
-        lanes: so many messages at most are under way at a time, each of another queue.
-        progress: told how many were sent so far.
+        clock: clock for the rate.
+        rate: messages per second, 0 for no limit.
+        topics: target topics, by topic.
+        lanes: most messages in flight, each of another queue.
+        progress: called with the number of messages sent.
     """
 
     def __init__(
@@ -227,8 +203,7 @@ class Replay:
         self._unreadable = ""
 
     async def run(self, rows: Iterable[Mapping[str, Any]]) -> Replayed:
-        """Send them; ends early at the first one that a broker does not take, or at rows that cannot be read, once
-        those under way are settled."""
+        """Send rows; on the first rejected message or unreadable row, wait for the messages in flight and return."""
         async with asyncio.TaskGroup() as lanes:
             for lane in self._lanes:
                 lanes.create_task(self._send_all(lane))
@@ -256,17 +231,17 @@ class Replay:
                 self._dealt_ms = ready.stored_ms
 
     async def _read(self, feed: Iterator[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the next rows, none at the end or when they cannot be read."""
+        """Return the next rows; an empty list at the end, or if they cannot be read."""
         try:
             return await asyncio.to_thread(list, islice(feed, _AT_ONCE))
-        except Exception as error:  # noqa: BLE001 - told; whatever it is, so is what was sent until then
-            self._unreadable = _told(error)
+        except Exception as error:  # noqa: BLE001 - reported, with the messages sent so far
+            self._unreadable = _reason(error)
             return []
 
     async def _wait_for(self, due: float | None) -> float:
-        """Wait until a message is due, the first one at once; gives when that was, and no more than is made up for ago.
+        """Wait until a message is due, and return that time; the first message is due at once.
 
-        So the rate holds on the whole, and what waited for the first rows, or for rows on the way, comes in no burst.
+        A delay is made up for, but by at most ``_MADE_UP_S``: a long wait for rows is not followed by a burst.
         """
         now = self._clock.monotonic()
         if due is None:
@@ -276,12 +251,12 @@ class Replay:
         return max(due, now - _MADE_UP_S)
 
     def _lane_of(self, queue: tuple[str, int]) -> "asyncio.Queue[Ready | None]":
-        """Return the lane that all messages of a queue take."""
+        """Return the lane of all messages of a queue."""
         number = self._lane_numbers.setdefault(queue, len(self._lane_numbers) % len(self._lanes))
         return self._lanes[number]
 
     async def _send_all(self, lane: "asyncio.Queue[Ready | None]") -> None:
-        """Takes all that is dealt, also after a failure: a lane that nobody empties would hold up the dealing."""
+        """Empty the lane, also after a failure: a full lane would block ``_deal``."""
         while (ready := await lane.get()) is not None:
             if self._done.failure or not await self._is_sent(ready):
                 self._failed_ms.append(ready.stored_ms)
@@ -290,23 +265,19 @@ class Replay:
             self._progress(self._done.sent.total())
 
     def _fail(self, reason: str) -> None:
-        """Log only the first reason: the others follow from it, or are like it."""
+        """Keep the first reason only: later ones follow from it."""
         self._done.failure = self._done.failure or reason
 
     async def _is_sent(self, ready: Ready) -> bool:
         try:
             await self._send(ready)
-        except Exception as error:  # noqa: BLE001 - told; whatever it is, so is what was sent until then
-            self._fail(f"{ready.message.topic}: {_told(error)}")
+        except Exception as error:  # noqa: BLE001 - reported, with the messages sent so far
+            self._fail(f"{ready.message.topic}: {_reason(error)}")
             return False
         return True
 
     async def _send(self, ready: Ready) -> None:
-        """Send a message to the queue with the number that it had.
-
-        Raises:
-            RocketBrokerError: that of the last try.
-        """
+        """Send a message to the queue with its original number, and retry; raise the error of the last attempt."""
         for tries in range(1, _TRIES + 1):
             try:
                 await self._sender.send(ready.message, partial(_queue, ready.queue[1]))
@@ -317,14 +288,14 @@ class Replay:
                 return
 
 
-def _told(error: Exception) -> str:
-    """Return the text of an error; of one that nobody foresaw also its kind, and log its origin."""
+def _reason(error: Exception) -> str:
+    """Return the text of an error; log the stack trace of an unexpected one."""
     if isinstance(error, RocketBrokerError):
         return str(error)
-    logger.error("a replay ends at an error that was not expected", exc_info=error)
+    logger.error("replay: it ends with an unexpected error", exc_info=error)
     return f"{type(error).__name__}: {error}"
 
 
 def _queue(queue_id: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
-    """Return the queue for all messages of queue ``queue_id``: one queue, so that their order stays."""
+    """Return the same queue for all messages of the original queue ``queue_id``, to keep their order."""
     return queues[queue_id % len(queues)]

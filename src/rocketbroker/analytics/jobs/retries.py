@@ -1,4 +1,4 @@
-"""Causes of retries and dead letters, and their waiting times."""
+"""Reasons of retries and dead letters, and their ages."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,7 +12,7 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 
 _HOUR_MS = 3_600_000
-# Ages by the name of their column: from and before which age in ms.
+# Bounds of ages in ms, by column.
 _AGES = {
     "under_1_h": (None, _HOUR_MS),
     "under_1_d": (_HOUR_MS, 24 * _HOUR_MS),
@@ -22,36 +22,34 @@ _AGES = {
 
 
 def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: int) -> DataFrame:
-    """Count retries and dead letters by group, topic and reason, and the age of those not consumed.
+    """Count retries and dead letters by group, topic and reason, and those not consumed by age.
 
-    RocketMQ stores no text of why a consumer failed. What the record tells is the ``reason``: ``retries-used-up`` when
-    as many retries failed as the consumer (MAX_RECONSUME_TIMES) or else the group (retryMaxTimes) allows;
-    ``sent-to-dead-letters`` when it became a dead letter before that, as a consumer may ask for and ordered ones do;
-    ``dead-letter`` when nobody tells how many were allowed; ``retry`` for what is to be tried again.
+    RocketMQ does not store why a consumer failed. The record has only this ``reason``:
+
+    - ``retries-used-up``: all retries failed that the consumer (MAX_RECONSUME_TIMES), else the group (retryMaxTimes),
+      allows.
+    - ``sent-to-dead-letters``: it became a dead letter earlier, as consumers may request.
+    - ``dead-letter``: the number of allowed retries is unknown.
+    - ``retry``: it will be consumed again.
 
     Args:
-        messages: with ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``store_timestamp``, ``reconsume_times``
-            and ``properties``; other topics than ``%RETRY%…`` and ``%DLQ%…`` are ignored.
-        groups: with ``broker``, ``group_name`` and ``retry_max_times`` (the table ``subscription_groups``).
-        offsets: with ``broker``, ``group_name``, ``topic``, ``queue_id`` and ``consumer_offset``
-            (the table ``consumer_offsets``).
-        now_ms: the time at which ages are measured.
+        messages: ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``store_timestamp``, ``reconsume_times`` and
+            ``properties``; other topics than ``%RETRY%…`` and ``%DLQ%…`` are ignored.
+        groups: the table ``subscription_groups``.
+        offsets: the table ``consumer_offsets``.
+        now_ms: time for the ages.
 
     Returns:
-        ``broker``, ``group_name``, ``origin_topic``, ``reason``, ``messages``, ``waiting`` (not consumed by the group;
-        of dead letters nobody may ever read all), ``oldest_waiting``, and how many of the waiting are ``under_1_h``,
-        ``under_1_d``, ``under_3_d`` and ``older``.
+        ``broker``, ``group_name``, ``origin_topic``, ``reason``, ``messages``, ``waiting`` (not consumed by the group),
+        ``oldest_waiting``, and the waiting by age: ``under_1_h``, ``under_1_d``, ``under_3_d`` and ``older``.
     """
-    told = _told(messages)
-    told = told.join(
-        F.broadcast(groups.select("broker", "group_name", "retry_max_times")), ["broker", "group_name"], "left"
-    )
-    consumed = offsets.select("broker", "group_name", "topic", "queue_id", "consumer_offset")
-    told = told.join(F.broadcast(consumed), ["broker", "group_name", "topic", "queue_id"], "left")
+    group, queue = ["broker", "group_name"], ["broker", "group_name", "topic", "queue_id"]
+    found = _retried(messages).join(F.broadcast(groups.select(*group, "retry_max_times")), group, "left")
+    found = found.join(F.broadcast(offsets.select(*queue, "consumer_offset")), queue, "left")
     waiting = F.col("queue_offset") >= F.coalesce("consumer_offset", F.lit(0))
     age = F.try_subtract(F.lit(now_ms), F.col("stored"))
     return (
-        told.withColumn("reason", _reason())
+        found.withColumn("reason", _reason())
         .groupBy("broker", "group_name", "origin_topic", "reason")
         .agg(
             F.count("*").alias("messages"),
@@ -62,7 +60,7 @@ def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: 
     )
 
 
-def _told(messages: DataFrame) -> DataFrame:
+def _retried(messages: DataFrame) -> DataFrame:
     topic, properties = F.col("topic"), F.col("properties")
     is_dead = topic.startswith(DLQ_GROUP_TOPIC_PREFIX)
     of_dead = F.substr(topic, F.lit(len(DLQ_GROUP_TOPIC_PREFIX) + 1))

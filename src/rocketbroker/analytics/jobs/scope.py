@@ -1,11 +1,11 @@
-"""The tables of some stores as jobs are given them: only what is selected, only the columns that are needed."""
+"""Tables of stores for a job: the selected rows and the columns it needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -18,7 +18,7 @@ from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
 
 
 class NotRead(NamedTuple):
-    """Parts of commit logs that could not be read: no sound record, a missing file, or an unfinished end."""
+    """Unreadable parts of commit logs: damaged or missing ranges, and unfinished ends."""
 
     ranges: int
     bytes: int
@@ -26,13 +26,7 @@ class NotRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Stores and selection of a job; times in its tables are ms since 1970.
-
-    Attributes:
-        spark: the session.
-        stores: the stores.
-        selection: of their messages; brokers, topics and times are regarded.
-    """
+    """Stores and selection of a job, by brokers, topics and times; times in its tables are ms since 1970."""
 
     spark: SparkSession
     stores: tuple[StoreRoot, ...]
@@ -43,40 +37,27 @@ class Scope:
         return self.table(DEFAULT_TABLE, columns, selection=encode_selection(self.selection))
 
     def table(self, name: str, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
-        """Another table of the stores, whole but for what ``options`` of the format say."""
+        """Return a whole table of the stores, unless ``options`` of the format restrict it."""
         fields = table_schema(find_table(name), columns)
         schema = pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in fields])
         reader = self.spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
         return reader.options(stores=encode_stores(self.stores), **options).load()
 
     def not_read(self) -> NotRead:
-        """Count what could not be read in the selected times, of whatever topic it was."""
-        times = Selection(
-            since_ms=self.selection.since_ms,
-            until_ms=self.selection.until_ms,
-            brokers=self.selection.brokers,
-            exact=self.selection.exact,
-        )
-        ranges = self.table("corrupt_ranges", ["length"], selection=encode_selection(times))
+        """Count the unreadable parts in the selected times; their topics are unknown."""
+        ranges = self.table("corrupt_ranges", ["length"], selection=encode_selection(self.selection.times))
         (row,) = ranges.agg(F.count(F.lit(1)), F.coalesce(F.sum("length"), F.lit(0))).collect()
         return NotRead(*row)
 
 
 def selected(messages: DataFrame, selection: Selection) -> DataFrame:
-    """Return the messages of a selection by brokers, topics and times, of any data frame; ``store_timestamp`` in ms."""
-    for condition in _conditions(selection):
-        messages = messages.where(condition)
-    return messages
-
-
-def _conditions(selection: Selection) -> list[Column]:
+    """Select messages of any data frame by brokers, topics and times; ``store_timestamp`` is in ms."""
     stored = F.col("store_timestamp")
-    found: list[Column] = []
     if selection.since_ms is not None:
-        found.append(stored >= selection.since_ms)
+        messages = messages.where(stored >= selection.since_ms)
     if selection.until_ms is not None:
-        found.append(stored < selection.until_ms)
+        messages = messages.where(stored < selection.until_ms)
     for name, values in (("broker", selection.brokers), ("topic", selection.topics)):
         if values is not None:
-            found.append(F.col(name).isin(*sorted(values)))
-    return found
+            messages = messages.where(F.col(name).isin(*sorted(values)))
+    return messages

@@ -1,4 +1,4 @@
-"""Looks for text in bodies and properties."""
+"""Search for text in bodies and properties."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,26 +17,19 @@ from rocketbroker.common.errors import ConfigError
 
 BODY: Final = "body"
 PROPERTIES: Final = "properties"
-#: The column of messages that is searched for each place.
+#: Column of messages for each place.
 COLUMNS_OF: Final = {BODY: "decompressed_body", PROPERTIES: "properties"}
-#: ``found_in`` of a message whose body cannot be unpacked, so that it was not searched.
+#: ``found_in`` of a message whose body cannot be decompressed, and so was not searched.
 UNREADABLE_BODY: Final = "unreadable body"
-# Bytes shown before a match and from it on.
+# Bytes shown before the start of a match, and after it.
 _BEFORE, _AFTER = 30, 90
-#: Columns that a row of a search shows of its message.
+#: Columns of the message in each row of a search.
 SHOWN: Final = ("broker", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "msg_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text to look for.
-
-    Attributes:
-        text: a substring, or a regular expression of RE2's syntax.
-        is_regex: which of them.
-        ignore_case: whether "a" finds "A".
-        places: ``BODY``, ``PROPERTIES`` or both.
-    """
+    """Text to search for: a substring, or a regular expression (RE2); ``places`` are ``BODY``, ``PROPERTIES`` or both."""
 
     text: str
     is_regex: bool = False
@@ -45,18 +38,18 @@ class Pattern:
 
     def __post_init__(self) -> None:
         if not self.text:
-            raise ConfigError("there is nothing to look for: a text of at least one character is expected")
+            raise ConfigError("the text to search for is empty; give at least one character")
         if not self.places or set(self.places) - {BODY, PROPERTIES}:
-            raise ConfigError(f"a search is in {BODY}, {PROPERTIES} or both, not in {', '.join(self.places) or 'none'}")
+            raise ConfigError(f"places: {', '.join(self.places) or 'empty'}; search in {BODY}, {PROPERTIES} or both")
         try:
             self.positions(pa.array([""], pa.string()))
         except UnicodeEncodeError as error:
             raise ConfigError(f"{self.text!r} is not valid UTF-8, so no message can have it") from error
         except pa.ArrowInvalid as error:
-            raise ConfigError(f"{self.text!r} is no regular expression as RE2 has them: {error}") from error
+            raise ConfigError(f"{self.text!r} is not a valid regular expression (RE2): {error}") from error
 
     def positions(self, values: pa.Array) -> pa.Array:
-        """Return the begin of the first match in each text, in bytes of its UTF-8; -1 without one, null for null."""
+        """Return the start of the first match in each text, in bytes of UTF-8; -1 without one, null for null."""
         find = pc.find_substring_regex if self.is_regex else pc.find_substring
         return find(values, self.text, ignore_case=self.ignore_case)
 
@@ -65,14 +58,12 @@ def search(messages: DataFrame, pattern: Pattern) -> DataFrame:
     """Find the messages that match ``pattern``.
 
     Args:
-        messages: with ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``physical_offset``, ``store_timestamp``,
-            ``msg_id``, and ``decompressed_body`` or ``properties``, or both, as the pattern's places are.
-        pattern: what to look for.
+        messages: the columns ``SHOWN``, and those of ``COLUMNS_OF`` for the places of ``pattern``.
+        pattern: the text to search for.
 
     Returns:
-        The first seven of these columns, ``found_in`` (``body``, ``property NAME`` for the first such property, or
-        ``UNREADABLE_BODY``) and ``excerpt``, the text around the first match. A message that is found in both places
-        has two rows.
+        ``SHOWN``, ``found_in`` (``body``, ``property NAME`` for the first matching property, or ``UNREADABLE_BODY``)
+        and ``excerpt``, the text around the first match. A message that matches in both places has two rows.
     """
     narrow = messages.select(*SHOWN, *[COLUMNS_OF[place] for place in pattern.places])
     narrow = narrow.withColumn("store_timestamp", millis(narrow, "store_timestamp"))
@@ -95,7 +86,7 @@ def _in_bodies(shown: pa.RecordBatch, bodies: pa.Array, pattern: Pattern) -> Ite
     unreadable = np.flatnonzero(bodies.is_null().to_numpy(zero_copy_only=False))
     if len(unreadable):
         yield _rows(shown, unreadable, [UNREADABLE_BODY] * len(unreadable), [None] * len(unreadable))
-    # Of bytes Arrow's patterns would take each for a character: "." and "ü" would match parts of what they should.
+    # In binary values Arrow's patterns treat each byte as a character: "." and "ü" would match parts of characters.
     texts = as_text(bodies)
     at = pc.fill_null(pattern.positions(texts), -1).to_numpy()
     rows = np.flatnonzero(at >= 0)
@@ -117,7 +108,7 @@ def _in_properties(shown: pa.RecordBatch, maps: pa.Array, pattern: Pattern) -> I
 
 
 def _parents(maps: pa.MapArray) -> Any:
-    """Return the row of each entry of the maps; entries of no row are before row 0, or after the last."""
+    """Return the row of each entry of the maps; entries without a row are before row 0, or after the last."""
     offsets = maps.offsets.to_numpy()
     return np.searchsorted(offsets, np.arange(len(maps.keys)), side="right") - 1
 
@@ -129,7 +120,7 @@ def _rows(shown: pa.RecordBatch, rows: Any, found_in: list[str], excerpts: Seque
 
 
 def _excerpt(value: bytes, at: int) -> str:
-    """Return the text around ``at``, on one line; "…" where some of it is left out."""
+    """Return the text around ``at`` on one line, with "…" for omitted text."""
     start, end = max(at - _BEFORE, 0), min(at + _AFTER, len(value))
     text = value[start:end].decode("utf-8", "replace")
     shown = "".join(each if each.isprintable() else "·" for each in text)

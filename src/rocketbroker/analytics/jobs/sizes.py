@@ -13,8 +13,8 @@ def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> Da
     """Return the distribution of sizes in each topic, in bytes of whole records.
 
     Args:
-        messages: with ``broker``, ``topic`` and ``size``.
-        percentiles: the exact percentiles to compute, 0 to 100.
+        messages: ``broker``, ``topic`` and ``size``.
+        percentiles: exact percentiles to compute, 0 to 100.
 
     Returns:
         ``broker``, ``topic``, ``messages``, ``bytes``, ``least``, ``mean``, ``p50`` and so on, ``greatest``.

@@ -1,4 +1,4 @@
-"""Hot keys, and how evenly queues are filled."""
+"""Hot keys, and the distribution of messages over queues."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -8,20 +8,20 @@ from rocketbroker.codec.message.message_const import KEY_SEPARATOR
 
 
 def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
-    """Find the keys (property KEYS) that most messages of a topic have.
+    """Find the most frequent keys (property KEYS) of each topic.
 
     Args:
-        messages: with ``broker``, ``topic``, ``keys`` and ``size``.
-        top: so many keys of each topic; of equally frequent ones the first by name.
+        messages: ``broker``, ``topic``, ``keys`` and ``size``.
+        top: number of keys per topic; equally frequent keys are sorted by name.
 
     Returns:
-        ``broker``, ``topic``, ``rank``, ``key``, ``messages``, ``bytes``, and ``share`` of those messages of the topic
-        that have keys. A message with several keys counts for each.
+        ``broker``, ``topic``, ``rank``, ``key``, ``messages``, ``bytes``, and ``share`` of the topic's messages with
+        keys. A message with several keys counts for each.
     """
     keyed = messages.where(F.col("keys").isNotNull())
     parts = F.array_distinct(F.filter(F.split("keys", KEY_SEPARATOR), lambda part: part != ""))
     with_keys = keyed.select("broker", "topic", "size", parts.alias("parts")).where(F.size("parts") > 0)
-    # Each message once more, without a key: all are counted by the same pass, which a broker that writes cannot change.
+    # Each message counts once more without a key: the total is from the same pass, also while a broker writes.
     keys_and_null = F.concat("parts", F.array(F.lit(None).cast("string")))
     each = with_keys.select("broker", "topic", "size", F.explode(keys_and_null).alias("key"))
     counted = each.groupBy("broker", "topic", "key").agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
@@ -38,13 +38,12 @@ def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
     """Count the messages of each topic by queue.
 
     Args:
-        messages: with ``broker``, ``topic``, ``queue_id`` and ``size``.
-        topics: with ``broker``, ``topic`` and ``write_queue_nums`` (the table ``topics``): has queues without messages
-            counted as well.
+        messages: ``broker``, ``topic``, ``queue_id`` and ``size``.
+        topics: the table ``topics``, to include queues without messages.
 
     Returns:
         ``broker``, ``topic``, ``queue_id``, ``messages``, ``bytes``, ``share`` of the topic's messages at that broker,
-        ``of_mean``: the messages as a multiple of what an even distribution would give.
+        and ``of_mean``, the messages as a multiple of the mean of its queues.
     """
     counted = messages.groupBy("broker", "topic", "queue_id").agg(
         F.count("*").alias("messages"), F.sum("size").alias("bytes")
@@ -61,9 +60,9 @@ def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
 
 
 def _with_empty_queues(counted: DataFrame, topics: DataFrame) -> DataFrame:
-    """Return ``counted`` with rows of zeros for queues of topics that have messages in others.
+    """Return ``counted`` with rows of zeros for empty queues of topics with messages.
 
-    The topics are put below the rows, not joined with them: a join would need the messages twice.
+    The topics are appended to the rows instead of joined: a join would read the messages twice.
     """
     nothing = [F.lit(0).cast("long").alias(name) for name in ("messages", "bytes")]
     known = topics.where(F.col("write_queue_nums") > 0).select("broker", "topic", "write_queue_nums", *nothing)

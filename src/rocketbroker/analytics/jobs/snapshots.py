@@ -1,6 +1,6 @@
-"""Keeps what consumer groups had consumed at a time, since a store knows only what they have consumed by now.
+"""Snapshots of the offsets of consumer groups, since a store has only the current ones.
 
-One Parquet file a snapshot, which is there as a whole or not at all.
+A snapshot is one Parquet file, written atomically.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from rocketbroker.common.errors import ConfigError, StoreError
 if TYPE_CHECKING:  # its import takes longer than a snapshot
     from pyspark.sql import DataFrame, SparkSession
 
-#: Columns of a snapshot. ``max_offset`` is the queue offset behind the last message that the queue had at ``time_ms``.
+#: Columns of a snapshot. ``max_offset`` is the queue offset after the last message of the queue at ``time_ms``.
 SCHEMA: Final = pa.schema(
     [
         ("time_ms", pa.int64()),
@@ -37,12 +37,9 @@ _PATTERN: Final = "consumerOffset-*.parquet"
 
 
 def take_snapshot(stores: Stores, now_ms: int) -> pa.Table:
-    """Read what the groups of ``stores`` have consumed, and the ends of the queues, with the columns of ``SCHEMA``.
+    """Return the current offsets of groups and the ends of their queues, with the columns of ``SCHEMA``.
 
-    The ends are looked up after the offsets, so that none lies before what was consumed.
-
-    Raises:
-        StoreError: one of them is no store, or its offsets cannot be read.
+    The ends are read after the offsets, so that no end is before an offset.
     """
     rows = [row for root in store_roots(stores) for row in _rows(root, now_ms)]
     return pa.Table.from_pylist(rows, SCHEMA)
@@ -59,11 +56,7 @@ def _rows(root: StoreRoot, now_ms: int) -> Iterator[dict[str, object]]:
 
 
 def write_snapshot(snapshot: pa.Table, directory: Path, now_ms: int) -> Path:
-    """Write a snapshot into ``directory``, which is made if it is not there; return its file.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Write a snapshot into ``directory``, which is created if missing; return its file."""
     moment = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
     path = directory / f"consumerOffset-{moment:%Y%m%dT%H%M%S}{now_ms % 1000:03d}Z.parquet"
     buffer = pa.BufferOutputStream()
@@ -71,22 +64,18 @@ def write_snapshot(snapshot: pa.Table, directory: Path, now_ms: int) -> Path:
     try:
         replace_contents(path, buffer.getvalue().to_pybytes())
     except OSError as error:
-        raise StoreError(f"the snapshot {path} cannot be written: {error.strerror}") from error
+        raise StoreError(f"snapshot {path} cannot be written: {error.strerror}") from error
     return path
 
 
 def snapshot_frame(spark: "SparkSession", directory: Path) -> "DataFrame":
-    """Return the snapshots in ``directory``.
-
-    Raises:
-        ConfigError: there is none, or other files are called as they are.
-    """
+    """Return the snapshots in ``directory``; raise :class:`ConfigError` if it has none, or other files of that name."""
     if not any(directory.glob(_PATTERN)):
         raise ConfigError(
-            f"{directory} has no snapshots ({_PATTERN}); `mqanalytics snapshot STORE --to {directory}` takes them"
+            f"{directory} contains no snapshots ({_PATTERN}); take one by `mqanalytics snapshot STORE --to {directory}`"
         )
     frame = spark.read.option("pathGlobFilter", _PATTERN).parquet(str(directory))
     missing = [name for name in SCHEMA.names if name not in frame.columns]
     if missing:
-        raise ConfigError(f"what {directory} has are no snapshots ({_PATTERN}): they lack {', '.join(missing)}")
+        raise ConfigError(f"the files {_PATTERN} in {directory} are not snapshots: they lack {', '.join(missing)}")
     return frame

@@ -10,18 +10,15 @@ _MS = 1000
 
 
 def traffic(messages: DataFrame, interval: int = 60) -> DataFrame:
-    """Count what was stored of each topic in each interval of ``interval`` seconds.
+    """Count the messages and bytes of each topic in intervals of ``interval`` seconds, aligned to 1970 (UTC).
 
     Args:
-        messages: with ``broker``, ``topic``, ``store_timestamp`` and ``size``.
-        interval: seconds; intervals begin at multiples of it since 1970 (UTC).
+        messages: ``broker``, ``topic``, ``store_timestamp`` and ``size``.
+        interval: seconds, 1 to a year.
 
     Returns:
         ``broker``, ``topic``, ``from_time`` (null for store times outside the years 1 to 9999), ``messages``, ``bytes``
-        of whole records. There is no row for an interval without messages.
-
-    Raises:
-        ConfigError: the interval is shorter than a second, or longer than a year.
+        of whole records. An interval without messages has no row.
     """
     check_interval(interval)
     start = interval_start(millis(messages, "store_timestamp"), interval * _MS)

@@ -50,8 +50,7 @@ class CorruptRangesTable(Table):
     def plan(self, stores: Sequence[StoreRoot], selection: Selection, options: TableOptions) -> list[RangesPart]:
         """Return all splits with messages of the selected times, since damage may be in any of them."""
         report = DecodeReport()
-        times = Selection(since_ms=selection.since_ms, until_ms=selection.until_ms, exact=selection.exact)
-        splits = plan_splits(stores, options.split_size, times, report=report) if stores else []
+        splits = plan_splits(stores, options.split_size, selection.times, report=report) if stores else []
         parts = [RangesPart(split, options.check_crc) for split in splits]
         return [*parts, RangesPart(None, missing=tuple(report.missing))] if report.missing else parts
 

@@ -79,7 +79,7 @@ def test_a_compressed_body_is_unpacked() -> None:
     ready = prepare(packed, {})
     assert isinstance(ready, Ready)
     assert ready.message.body == b"x" * 1000
-    assert prepare(row(body=b"no zlib", sys_flag=COMPRESSED_FLAG), {}) == "body cannot be unpacked"
+    assert prepare(row(body=b"no zlib", sys_flag=COMPRESSED_FLAG), {}) == "body cannot be decompressed"
 
 
 def test_a_topic_may_go_to_another() -> None:
@@ -93,9 +93,9 @@ def test_a_topic_may_go_to_another() -> None:
     [
         ({"topic": "%RETRY%G"}, "retry or dead letter"),
         ({"topic": "%DLQ%G"}, "retry or dead letter"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "topic of the broker itself"),
-        ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "topic of the broker itself"),
-        ({"topic": "rmq_sys_REVIVE_LOG_DefaultCluster"}, "topic of the broker itself"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "system topic"),
+        ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "system topic"),
+        ({"topic": "rmq_sys_REVIVE_LOG_DefaultCluster"}, "system topic"),
         ({"sys_flag": INNER_BATCH_FLAG}, "batch of a BatchCQ topic"),
         ({"body": b""}, "the message body is empty; give at least one byte"),
     ],
@@ -106,7 +106,7 @@ def test_what_cannot_be_sent_is_left_out_with_a_reason(fields: dict[str, Any], r
 
 @pytest.mark.parametrize("name", ["topic", "queue_id", "store_timestamp", "flag", "sys_flag"])
 def test_a_row_that_lacks_what_every_message_has_is_none(name: str) -> None:
-    assert prepare(row() | {name: None}, {}) == "no message of an export"
+    assert prepare(row() | {name: None}, {}) == "not a message of an export"
 
 
 def test_a_dry_run_counts_what_would_be_sent_and_left_out() -> None:

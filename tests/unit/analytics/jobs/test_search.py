@@ -20,7 +20,7 @@ SCHEMA = pa.schema(
     ("fields", "reason"),
     [
         ({"text": ""}, "at least one character"),
-        ({"text": "(", "is_regex": True}, "'\\(' is no regular expression as RE2 has them"),
+        ({"text": "(", "is_regex": True}, "'\\(' is not a valid regular expression"),
         ({"text": "a\udcff"}, "is not valid UTF-8"),  # what a shell hands over for a byte that is none
         ({"text": "a(?=b)", "is_regex": True}, "as RE2 has them"),
         ({"text": "a", "places": ()}, "not in none"),

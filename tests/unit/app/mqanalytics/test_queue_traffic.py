@@ -52,7 +52,7 @@ def test_what_is_wrong_is_one_line(made: Path) -> None:
     printed = run(made, "--interval", 61)
     assert (printed.exit_code, printed.stdout) == (2, "")
     assert printed.stderr == (
-        "mqanalytics: --interval 61: traffic from queues is by whole minutes, a multiple of 60 is expected\n"
+        "mqanalytics: --interval 61: traffic from queues is by whole minutes; give a multiple of 60\n"
     )
 
 
