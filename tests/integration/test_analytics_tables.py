@@ -110,7 +110,7 @@ def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path:
     read = spark.read.format("rocketmq_store")
     with pytest.raises(AnalysisException, match="table 'queues' is unknown; use one of messages, consume_queue"):
         read.option("table", "queues").load(str(store))
-    with pytest.raises(PySparkException, match=r"has no option 'topics'; there are path, paths"):
+    with pytest.raises(PySparkException, match=r"has no option 'topics'; its options are path, paths"):
         spark.read.format("rocketmq_store").option("topics", "T").load(str(store))
     with pytest.raises(PySparkException, match="is not the root of a RocketMQ store"):
         table(spark, tmp_path, "topics").collect()

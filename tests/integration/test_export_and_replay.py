@@ -80,7 +80,7 @@ def test_json_lines_have_every_field(spark: SparkSession, made: Path, tmp_path: 
 
 def test_an_existing_target_and_a_missing_library_are_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    with pytest.raises(ConfigError, match="there exists already; an export needs a new target"):
+    with pytest.raises(ConfigError, match="there exists already; export to a new target"):
         export(frame(spark, [row()]), tmp_path / "there")
     with pytest.raises(ConfigError, match="cannot write delta: it lacks Delta Lake's jars"):
         export(frame(spark, [row()]), tmp_path / "new", "delta")

@@ -204,7 +204,7 @@ def test_a_wrong_command_is_reported_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [
-        (("sizes", "{made}", "--percentiles", "101"), 2, "percentiles: 101.0; different numbers from 0 to 100"),
+        (("sizes", "{made}", "--percentiles", "101"), 2, "percentiles: 101.0; give different numbers from 0 to 100"),
         (("hot-keys", "{made}", "--top", "9" * 30), 1, "NumberFormatException"),
         (("traffic", "{made}", "--interval", "9" * 30), 2, "is out of range; give 1 to 31,622,400 seconds"),
         (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),

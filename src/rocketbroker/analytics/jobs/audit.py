@@ -2,7 +2,7 @@
 
 The rules and their names are those of ``mqstore check``, which checks one local store, file by file. This audit checks
 any number of stores, local or remote, by joins, so that many machines can share the work. Only ``mqstore check`` checks
-slots and chains of index files (``AuditRule.tools``), and what the next start would cut off a torn log.
+slots and chains of index files (``AuditRule.tools``), and the part of a torn log that the next start would truncate.
 """
 
 from collections.abc import Iterator
@@ -16,16 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
-from rocketbroker.analytics.jobs.audit_findings import Kept, findings, together
+from rocketbroker.analytics.jobs.audit_findings import Kept, as_findings, findings, together
 from rocketbroker.analytics.jobs.audit_index import IndexFrames, audit_index
-from rocketbroker.analytics.jobs.audit_queues import QueueFrames, audit_queues, queue_ends
-from rocketbroker.analytics.jobs.audited_stores import (
-    AuditedStore,
-    OfStore,
-    damage_frame,
-    deleted_frame,
-    offsets_frame,
-)
+from rocketbroker.analytics.jobs.audit_queues import PLACE, QueueFrames, audit_queues, queue_ends
+from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore, damage_frame, deleted_frame, offsets_frame
 from rocketbroker.analytics.jobs.columns import millis
 from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
 from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
@@ -40,20 +34,7 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 
 #: Columns of messages that an audit reads.
-MESSAGE_COLUMNS: Final = (
-    "broker",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "physical_offset",
-    "store_timestamp",
-    "sys_flag",
-    "size",
-    "uniq_key",
-    "keys",
-    "tags",
-)
-_OF_QUEUES: Final = {"topic": "string", "queue_id": "int", "queue_offset": "bigint"}
+MESSAGE_COLUMNS: Final = (*PLACE, "physical_offset", "store_timestamp", "sys_flag", "size", "uniq_key", "keys", "tags")
 _EXPECTED: Final = (
     "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, store_timestamp bigint,"
     " size int, tags_code bigint"
@@ -62,15 +43,10 @@ _EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditTables:
-    """Tables that an audit compares.
+    """Tables that an audit compares, each whole.
 
-    Attributes:
-        messages: messages with ``MESSAGE_COLUMNS``.
-        scheduled: the messages of SCHEDULE_TOPIC_XXXX: ``broker``, ``physical_offset`` and ``properties``.
-        consume_queue: the table ``consume_queue``.
-        index: the table ``index``.
-        corrupt_ranges: the table ``corrupt_ranges``, with checksums compared or not. It is used several times, so it
-            should be the result of ``Kept.keep_few``.
+    ``messages`` have ``MESSAGE_COLUMNS``; ``scheduled`` are ``broker``, ``physical_offset`` and ``properties`` of the
+    messages in SCHEDULE_TOPIC_XXXX. ``corrupt_ranges`` is used several times: pass the result of ``Kept.keep_few``.
     """
 
     messages: DataFrame
@@ -102,10 +78,12 @@ class AuditOptions:
 def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions, kept: Kept) -> DataFrame:
     """Return all findings, with the columns ``audit_findings.COLUMNS``.
 
+    If a broker removed log files during the audit, there are findings about their content
+    (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
+
     Args:
-        tables: complete tables of ``stores``: what a selection leaves out would be reported as lost.
-        stores: further state of each store. If a broker removed log files meanwhile, there are findings about their
-            content (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
+        tables: complete tables of ``stores``: messages left out by a selection would be reported as lost.
+        stores: further state of each store.
         options: settings.
         kept: receives frames that are computed once; release it when the findings are collected.
     """
@@ -136,7 +114,7 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
             _log_findings(ranges),
             *audit_queues(queues, kept),
             *audit_index(index, kept),
-            _of_files(damage_frame(spark, stores, newest)),
+            as_findings(damage_frame(spark, stores, newest)),
             _offsets_beyond(offsets, queue, of),
             audit_expiry(ExpiryFrames(messages, queue, offsets, of), options.now_ms, *hours, kept),
         ]
@@ -144,7 +122,7 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
 
 
 def _expected(dispatched: DataFrame, scheduled: DataFrame, deleted: DataFrame, options: AuditOptions) -> DataFrame:
-    """Return the messages that should have a queue entry, with the tags code that it should have."""
+    """Return the messages that should have a queue entry, with the expected tags code."""
     kept = dispatched.join(F.broadcast(deleted), ["broker", "topic"], "left")
     kept = kept.where(F.col("physical_offset") >= F.coalesce("mark", F.lit(0)))
     level = F.element_at("properties", PROPERTY_DELAY_TIME_LEVEL).alias("level")
@@ -176,21 +154,9 @@ def _log_findings(ranges: DataFrame) -> DataFrame:
     """Return a finding for each range, whose reason is the broken rule."""
     warnings = [rule.value for rule in AuditRule if rule.severity is Severity.WARNING]
     is_warning = F.col("reason").isin(*warnings)
-    return ranges.select(
-        "broker",
-        F.col("reason").alias("rule"),
-        F.when(is_warning, Severity.WARNING.value).otherwise(Severity.ERROR.value).alias("severity"),
-        *[F.lit(None).cast(kind).alias(name) for name, kind in _OF_QUEUES.items()],
-        "physical_offset",
-        F.format_string("%s, %d bytes from position %d on", "file", "length", "position").alias("detail"),
-    )
-
-
-def _of_files(damaged: DataFrame) -> DataFrame:
-    nothing = [
-        F.lit(None).cast(kind).alias(name) for name, kind in (_OF_QUEUES | {"physical_offset": "bigint"}).items()
-    ]
-    return damaged.select("broker", "rule", "severity", *nothing, "detail")
+    severity = F.when(is_warning, Severity.WARNING.value).otherwise(Severity.ERROR.value)
+    detail = F.format_string("%s, %d bytes from position %d on", "file", "length", "position")
+    return as_findings(ranges, rule=F.col("reason"), severity=severity, detail=detail)
 
 
 def _offsets_beyond(offsets: DataFrame, entries: DataFrame, of: OfStore) -> DataFrame:

@@ -29,8 +29,8 @@ _TYPES: Final = {"queue_id": "int", "queue_offset": "bigint", "physical_offset":
 class Kept:
     """Frames that several queries use: each is computed once, and Spark plans the queries over it separately.
 
-    Otherwise the plan of an audit would be so large that planning took far longer than running it. Use it as a context
-    manager, or call ``release`` once no query over the frames is needed any more.
+    Without it, the plan of an audit is so large that planning takes far longer than running. Use it as a context
+    manager, or call ``release`` after the last query over the frames.
     """
 
     def __init__(self) -> None:
@@ -42,10 +42,7 @@ class Kept:
         return self._frames[-1]
 
     def keep_few(self, frame: DataFrame) -> DataFrame:
-        """Compute ``frame``, which should have few rows or none, now, so that Spark plans with the rows.
-
-        Joins with no rows are dropped from a plan. A frame with many rows is kept as in ``keep``.
-        """
+        """Compute ``frame`` now if it has few rows, so that Spark drops joins without rows; else ``keep`` it."""
         rows = frame.limit(_FEW + 1).toArrow()
         if rows.num_rows > _FEW:
             return self.keep(frame)
@@ -64,24 +61,21 @@ class Kept:
 
 
 def findings(rows: DataFrame, rule: AuditRule, detail: Column, mended: Column | None = None) -> DataFrame:
-    """Return a finding for each of ``rows``, with those of its columns that findings have.
-
-    Args:
-        rows: rows with ``broker``.
-        rule: the broken rule.
-        detail: actual and expected content.
-        mended: true where the next start repairs it, so that the finding is a warning.
-    """
+    """Return a finding for each of ``rows``; a warning where ``mended`` is true, since the next start repairs it."""
     severity: Column = F.lit(rule.severity.value)
     if mended is not None:
         severity = F.when(F.coalesce(mended, F.lit(False)), Severity.WARNING.value).otherwise(severity)
-    known = {"rule": F.lit(rule.value), "severity": severity, "detail": detail}
-    return rows.select(*[known[name].alias(name) if name in known else _own(rows, name) for name in COLUMNS])
+    return as_findings(rows, rule=F.lit(rule.value), severity=severity, detail=detail)
 
 
-def _own(rows: DataFrame, name: str) -> Column:
-    kind = _TYPES.get(name, "string")
-    return (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name)
+def as_findings(rows: DataFrame, **columns: Column) -> DataFrame:
+    """Return ``rows`` with ``COLUMNS``: those given, else their own, else null."""
+
+    def column(name: str) -> Column:
+        found: Column = columns.get(name, F.col(name) if name in rows.columns else F.lit(None))
+        return found.cast(_TYPES.get(name, "string")).alias(name)
+
+    return rows.select(*map(column, COLUMNS))
 
 
 def together(parts: list[DataFrame]) -> DataFrame:
@@ -92,9 +86,7 @@ def together(parts: list[DataFrame]) -> DataFrame:
 def but_for_removed(found: DataFrame, begins: Mapping[str, int]) -> DataFrame:
     """Drop the findings that a broker caused by removing files of the log during the audit.
 
-    Args:
-        found: findings with ``COLUMNS``.
-        begins: physical start offset of each broker's log after everything was read.
+    ``begins`` are the start offsets of the logs, by broker, after all tables were read.
     """
     is_of_place = F.col("rule").isin(*[rule.value for rule in _OF_ONE_PLACE]) & (F.col("physical_offset") >= 0)
     for broker, begin in begins.items():

@@ -29,15 +29,10 @@ _SECOND_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class IndexFrames:
-    """Tables that the index is compared with.
+    """Tables that the index is compared with; times are in ms.
 
-    Attributes:
-        messages: all messages with keys: ``broker``, ``topic``, ``physical_offset``, ``store_timestamp`` (ms),
-            ``uniq_key``, ``keys``, ``tags``, and ``is_dispatched``.
-        entries: the table ``index``, ``store_timestamp`` in ms.
-        damaged: ranges of physical offsets without a valid record.
-        of: state of each store.
-        deleted: ``broker``, ``topic`` and ``mark``: messages before it were deleted with their topic.
+    ``messages`` have ``is_dispatched`` besides their columns. Messages before the ``mark`` of a ``broker`` and
+    ``topic`` in ``deleted`` were deleted with their topic.
     """
 
     messages: DataFrame
@@ -84,7 +79,7 @@ def _hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _judged(frames: IndexFrames, keys: DataFrame) -> DataFrame:
-    """Return the entries whose target is not removed, with ``is_good``: they lead to a message with their key."""
+    """Return the entries whose target still exists, with ``is_good``: true if that message has their key."""
     per_file = frames.entries.groupBy("broker", "file").agg(
         F.min("store_timestamp").alias("file_begin"), F.max("store_timestamp").alias("file_end")
     )
@@ -106,13 +101,8 @@ def _bad_entries(bad: DataFrame, frames: IndexFrames) -> list[DataFrame]:
     mended = F.col("file_end") > frames.of.index_known_ms()
     beyond = frames.of.unclean() & (F.col("physical_offset") >= frames.of.log_end())
     is_record = F.col("is_record").isNotNull()
-    mismatch = F.format_string(
-        "%s entry %d: the record at %d has no key with hash %d, or another store time",
-        "file",
-        "entry",
-        "physical_offset",
-        "key_hash",
-    )
+    text = "%s entry %d: the record at %d has no key with hash %d, or another store time"
+    mismatch = F.format_string(text, "file", "entry", "physical_offset", "key_hash")
     unreadable = F.format_string("%s entry %d: no record begins at %d", "file", "entry", "physical_offset")
     return [
         findings(bad.where(is_record), AuditRule.INDEX_ENTRY_MISMATCH, mismatch, mended),
@@ -121,7 +111,7 @@ def _bad_entries(bad: DataFrame, frames: IndexFrames) -> list[DataFrame]:
 
 
 def _missing(good: DataFrame, bad: DataFrame, keys: DataFrame, frames: IndexFrames) -> DataFrame:
-    """Return the keys without an entry, except those already reported by an entry that leads astray."""
+    """Return the keys without an entry, except those already reported by an entry with a wrong target."""
     files = good.groupBy("broker", "file").agg(
         F.min("physical_offset").alias("low"), F.max("physical_offset").alias("high")
     )
@@ -131,11 +121,8 @@ def _missing(good: DataFrame, bad: DataFrame, keys: DataFrame, frames: IndexFram
         F.collect_list(F.struct("low", "high")).alias("files"),
     )
     required = keys.where("is_required")
-    left = required.join(
-        frames.entries.select("broker", "physical_offset", "key_hash"),
-        ["broker", "physical_offset", "key_hash"],
-        "left_anti",
-    )
+    entry = ["broker", "physical_offset", "key_hash"]
+    left = required.join(frames.entries.select(*entry), entry, "left_anti")
     left = left.join(F.broadcast(frames.deleted), ["broker", "topic"], "left")
     left = left.where(F.col("physical_offset") >= F.coalesce("mark", F.lit(0)))
     left = left.join(bad.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")

@@ -1,7 +1,7 @@
 """Check of the ConsumeQueues against the messages of the log, by the rules of ``store/audit/queue_audit.py``.
 
-A message and an entry match if they agree in queue, queue offset and physical offset. What is left over on either side
-makes findings: entries without their message ("astray"), messages without their entry ("waiting").
+A message and an entry match if they agree in queue, queue offset and physical offset. Entries without their message
+("astray") and messages without their entry ("waiting") make findings.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
 _QUEUE: Final = ["broker", "topic", "queue_id"]
-_PLACE: Final = [*_QUEUE, "queue_offset"]
+#: Columns that identify an entry in its queue.
+PLACE: Final = [*_QUEUE, "queue_offset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class QueueFrames:
     """Tables that the queues are compared with.
 
     Attributes:
-        records: all messages: ``broker``, ``topic``, ``queue_id``, ``queue_offset``, ``physical_offset``, ``sys_flag``.
-        expected: those that should have an entry: ``broker``, ``topic``, ``queue_id``, ``queue_offset``,
-            ``physical_offset``, ``store_timestamp`` (ms), ``size``, ``tags_code``.
+        records: all messages: ``PLACE``, ``physical_offset``, ``sys_flag``.
+        expected: messages that should have an entry: ``PLACE``, ``physical_offset``, ``store_timestamp`` (ms),
+            ``size``, ``tags_code``.
         entries: the table ``consume_queue``.
         damaged: ranges of physical offsets without a valid record.
         of: state of each store.
@@ -51,31 +52,27 @@ def audit_queues(frames: QueueFrames, kept: Kept) -> list[DataFrame]:
         F.col("queue_offset") >= F.col("first_entry")
     )
     queued = with_head.where(F.col("first_entry").isNotNull() & ~of_old).drop("first_entry", "last_entry", "oldest")
-    known = F.lit(True)
-    joined = kept.keep(
-        queued.withColumn("is_message", known).join(
-            entries.withColumn("is_entry", known), [*_PLACE, "physical_offset"], "full"
-        )
-    )
+    is_message, is_entry = queued.withColumn("is_message", F.lit(True)), entries.withColumn("is_entry", F.lit(True))
+    joined = kept.keep(is_message.join(is_entry, [*PLACE, "physical_offset"], "full"))
     settled = joined.where(F.col("is_message") & F.col("is_entry"))
     waiting = kept.keep_few(joined.where(F.col("is_entry").isNull()).select(*queued.columns))
-    alone = joined.where(F.col("is_message").isNull()).select(*_PLACE, "physical_offset")
+    alone = joined.where(F.col("is_message").isNull()).select(*PLACE, "physical_offset")
     astray = kept.keep_few(_astray(alone, frames))
     return [
         _without_queue(with_head.where(F.col("first_entry").isNull())),
         _mismatches(settled, frames),
         _order(settled),
         _holes(entries, waiting, settled, frames),
-        *_tell_astray(astray, waiting, frames),
+        *_astray_findings(astray, waiting, frames),
         *_unqueued(waiting, astray, settled, frames),
     ]
 
 
 def _entries(frames: QueueFrames) -> DataFrame:
-    """Return the entries of queues in use, without LMQs, whose entries lead to records of other topics."""
+    """Return the entries of queues in use, without LMQs, whose entries point to records of other topics."""
     kept = frames.entries.where(~F.col("topic").startswith(LMQ_PREFIX))
     return kept.select(
-        *_PLACE,
+        *PLACE,
         "physical_offset",
         F.col("size").alias("entry_size"),
         F.col("tags_code").alias("entry_tags_code"),
@@ -84,10 +81,7 @@ def _entries(frames: QueueFrames) -> DataFrame:
 
 
 def queue_offset_behind() -> Column:
-    """Return the queue offset after an entry, which in a BatchConsumeQueue covers several messages.
-
-    Null where a damaged one overflows: no offset comes after it.
-    """
+    """Return the queue offset after an entry, which may be a batch; null where a damaged one overflows."""
     found: Column = F.try_add(F.col("queue_offset"), F.greatest("batch_size", F.lit(0)))
     return found
 
@@ -149,16 +143,14 @@ def _order(settled: DataFrame) -> DataFrame:
 def _holes(entries: DataFrame, waiting: DataFrame, settled: DataFrame, frames: QueueFrames) -> DataFrame:
     """Return runs of queue offsets between entries that neither an entry nor a message has."""
     is_entry = F.lit(True)
-    there = entries.select(*_PLACE, "behind", is_entry.alias("is_entry")).unionByName(
-        waiting.select(*_PLACE, F.try_add("queue_offset", F.lit(1)).alias("behind"), (~is_entry).alias("is_entry"))
+    there = entries.select(*PLACE, "behind", is_entry.alias("is_entry")).unionByName(
+        waiting.select(*PLACE, F.try_add("queue_offset", F.lit(1)).alias("behind"), (~is_entry).alias("is_entry"))
     )
-    places = there.groupBy(*_PLACE).agg(F.max("is_entry").alias("is_entry"), F.max("behind").alias("behind"))
+    places = there.groupBy(*PLACE).agg(F.max("is_entry").alias("is_entry"), F.max("behind").alias("behind"))
     queue = Window.partitionBy(*_QUEUE)
-    bounds = [(F.min, "lowest"), (F.max, "highest")]
-    for least_or_most, name in bounds:
-        number = F.when(F.col("is_entry"), F.col("queue_offset"))
-        places = places.withColumn(name, least_or_most(number).over(queue))
-    between = places.where(F.col("queue_offset").between(F.col("lowest"), F.col("highest")))
+    number = F.when(F.col("is_entry"), F.col("queue_offset"))
+    bounded = places.select("*", F.min(number).over(queue).alias("lowest"), F.max(number).over(queue).alias("highest"))
+    between = bounded.where(F.col("queue_offset").between(F.col("lowest"), F.col("highest")))
     before = F.lag("behind").over(queue.orderBy("queue_offset"))
     gaps = between.withColumn("before", before).where(F.col("queue_offset") > F.col("before"))
     runs = gaps.select(*_QUEUE, F.col("before").alias("queue_offset"), (F.col("queue_offset") - 1).alias("last"))
@@ -187,46 +179,31 @@ def _astray(entries: DataFrame, frames: QueueFrames) -> DataFrame:
     return found.where(~F.coalesce("is_batch", F.lit(False))).drop("is_batch")
 
 
-def _tell_astray(astray: DataFrame, waiting: DataFrame, frames: QueueFrames) -> list[DataFrame]:
-    newest = waiting.groupBy(*_PLACE).agg(F.max("store_timestamp").alias("newest"))
-    told = astray.join(newest, _PLACE, "left").withColumn("log_end", frames.of.log_end())
+def _astray_findings(astray: DataFrame, waiting: DataFrame, frames: QueueFrames) -> list[DataFrame]:
+    newest = waiting.groupBy(*PLACE).agg(F.max("store_timestamp").alias("newest"))
+    placed = astray.join(newest, PLACE, "left").withColumn("log_end", frames.of.log_end())
     is_beyond, is_record = F.col("physical_offset") >= F.col("log_end"), F.col("there").isNotNull()
     mended = frames.of.unclean() & (is_beyond | F.coalesce(F.col("newest") > frames.of.known_ms(), F.lit(False)))
     offset: Column = F.col("physical_offset")
-    beyond = F.format_string("the entry leads to %d, the log ends at %d", offset, "log_end")
+    beyond = F.format_string("the entry points to %d, but the log ends at %d", offset, "log_end")
+    other, nothing = F.format_string("at %d is %s", offset, "there"), F.format_string("no record begins at %d", offset)
+    inside = placed.where(~is_beyond)
     return [
-        findings(told.where(is_beyond), AuditRule.QUEUE_ENTRY_BEYOND_LOG, beyond, mended),
-        findings(
-            told.where(~is_beyond & is_record),
-            AuditRule.QUEUE_ENTRY_MISMATCH,
-            F.format_string("at %d stands %s", offset, "there"),
-            mended,
-        ),
-        findings(
-            told.where(~is_beyond & ~is_record),
-            AuditRule.QUEUE_ENTRY_UNREADABLE,
-            F.format_string("no record begins at %d", offset),
-            mended,
-        ),
+        findings(placed.where(is_beyond), AuditRule.QUEUE_ENTRY_BEYOND_LOG, beyond, mended),
+        findings(inside.where(is_record), AuditRule.QUEUE_ENTRY_MISMATCH, other, mended),
+        findings(inside.where(~is_record), AuditRule.QUEUE_ENTRY_UNREADABLE, nothing, mended),
     ]
 
 
 def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames: QueueFrames) -> list[DataFrame]:
     """Return messages without an entry, except those whose entry already has a finding."""
-    alone = waiting.join(astray.select(*_PLACE), _PLACE, "left_anti")
+    alone = waiting.join(astray.select(*PLACE), PLACE, "left_anti")
     alone = alone.join(astray.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
-    taken = settled.select(*_PLACE).distinct().withColumn("is_taken", F.lit(True))
-    told = alone.join(taken, _PLACE, "left")
-    where = F.col("is_taken").isNotNull()
-    offset: Column = F.col("physical_offset")
+    taken = settled.select(*PLACE).distinct().withColumn("is_taken", F.lit(True))
+    alone, is_taken = alone.join(taken, PLACE, "left"), F.col("is_taken").isNotNull()
+    repeated = F.format_string("the message at %d has it too", "physical_offset")
+    missing = F.format_string("the message at %d", "physical_offset")
     return [
-        findings(
-            told.where(where), AuditRule.QUEUE_OFFSET_REPEATED, F.format_string("the message at %d has it too", offset)
-        ),
-        findings(
-            told.where(~where),
-            AuditRule.MESSAGE_NOT_QUEUED,
-            F.format_string("the message at %d", offset),
-            _not_known(frames.of),
-        ),
+        findings(alone.where(is_taken), AuditRule.QUEUE_OFFSET_REPEATED, repeated),
+        findings(alone.where(~is_taken), AuditRule.MESSAGE_NOT_QUEUED, missing, _not_known(frames.of)),
     ]

@@ -52,7 +52,7 @@ class AuditedStore:
         deleted: by deleted topic, the physical offset before which its messages were deleted.
         damaged: files that are unreadable, missing or of a wrong size, with the broken rule and the reason.
         consumer_offsets: its rows of the table ``consumer_offsets``; empty if neither file nor backup can be read.
-        checkpoint: the content of its checkpoint, ``None`` if there is none.
+        checkpoint: content of its checkpoint, if it exists.
     """
 
     broker: str
@@ -71,19 +71,12 @@ def audited_stores(stores: Stores, max_hash_slot_num: int = 0) -> list[AuditedSt
 
     A store with an ``abort`` file was not stopped cleanly, or a broker has it open. ``max_hash_slot_num`` is that of
     the brokers' settings, 0 to detect it in each index file.
-
-    Raises:
-        StoreError: one of them is not the root of a store.
     """
     return [_audited(root, max_hash_slot_num) for root in store_roots(stores)]
 
 
 def begins_moved(stores: Stores, known: Sequence[AuditedStore]) -> dict[str, int]:
-    """Return the start of each log whose first files were removed since ``known``, by broker.
-
-    Raises:
-        StoreError: a store can no longer be read.
-    """
+    """Return the start of each log whose first files were removed since ``known``, by broker."""
     begins = {store.broker: store.log_begin for store in known}
     now = {root.broker: files[0].base for root in store_roots(stores) if (files := commit_log_files(root))}
     return {broker: begin for broker, begin in now.items() if begin > begins[broker]}
@@ -149,13 +142,10 @@ def _consumer_offsets(root: StoreRoot) -> tuple[pa.Table, str]:
 
 
 class OfStore:
-    """State of each store, as columns that depend on the ``broker`` of a row.
+    """State of each store (``AuditedStore``, ``StoreState``), as columns that depend on the ``broker`` of a row.
 
-    They are literals: even a small join takes Spark longer to plan and to run.
-
-    Args:
-        stores: the stores.
-        log_ends: by broker, the physical offset after the last record; the log's start for a store without one.
+    They are literals: even a small join takes Spark longer to plan and to run. ``log_ends`` are the physical offsets
+    after the last records, by broker; a store without records is left out.
     """
 
     def __init__(self, stores: list[AuditedStore], log_ends: Mapping[str, int]) -> None:
@@ -163,27 +153,22 @@ class OfStore:
         self._log_ends = log_ends
 
     def log_begin(self) -> Column:
-        """Return the physical offset of the first byte of the log."""
         return self._column([store.log_begin for store in self._stores])
 
     def log_end(self) -> Column:
-        """Return the physical offset after the last record."""
         return self._column([self._log_ends.get(store.broker, store.log_begin) for store in self._stores])
 
     def file_size(self) -> Column:
-        """Return the size of a commit-log file in bytes."""
         return self._column([store.file_size for store in self._stores])
 
     def last_file(self) -> Column:
-        """Return the physical offset of the active file."""
         return self._column([store.last_file for store in self._stores])
 
     def unclean(self) -> Column:
-        """Return true if the store was not stopped cleanly (``StoreState``)."""
         return self._column([store.state.unclean for store in self._stores]).cast("boolean")
 
     def known_ms(self) -> Column:
-        """Return the store time up to which log and queues were certainly on disk (``StoreState``)."""
+        """Return the store time up to which log and queues were certainly on disk."""
         return self._column([store.state.known_ms for store in self._stores])
 
     def index_known_ms(self) -> Column:
@@ -205,16 +190,14 @@ def deleted_frame(spark: SparkSession, stores: list[AuditedStore]) -> DataFrame:
 def damage_frame(spark: SparkSession, stores: list[AuditedStore], newest: Mapping[str, int]) -> DataFrame:
     """Return a row for each fault of a file: ``broker``, ``rule``, ``severity``, ``detail``.
 
-    Args:
-        spark: the session.
-        stores: the stores.
-        newest: by broker, the store time of the newest message.
+    ``newest`` has the store time of the newest message by broker.
     """
     rows = []
     for store in stores:
-        faults = check_checkpoint(_CHECKPOINT, store.checkpoint or b"", newest.get(store.broker))
-        told = [(each.rule, f"{each.path}, position {each.position}: {each.detail}") for each in faults]
-        damaged = [*store.damaged, *(told if store.checkpoint is not None else ())]
+        damaged = list(store.damaged)
+        if store.checkpoint is not None:
+            faults = check_checkpoint(_CHECKPOINT, store.checkpoint, newest.get(store.broker))
+            damaged += [(each.rule, f"{each.path}, position {each.position}: {each.detail}") for each in faults]
         rows += [(store.broker, rule.value, rule.severity.value, why) for rule, why in damaged]
     return local_frame(spark, _table(rows, _DAMAGED))
 

@@ -29,7 +29,7 @@ SHOWN: Final = ("broker", "topic", "queue_id", "queue_offset", "physical_offset"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text to search for: a substring, or a regular expression (RE2); ``places`` are ``BODY``, ``PROPERTIES`` or both."""
+    """Text to search for, a substring or a regular expression (RE2), in ``BODY``, ``PROPERTIES`` or both."""
 
     text: str
     is_regex: bool = False

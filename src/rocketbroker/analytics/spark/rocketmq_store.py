@@ -1,4 +1,4 @@
-"""The PySpark data source ``rocketmq_store``: tables of stores, also of stores in use.
+"""The PySpark data source ``rocketmq_store``: tables of stores, which brokers may be using.
 
 spark.read.format("rocketmq_store").load(store_dir)
 spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(store_dir)   # decodes these two only
@@ -33,8 +33,8 @@ PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
 def register(spark: SparkSession) -> None:
     """Register the format with ``spark``, and enable filter pushdown.
 
-    Needed if Spark's Python does not find ``pyspark_rocketbroker``, and for the option ``filterPushdown``. It also
-    saves the second that PySpark takes to search for formats.
+    This is necessary if Spark's Python does not find ``pyspark_rocketbroker``, and for the option ``filterPushdown``.
+    It also saves the second that PySpark takes to search for formats.
     """
     spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(RocketMQStore)
@@ -45,7 +45,6 @@ class RocketMQStore(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -87,7 +86,7 @@ class TableReader(DataSourceReader):
         check_selection(options.table, options.selection)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the parts of the table, as far as its stores are written now."""
+        """Return the parts of the table, up to the current end of its stores."""
         options = self._options
         with ShortErrors():
             stores = chosen_stores(options.stores, self._selection)
@@ -96,7 +95,7 @@ class TableReader(DataSourceReader):
         return [TablePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part. What cannot be read is logged by the worker."""
+        """Yield the rows of one part; the worker logs damage."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
             with ShortErrors():
                 yield from self._options.table.read(partition.part, self._schema, self._selection)
@@ -106,12 +105,12 @@ class TableReader(DataSourceReader):
 class FilteredTableReader(TableReader):
     """A table reader that applies filters itself.
 
-    A separate class, since Spark rejects such a reader if its setting is off. It is used on request only, since Spark
-    4.3 keeps the filters that one query of a data frame pushed down, and applies them to a later one without filters.
+    It is a separate class, since Spark rejects such a reader if its setting is off, and used on request only: Spark 4.3
+    keeps the filters that one query of a data frame pushed down, and applies them to a later query without filters.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over the supported filters; return those that Spark must still apply."""
+        """Narrow the selection by the filters; return those that Spark must still apply."""
         self._selection, left = push_filters(filters, self._options.table, self._schema, self._selection)
         return left
 

@@ -22,20 +22,20 @@ _PLACES: Final = ("path", "paths", "stores")
 
 T = TypeVar("T")
 
-#: What each option says, by its name; names may be written in any case.
+#: Meaning of each option; names may be written in any case.
 OPTIONS: Final = {
-    "path": "the stores: paths or addresses, each with NAME= before it or not, with commas between them",
-    "paths": "the same as a JSON list, which load([...]) gives",
-    "stores": "the same as a JSON list of pairs, name and place",
-    "table": "the table to read (messages)",
+    "path": "stores, separated by commas: paths or addresses, each with NAME= before it if wanted",
+    "paths": "stores as a JSON list, which load([...]) sets",
+    "stores": "stores as a JSON list of pairs of name and place",
+    "table": "table to read (messages)",
     "splitSize": "bytes that one task reads (64 MiB)",
-    "selection": "what is wanted, as `encode_selection` writes a Selection (everything)",
-    "filterPushdown": "true: have the source apply filters; for data frames that are queried only once (false)",
-    "maxHashSlotNum": "slots of an index file, where they cannot be found out",
-    "checkCrc": "true: corrupt_ranges also has messages whose body has another checksum (false)",
-    "startingOffsets": "earliest or latest: where a new streaming query begins (earliest)",
-    "maxBytesPerTrigger": "bytes of the log that a micro-batch takes at the most (no bound)",
-    "failOnDataLoss": "false: a streaming query goes on where log files were removed unread, and tells (true)",
+    "selection": "messages to read, as `encode_selection` writes a Selection (all)",
+    "filterPushdown": "true: the source applies filters; for data frames that are queried only once (false)",
+    "maxHashSlotNum": "slots of an index file, if they cannot be detected",
+    "checkCrc": "true: corrupt_ranges includes messages whose body does not match its checksum (false)",
+    "startingOffsets": "earliest or latest: start of a new streaming query (earliest)",
+    "maxBytesPerTrigger": "most bytes of the log per micro-batch (no limit)",
+    "failOnDataLoss": "false: if log files were removed unread, a streaming query logs it and continues (true)",
 }
 
 
@@ -54,11 +54,7 @@ class SourceOptions:
 
 
 def table_of(options: Mapping[str, str]) -> Table:
-    """Return the table that ``options`` name.
-
-    Raises:
-        ConfigError: there is no such option, or no such table.
-    """
+    """Return the table that ``options`` name."""
     return find_table(_checked(options).get("table", DEFAULT_TABLE))
 
 
@@ -87,7 +83,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
     names = {name.lower(): name for name in OPTIONS}
     for name in options:
         if name.lower() not in names:
-            raise ConfigError(f'format("{_FORMAT}") has no option {name!r}; there are {", ".join(OPTIONS)}')
+            raise ConfigError(f'format("{_FORMAT}") has no option {name!r}; its options are {", ".join(OPTIONS)}')
     return {names[name.lower()]: value for name, value in options.items()}
 
 
@@ -99,14 +95,8 @@ def encode_stores(stores: Sequence[StoreRoot]) -> str:
 def encode_selection(selection: Selection) -> str:
     """Return the option ``selection``: a JSON object of the fields that are set."""
     given = {field.name: getattr(selection, field.name) for field in fields(selection)}
-    return json.dumps(
-        {
-            name: sorted(value) if isinstance(value, frozenset) else value
-            for name, value in given.items()
-            if value is not None and value is not False
-        },
-        ensure_ascii=False,
-    )
+    found = {name: value for name, value in given.items() if value is not None and value is not False}
+    return json.dumps(found, ensure_ascii=False, default=sorted)
 
 
 def _selection(given: Mapping[str, str]) -> Selection:
@@ -122,14 +112,14 @@ def _selection(given: Mapping[str, str]) -> Selection:
 
 def _stores(given: Mapping[str, str]) -> list[StoreRoot]:
     if sum(bool(given.get(name)) for name in _PLACES) > 1:
-        raise ConfigError(f"stores are named twice: one of {', '.join(_PLACES)} is expected, which load(...) sets")
+        raise ConfigError(f"stores are named twice; set only one of {', '.join(_PLACES)}, by load(...)")
     if given.get("path"):
         return store_roots(given["path"])
     if "stores" in given:
         return store_roots([StoreRoot(*pair) for pair in _json(given, "stores", list[tuple[str, str]])])
     places = _json(given, "paths", list[str]) if "paths" in given else []
     if not places:
-        raise ConfigError(f'format("{_FORMAT}") reads one or more stores: name them in load(...)')
+        raise ConfigError(f'format("{_FORMAT}") needs one or more stores; name them in load(...)')
     return store_roots(places)
 
 
@@ -138,23 +128,23 @@ def _json(given: Mapping[str, str], name: str, kind: type[T]) -> T:
         return msgspec.json.decode(given[name], type=kind)
     except msgspec.MsgspecError as error:
         # Addresses may hold credentials: they are not repeated.
-        what = "is not in its form" if name in _PLACES else f"is {given[name]!r}"
+        what = "is invalid" if name in _PLACES else f"is {given[name]!r}"
         raise ConfigError(f"{name} {what}; {OPTIONS[name]}: {error}") from error
 
 
 def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, "")
     if name not in given:
         return default
+    text = given[name]
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ConfigError(f"{name} is {text!r}; a number above 0 is expected: {OPTIONS[name]}")
+        raise ConfigError(f"{name} is {text!r}; give a number above 0 ({OPTIONS[name]})")
     return int(text)
 
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     text = given.get(name, str(default)).lower()
     if text not in {"true", "false"}:
-        raise ConfigError(f"{name} is {given[name]!r}; true or false is expected: {OPTIONS[name]}")
+        raise ConfigError(f"{name} is {given[name]!r}; give true or false ({OPTIONS[name]})")
     return text == "true"
 
 
@@ -162,5 +152,5 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str
     """Return the first of ``values`` if the option is not given."""
     text = given.get(name, values[0]).lower()
     if text not in values:
-        raise ConfigError(f"{name} is {given[name]!r}; {' or '.join(values)} is expected: {OPTIONS[name]}")
+        raise ConfigError(f"{name} is {given[name]!r}; give {' or '.join(values)}")
     return text

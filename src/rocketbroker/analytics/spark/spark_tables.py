@@ -1,4 +1,4 @@
-"""Data frames of the tables by function call, instead of by options of the format."""
+"""Data frames of the tables, by function calls instead of options of the format."""
 
 from collections.abc import Sequence
 
@@ -35,11 +35,7 @@ def table(
     """Return the rows of the table ``name`` of ``stores`` that ``selection`` chooses, with ``columns``, all if None.
 
     Spark does not inform a Python data source which columns a query uses: those named here are decoded, and a filter
-    cannot use others. Parts that ``selection`` excludes are not read where possible. ``options`` are those of the
-    format (``source_options.OPTIONS``).
-
-    Raises:
-        ConfigError: the table or a column is unknown, or the name of a store is invalid.
+    cannot use others. ``options`` are those of the format (``source_options.OPTIONS``).
     """
     schema = from_arrow_schema(table_schema(find_table(name), columns))
     reader = spark.read.format(FORMAT).schema(schema).option("table", name)

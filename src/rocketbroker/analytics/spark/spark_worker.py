@@ -1,9 +1,8 @@
-"""Work that a Python worker of Spark does once instead of per task."""
+"""Setup of Spark's Python workers, and short errors from them."""
 
 import functools
 import gc
 import os
-from types import TracebackType
 from typing import Final
 
 from rocketbroker.common.errors import RocketBrokerError
@@ -30,8 +29,6 @@ class ShortErrors:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, RocketBrokerError):
             raise error.with_traceback(None) from None

@@ -1,10 +1,10 @@
 """Streaming reader of stores for ``spark.readStream.format("rocketmq_store")``.
 
-Progress is a physical offset for each broker, always one at which a record begins, the name of its file for people who
-look at the checkpoint, and a checksum of what lies before it. A micro-batch is the records that begin from one progress
-to before the next. All of these are whole when the next progress is given, and records never change, so that a batch
-which is planned again after a restart has the same rows. A broker's recovery may cut off what a power loss took, and
-write other records there: that is what the checksum is for.
+Progress is, for each broker, the physical offset at which a record begins, the name of its file for people who read the
+checkpoint, and a checksum of the bytes before it. A micro-batch has the records that begin from one progress to before
+the next. They are complete when the next progress is recorded, and records never change, so a batch that is planned
+again after a restart has the same rows. After a power loss a broker may truncate the log and write other records there:
+the checksum reveals it.
 """
 
 import logging
@@ -49,34 +49,24 @@ class StreamPartition(InputPartition):
 
 
 class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the messages of stores as they come.
-
-    Args:
-        options: which stores, and how.
-        schema: columns and types of the rows.
-
-    Raises:
-        ConfigError: the table is not ``messages``, or a column is unknown.
-    """
+    """Streaming reader of messages."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         if options.table.name != DEFAULT_TABLE:
             raise ConfigError(
-                f"only the table {DEFAULT_TABLE} can be streamed; read {options.table.name} with "
-                "spark.read (option table)"
+                f"table {options.table.name} cannot be streamed, only {DEFAULT_TABLE}; read it with spark.read"
             )
         check_table_schema(options.table, schema)
         self._options = options
         self._schema = schema
-        # End of the stores when a query with the trigger availableNow began.
+        # End of the stores at the start of a query with the trigger availableNow.
         self._last: Progress | None = None
         # End of the stores at the last call of latestOffset.
         self._newest: Progress | None = None
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
         """Return the start of a new query (option startingOffsets)."""
-        latest = self._options.starting_offsets == LATEST
-        logs = [LogProgress(store) for store in self._options.stores]
+        latest, logs = self._options.starting_offsets == LATEST, map(LogProgress, self._options.stores)
         return {log.root.broker: _at(log, log.end() if latest else log.begin) for log in logs}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -85,9 +75,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note the current end of the stores, at which the query stops."""
-        logs = [LogProgress(store) for store in self._options.stores]
-        self._last = {log.root.broker: _at(log, log.end()) for log in logs}
+        """Record the current end of the stores, at which the query stops."""
+        self._last = {log.root.broker: _at(log, log.end()) for log in map(LogProgress, self._options.stores)}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch: complete records only, within ``limit``.
@@ -100,20 +89,16 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {store.broker: self._latest(LogProgress(store), start, share) for store in self._options.stores}
 
     def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
-        """Return the end of the stores when ``latestOffset`` was called last."""
+        """Return the end of the stores at the last call of ``latestOffset``."""
         return self._newest
 
     def partitions(self, start: Progress, end: Progress) -> list[InputPartition]:
-        """Return the splits of the records that begin from ``start`` to before ``end``.
-
-        Raises:
-            StoreError: some of it was removed unread.
-        """
+        """Return the splits of the records that begin from ``start`` to before ``end``."""
         self._check_brokers(start)
         return [part for store in self._options.stores for part in self._parts(store, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part. What cannot be read is logged by the worker."""
+        """Yield the rows of one part; the worker logs damage."""
         if not isinstance(partition, StreamPartition):
             return
         selection = self._options.selection.and_(Selection(physical_offsets=(partition.start, partition.end)))
@@ -134,12 +119,12 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = ", ".join(broker for broker in start if broker not in known)
         if gone:
             raise StoreError(
-                f"the query's checkpoint tells of the brokers {gone}, whose stores are not among those it reads now "
-                f"({', '.join(sorted(known))}): name them as before, or begin with another checkpoint"
+                f"the query's checkpoint contains the brokers {gone}, but the query reads only "
+                f"{', '.join(sorted(known))}; name all stores as before, or start with another checkpoint"
             )
 
     def _share(self, limit: ReadLimit) -> int | None:
-        """Return the bytes per broker that a micro-batch may have."""
+        """Return the most bytes of a micro-batch per broker."""
         if isinstance(limit, ReadAllAvailable):
             return None
         if not isinstance(limit, ReadMaxBytes):
@@ -148,7 +133,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self, log: LogProgress, start: Progress, share: int | None) -> dict[str, Any]:
         broker = log.root.broker
-        # A broker that was added since the checkpoint is read from its log's start.
+        # A broker without progress was added after the checkpoint: it is read from its log's start.
         before = start.get(broker, {"offset": log.begin})
         offset = int(before["offset"])
         if broker in start:
@@ -179,12 +164,12 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield StreamPartition(split, low, high)
 
     def _check_loss(self, log: LogProgress, low: int, high: int) -> None:
-        """Raise or log that the log lacks offsets from ``low`` on; up to ``high`` they are known to have existed."""
+        """Report offsets from ``low`` on that the log has lost; offsets up to ``high`` are known to have existed."""
         name = f"the log of broker {log.root.broker} ({log.root.shown})"
         if low > log.written_end:
             raise StoreError(
-                f"{name} ends at {log.written_end}, before offset {low} that the query has come to: it was cut, or it "
-                "is another store's; begin with another checkpoint"
+                f"{name} ends at {log.written_end}, before offset {low} that the query has reached: the log was "
+                "truncated, or is that of another store; start with another checkpoint"
             )
         if low < log.begin:
             self._lost(f"{name} begins at {log.begin}: offsets {low} to {log.begin} were removed before they were read")
@@ -194,18 +179,18 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(f"{name} has no file for offsets {at} to {at + gap.length}")
 
     def _check_same(self, log: LogProgress, progress: dict[str, Any]) -> None:
-        """Raise or log that the records before a progress differ from those when it was recorded."""
+        """Report if the records before a progress differ from those when it was recorded."""
         offset, then = int(progress["offset"]), progress.get("mark")
         now = log.mark(offset) if then else ""
         if now and now != then:
             self._lost(
-                f"the log of broker {log.root.broker} ({log.root.shown}) has other bytes before offset {offset} than "
-                "when the query came to it: it was cut and written again, and what is new before there was not read"
+                f"the log of broker {log.root.broker} ({log.root.shown}) has changed before offset {offset} since the "
+                "query read it: it was truncated and written again, and its new records there were not read"
             )
 
     def _lost(self, text: str) -> None:
         if self._options.fail_on_data_loss:
-            raise StoreError(f"{text}; with the option failOnDataLoss=false the query continues after them")
+            raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
         logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
 
 

@@ -74,8 +74,8 @@ def test_spark_is_left_all_filters_unless_it_is_told_otherwise(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "schema", "message"),
     [
-        ({}, PRUNED, "reads one or more stores: name them in load"),
-        ({"path": "x", "splitSize": "0"}, PRUNED, "splitSize is '0'; a number above 0 is expected"),
+        ({}, PRUNED, "needs one or more stores; name them in load"),
+        ({"path": "x", "splitSize": "0"}, PRUNED, "splitSize is '0'; give a number above 0"),
         (
             {"path": "x"},
             StructType([StructField("offset", LongType())]),
