@@ -98,7 +98,7 @@ def test_rows_are_printed_as_a_table_with_the_unread_parts(spark: SparkSession, 
     assert " ".join(lines[0].split()) == "Broker Topic Messages Bytes Least Mean P50 P90 P99 P99.9 Greatest"
     assert len(lines) == 4
     assert lines[-1] == f"2 rows; and more (--limit); 1 range, {message['size']:,} bytes not read"
-    assert run("sizes", broken, "--skip-damage").stdout.splitlines()[-1].endswith("damage was not looked for")
+    assert run("sizes", broken, "--skip-damage").stdout.splitlines()[-1].endswith("not checked for damage")
 
 
 def of_recorded(job: str, rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
@@ -262,7 +262,7 @@ def test_the_commands_export_and_preview_a_replay(spark: SparkSession, made: Pat
         (("export", "{made}", "--to", "{made}"), "exists already"),
         (("export", "{made}", "--to", "x", "--format", "csv"), "--format 'csv' is unknown"),
         (("replay", "{made}", "--send"), "no name server; use -n"),
-        (("replay", "{made}", "--to-topic", "T"), "OLD=NEW is expected"),
+        (("replay", "{made}", "--to-topic", "T"), "give OLD=NEW"),
     ],
 )
 def test_a_wrong_export_is_reported_in_one_line(

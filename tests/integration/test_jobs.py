@@ -12,13 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketbroker.analytics.jobs.audit_findings import local_frame
 from rocketbroker.analytics.jobs.compare import compare
-from rocketbroker.analytics.jobs.delays import delays, retry_delays
+from rocketbroker.analytics.jobs.distributions import delays, retry_delays, sizes
 from rocketbroker.analytics.jobs.lag import lag
-from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.analytics.jobs.retries import retries
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
-from rocketbroker.analytics.jobs.sizes import sizes
 from rocketbroker.analytics.jobs.skew import hot_keys, skew
 from rocketbroker.analytics.jobs.traffic import traffic
 from rocketbroker.common.errors import ConfigError

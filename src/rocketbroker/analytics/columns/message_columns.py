@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices, number_array, text_array
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_bodies import check_bodies, inflated
-from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY, MESSAGE_SCHEMA, STORED_PROPERTIES
+from rocketbroker.analytics.columns.message_schema import (
+    DECOMPRESSED_BODY,
+    FIRST_MS,
+    LAST_MS,
+    MESSAGE_SCHEMA,
+    STORED_PROPERTIES,
+)
 from rocketbroker.analytics.columns.property_columns import properties_map, properties_text
-from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.message_const import (
@@ -129,19 +134,10 @@ def _part(source: _Source, at: str, length: str) -> pa.Array:
     return binary_slices(source.records.data, getattr(source.records, at), getattr(source.records, length))
 
 
-def _born_host(source: _Source) -> pa.Array:
-    records = source.records
-    return _hosts(records, records.starts + BORN_HOST_POSITION, records.sys_flag & BORNHOST_V6_FLAG)
-
-
-def _store_host(source: _Source) -> pa.Array:
-    records = source.records
-    return _hosts(records, records.store_host_at, records.sys_flag & STOREHOSTADDRESS_V6_FLAG)
-
-
-def _hosts(records: Records, at: Positions, v6: NDArray[Any]) -> pa.Array:
+def _hosts(records: Records, at: Positions, v6_flag: int) -> pa.Array:
     """Return hosts as ``address:port``; each distinct host is formatted once, since few hosts send many messages."""
-    raw = binary_slices(records.data, at, np.where(v6, HOST_V6_LENGTH, HOST_V4_LENGTH)).dictionary_encode()
+    lengths = np.where(records.sys_flag & v6_flag, HOST_V6_LENGTH, HOST_V4_LENGTH)
+    raw = binary_slices(records.data, at, lengths).dictionary_encode()
     texts = text_array([_host_text(host) for host in raw.dictionary.to_pylist()])
     return texts.take(raw.indices)
 
@@ -175,8 +171,8 @@ def _hex_strings(rows: NDArray[np.uint8]) -> pa.Array:
 _MADE: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "broker": _broker,
     "topic": lambda source: as_text(_part(source, "topic_at", "topic_length")),
-    "born_host": _born_host,
-    "store_host": _store_host,
+    "born_host": lambda source: _hosts(source.records, source.records.starts + BORN_HOST_POSITION, BORNHOST_V6_FLAG),
+    "store_host": lambda source: _hosts(source.records, source.records.store_host_at, STOREHOSTADDRESS_V6_FLAG),
     "msg_id": _msg_id,
     "body": lambda source: _part(source, "body_at", "body_length"),
     STORED_PROPERTIES: lambda source: _part(source, "properties_at", "properties_length"),

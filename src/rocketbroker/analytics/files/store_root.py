@@ -9,8 +9,9 @@ The place is a store's root or its commit-log directory. The query of an address
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -167,22 +168,17 @@ def _folders(uri: str) -> list[str]:
     return (folders[:-1] if folders[-1:] == [_COMMIT_LOG] else folders) or ["store"]
 
 
-def _default_names(places: list[list[str]], taken: set[str]) -> list[str]:
+def _default_names(places: list[list[str]], used: set[str]) -> list[str]:
     names: list[str] = []
     for folders in places:
-        name = _default_name(folders, places, taken)
-        taken.add(name)
-        names.append(name)
+        names.append(next(name for name in _candidates(folders, places) if name not in used))
+        used.add(names[-1])
     return names
 
 
-def _default_name(folders: list[str], places: list[list[str]], taken: set[str]) -> str:
+def _candidates(folders: list[str], places: list[list[str]]) -> Iterator[str]:
     for width in range(1, _WIDEST_NAME + 1):
-        name = "/".join(folders[-width:])
-        alike = sum("/".join(other[-width:]) == name for other in places)
-        if alike == 1 and name not in taken:
-            return name
-    number = 2
-    while f"{folders[-1]}-{number}" in taken:
-        number += 1
-    return folders[-1] if folders[-1] not in taken else f"{folders[-1]}-{number}"
+        if sum(other[-width:] == folders[-width:] for other in places) == 1:
+            yield "/".join(folders[-width:])
+    yield folders[-1]
+    yield from (f"{folders[-1]}-{number}" for number in count(2))

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.local_frame import local_frame
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 
 #: Columns of a finding; null where they do not apply to a rule.
@@ -24,6 +24,12 @@ _OF_ONE_PLACE: Final = (
     AuditRule.INDEX_MISSING_KEY,
 )
 _TYPES: Final = {"queue_id": "int", "queue_offset": "bigint", "physical_offset": "bigint"}
+
+
+def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return ``rows`` as a data frame that Spark knows at planning, so that it drops joins without rows."""
+    # Spark 4.3 reads a batch without rows as the end of the data, and a table of several chunks may contain one.
+    return spark.createDataFrame(rows.combine_chunks())
 
 
 class Kept:

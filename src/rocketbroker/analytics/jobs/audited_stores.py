@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.files.commit_log_files import commit_log_files
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
-from rocketbroker.analytics.jobs.local_frame import local_frame
+from rocketbroker.analytics.jobs.audit_findings import local_frame
 from rocketbroker.analytics.queues.queue_files import queue_files
 from rocketbroker.analytics.queues.queue_proof import all_queues
 from rocketbroker.analytics.tables.index import damaged_index_files

@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.types import LongType
 
+from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.columns.retry_topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
-from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_GROUP
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.common.errors import ConfigError
@@ -42,7 +42,7 @@ def retry_group(topic: Column, properties: Column) -> Column:
     )
 
 
-def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str = "") -> list[Column]:
+def percentile_columns(value: Column, percentiles: Sequence[float], suffix: str) -> list[Column]:
     """Return columns ``p50``, ``p99_9``, …: exact, with linear interpolation (type 7, as in numpy)."""
     for percent in percentiles:
         if not 0 <= percent <= 100 or percentiles.count(percent) > 1:

@@ -74,6 +74,7 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": ("broker", "topic", "size")},
             ("broker", "topic"),
             (_PERCENTILES,),
+            "distributions",
         ),
         Job(
             "hot-keys",
@@ -95,6 +96,7 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": _TIMES},
             ("broker", "topic"),
             (_PERCENTILES,),
+            "distributions",
         ),
         Job(
             "retry-delays",
@@ -102,7 +104,7 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": (*_TIMES, "reconsume_times", "msg_id", "properties")},
             ("group_name", "reconsume_times"),
             (_PERCENTILES,),
-            "delays",
+            "distributions",
         ),
         Job(
             "retries",

@@ -9,15 +9,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
-from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.files.store_root import Stores
-from rocketbroker.analytics.jobs.intervals import check_interval
 from rocketbroker.analytics.log.minute_traffic import traffic_by_minute
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
 from rocketbroker.common.errors import ConfigError
 
 _MS: Final = 1000
+_LONGEST: Final = 366 * 24 * 3600
 _BY: Final = ["broker", "topic", "from_ms"]
+
+
+def check_interval(seconds: int, unit: int = 1) -> None:
+    """Raise :class:`ConfigError` unless an interval is 1 second to a year long, and a multiple of ``unit`` seconds."""
+    if not 1 <= seconds <= _LONGEST:
+        raise ConfigError(f"--interval {seconds:,} is out of range; give 1 to {_LONGEST:,} seconds")
+    if seconds % unit:
+        raise ConfigError(f"--interval {seconds:,}: traffic from queues is by whole minutes; give a multiple of {unit}")
 
 
 def queue_traffic(

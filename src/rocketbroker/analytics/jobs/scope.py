@@ -7,12 +7,11 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.spark.rocketmq_store import FORMAT
-from rocketbroker.analytics.spark.source_options import encode_selection, encode_stores
+from rocketbroker.analytics.spark.source_options import encode_selection
+from rocketbroker.analytics.spark.spark_tables import load
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
 
@@ -40,8 +39,7 @@ class Scope:
         """Return a whole table of the stores, unless ``options`` of the format restrict it."""
         fields = table_schema(find_table(name), columns)
         schema = pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in fields])
-        reader = self.spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
-        return reader.options(stores=encode_stores(self.stores), **options).load()
+        return load(self.spark, self.stores, name, schema, **options)
 
     def not_read(self) -> NotRead:
         """Count the unreadable parts in the selected times; their topics are unknown."""

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.columns import interval_start, millis
-from rocketbroker.analytics.jobs.intervals import check_interval
+from rocketbroker.analytics.jobs.queue_traffic import check_interval
 
 _MS = 1000
 

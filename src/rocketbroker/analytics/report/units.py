@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
+from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.report.figures import Unit
 
 NOTHING: Final = "\N{EN DASH}"

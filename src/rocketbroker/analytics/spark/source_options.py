@@ -103,11 +103,11 @@ def _selection(given: Mapping[str, str]) -> Selection:
     values = _json(given, "selection", dict[str, Any]) if "selection" in given else {}
     unknown = values.keys() - {field.name for field in fields(Selection)}
     if unknown:
-        raise ConfigError(f"selection has no {', '.join(sorted(unknown))}; {OPTIONS['selection']}")
+        raise ConfigError(f"selection has unknown fields ({', '.join(sorted(unknown))}); write it by encode_selection")
     try:
         return msgspec.convert(values, Selection)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"selection is {given['selection']!r}; {OPTIONS['selection']}: {error}") from error
+        raise ConfigError(f"selection is {given['selection']!r}: {error}; write it by encode_selection") from error
 
 
 def _stores(given: Mapping[str, str]) -> list[StoreRoot]:
@@ -129,7 +129,7 @@ def _json(given: Mapping[str, str], name: str, kind: type[T]) -> T:
     except msgspec.MsgspecError as error:
         # Addresses may hold credentials: they are not repeated.
         what = "is invalid" if name in _PLACES else f"is {given[name]!r}"
-        raise ConfigError(f"{name} {what}; {OPTIONS[name]}: {error}") from error
+        raise ConfigError(f"{name} {what} ({OPTIONS[name]}): {error}") from error
 
 
 def _number(given: Mapping[str, str], name: str, default: int) -> int:

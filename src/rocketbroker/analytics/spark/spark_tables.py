@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.store_root import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.spark.rocketmq_store import FORMAT
 from rocketbroker.analytics.spark.source_options import encode_selection, encode_stores
 from rocketbroker.analytics.tables.table import table_schema
@@ -37,10 +38,16 @@ def table(
     Spark does not inform a Python data source which columns a query uses: those named here are decoded, and a filter
     cannot use others. ``options`` are those of the format (``source_options.OPTIONS``).
     """
-    schema = from_arrow_schema(table_schema(find_table(name), columns))
-    reader = spark.read.format(FORMAT).schema(schema).option("table", name)
-    reader = reader.option("stores", encode_stores(store_roots(stores)))
-    return reader.option("selection", encode_selection(selection)).options(**options).load()
+    schema, roots = table_schema(find_table(name), columns), store_roots(stores)
+    return load(spark, roots, name, schema, selection=encode_selection(selection), **options)
+
+
+def load(
+    spark: SparkSession, stores: Sequence[StoreRoot], name: str, schema: pa.Schema, **options: str | int | bool
+) -> DataFrame:
+    """Return the table ``name`` with the columns and types of ``schema``."""
+    reader = spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
+    return reader.options(stores=encode_stores(stores), **options).load()
 
 
 def create_views(spark: SparkSession, stores: Stores, prefix: str = "") -> list[str]:

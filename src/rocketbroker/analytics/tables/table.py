@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketbroker.analytics.columns.arrow_slices import number_array
-from rocketbroker.analytics.columns.message_schema import field, select_fields
+from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS, field, select_fields
 from rocketbroker.analytics.columns.selection import Selection
-from rocketbroker.analytics.columns.shown_times import FIRST_MS, LAST_MS
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.split import SPLIT_SIZE
 from rocketbroker.common.errors import ConfigError

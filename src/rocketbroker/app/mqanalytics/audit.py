@@ -48,7 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Check stores; exit code 3 when there are errors: messages are lost, hidden or wrong."""
+    """Check stores; exit code 3 if messages are lost, hidden or wrong."""
     with failing_in_one_line():
         levels, roots = parse_delay_levels(delay_levels), known_stores(stores)
         with running("Auditing") as (spark, _):
@@ -68,7 +68,7 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
 def run(
     spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: "AuditOptions", *, limit: int, check_crc: bool
 ) -> "tuple[Found, NotRead]":
-    """Return ``limit`` findings of each broker, rule and severity, with ``count``; and what could not be read."""
+    """Return ``limit`` findings of each broker, rule and severity, with ``count``, and the unreadable ranges."""
     from rocketbroker.analytics.columns.selection import EVERYTHING
     from rocketbroker.analytics.jobs.audit import audit
     from rocketbroker.analytics.jobs.audit_findings import Kept, but_for_removed, most_of_each_rule
@@ -79,11 +79,11 @@ def run(
     tables = _tables(Scope(spark, roots, EVERYTHING), options, check_crc=check_crc)
     with Kept() as kept:
         tables = replace(tables, corrupt_ranges=kept.keep_few(tables.corrupt_ranges))
-        told = audit(tables, stores, options, kept)
-        found = most_of_each_rule(told, limit).toArrow().to_pylist()
-        # Tables are read in sequence: files removed meanwhile are in some tables and not in others.
+        findings = audit(tables, stores, options, kept)
+        found = most_of_each_rule(findings, limit).toArrow().to_pylist()
+        # Tables are read one after another: files removed meanwhile are in some tables and not in others.
         if found and (begins := begins_moved(roots, stores)):
-            found = most_of_each_rule(but_for_removed(told, begins), limit).toArrow().to_pylist()
+            found = most_of_each_rule(but_for_removed(findings, begins), limit).toArrow().to_pylist()
         unread = tables.corrupt_ranges.where("kind != 'wrong_body'").selectExpr("count(*) AS n", "sum(length) AS bytes")
         (totals,) = unread.toArrow().to_pylist()
     order = list(_RULES)
@@ -107,8 +107,8 @@ def _tables(scope: "Scope", options: "AuditOptions", *, check_crc: bool) -> "Aud
 def _scheduled(scope: "Scope") -> "DataFrame":
     """Return delayed messages through their queues, so that the properties of other messages are not read.
 
-    A message without an entry may be missing, since it is not compared. Stores without such queues are skipped: for
-    them the whole log would be read.
+    Messages without an entry may be missing, since they are not compared. Stores without such queues are skipped:
+    otherwise their whole log would be read.
     """
     from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.files.open_store import open_folder

@@ -7,7 +7,7 @@ import typer
 
 from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.options import AsJson, Stores
-from rocketbroker.app.mqanalytics.rendering import told
+from rocketbroker.app.mqanalytics.rendering import last_line
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, reading, running
 from rocketbroker.app.mqanalytics.table_jobs import SkipDamage
 
@@ -92,4 +92,4 @@ def _print_table(counts: "list[TopicQueueCount]", summary: dict[str, Any]) -> No
     for row in counts:
         table.add_row(row.topic, str(row.queue_id), f"{row.messages:,}")
     Console().print(table)
-    print(told(len(counts), summary, "queue"))
+    print(last_line(len(counts), summary, "queue"))

@@ -6,7 +6,7 @@ import typer
 
 from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.options import AsJson, Exact, Since, Stores, Topics, Until
-from rocketbroker.app.mqanalytics.rendering import told
+from rocketbroker.app.mqanalytics.rendering import last_line
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, running, selection
 from rocketbroker.app.mqanalytics.table_jobs import SkipDamage
 
@@ -38,4 +38,4 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     if as_json:
         print_json({"job": "export", **summary})
     else:
-        print(f"{to}: {told(written, summary, 'message')}")
+        print(f"{to}: {last_line(written, summary, 'message')}")

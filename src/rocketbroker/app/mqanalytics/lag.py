@@ -14,7 +14,7 @@ from rocketbroker.common.clock import SystemClock
 
 
 class Level(StrEnum):
-    """Level at which lag is summed up."""
+    """Level at which lag is aggregated."""
 
     queue = "queue"
     topic = "topic"
@@ -29,15 +29,15 @@ def command(
             "--snapshots", metavar="DIR", help="Snapshots taken by `snapshot`; without it, the current state."
         ),
     ] = None,
-    by: Annotated[Level, typer.Option("--by", help="Level at which lag is summed up.")] = Level.queue,
+    by: Annotated[Level, typer.Option("--by", help="Level at which lag is aggregated.")] = Level.queue,
     skip_damage: SkipDamage = False,
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many messages consumer groups had not consumed, and the age of the oldest."""
+    """Show the lag of consumer groups in messages, and the age of the oldest message not consumed."""
     with failing_in_one_line():
         roots = known_stores(stores)
-        with running("Looking at offsets") as (spark, _):
+        with running("Reading offsets") as (spark, _):
             from rocketbroker.analytics.columns.selection import EVERYTHING
             from rocketbroker.analytics.jobs.lag import LEVELS, lag
             from rocketbroker.analytics.jobs.scope import Scope

@@ -21,7 +21,7 @@ def command(
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Count messages and bytes of each topic by time from the queues, without Spark and most of the log.
+    """Count messages and bytes of each topic by time, from the queues: without Spark, and without most of the log.
 
     --since and --until are whole minutes. Where queues do not cover the log, the log is read, with a warning.
     """
@@ -40,6 +40,6 @@ def command(
 
 
 def _not_read(report: "DecodeReport") -> dict[str, int] | None:
-    """Return damage found, or None if none was: most of the log was not read."""
+    """Return the damage; None without any, since most of the log was not read."""
     ranges = report.ranges
     return {"ranges": len(ranges), "bytes": sum(each.length for each in ranges)} if ranges else None

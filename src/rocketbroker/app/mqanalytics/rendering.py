@@ -15,31 +15,31 @@ Row = Mapping[str, Any]
 def print_rows(
     name: str, rows: Sequence[Row], columns: Sequence[str], summary: Mapping[str, Any], as_json: bool
 ) -> None:
-    """Print rows and a summary.
+    """Print the rows of the job ``name`` and a summary.
 
     Args:
         name: name of the job.
         rows: values by column, times as datetimes.
         columns: the columns in their order.
         summary: further members of the JSON document; ``notRead`` and ``more`` are also in the last line of a table.
-        as_json: print JSON, with names in camel case and times in ms since 1970.
+        as_json: true for JSON, with names in camel case and times in ms since 1970.
     """
     if as_json:
         found = [{camel(column): plain(row[column]) for column in columns} for row in rows]
         print_json({"job": name, "rows": found, **summary})
         return
     print_table(Table([Column(title(column), _is_number(rows, column)) for column in columns], _texts(rows, columns)))
-    print(told(len(rows), summary))
+    print(last_line(len(rows), summary))
 
 
-def told(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
-    """Return the last line: the number of rows, whether there are more, and what could not be read."""
+def last_line(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
+    """Return the last line of output: number of rows, a note if there are more, and unreadable ranges."""
     parts = [f"{count:,} {what}{'' if count == 1 else 's'}"]
     if summary.get("more"):
         parts.append("and more (--limit)")
     not_read = summary.get("notRead")
     if not_read is None:
-        parts.append("damage was not looked for")
+        parts.append("not checked for damage")
     elif not_read["ranges"]:
         ranges = "range" if not_read["ranges"] == 1 else "ranges"
         parts.append(f"{not_read['ranges']:,} {ranges}, {not_read['bytes']:,} bytes not read")

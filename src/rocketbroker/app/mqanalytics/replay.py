@@ -1,4 +1,4 @@
-"""``mqanalytics replay``: exported messages sent to a broker again."""
+"""``mqanalytics replay``: replay of exported messages to a broker."""
 
 import asyncio
 from functools import partial
@@ -26,7 +26,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
         str,
         typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", metavar="HOST:PORT[;...]", help="Name servers."),
     ] = "",
-    send: Annotated[bool, typer.Option("--send", help="Send; without it, only show what would be sent.")] = False,
+    send: Annotated[bool, typer.Option("--send", help="Send; without it, only count the messages to send.")] = False,
     rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 means no limit.")] = 100,
     to_topic: Annotated[
         list[str] | None,
@@ -54,15 +54,11 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
 
 def ended(done: "Replayed", *, sent: bool, as_json: bool) -> None:
-    """Print the outcome of a replay; fail if it ended early.
-
-    Raises:
-        typer.Exit: with exit code 1.
-    """
+    """Print the outcome of a replay; exit with code 1 if it ended early."""
     _print(done, sent=sent, as_json=as_json)
     if done.failure:
-        go_on = "nothing was sent" if done.resume_ms is None else f"resume with --since {done.resume_ms}"
-        fail(f"{done.failure}; {go_on}")
+        hint = "nothing was sent" if done.resume_ms is None else f"resume with --since {done.resume_ms}"
+        fail(f"{done.failure}; {hint}")
 
 
 def _topics(given: list[str]) -> dict[str, str]:
@@ -70,7 +66,7 @@ def _topics(given: list[str]) -> dict[str, str]:
     for each in given:
         old, _, new = each.partition("=")
         if not old or not new:
-            raise ConfigError(f"--to-topic is {each!r}; OLD=NEW is expected")
+            raise ConfigError(f"--to-topic is {each!r}; give OLD=NEW")
         found[old] = new
     return found
 

@@ -1,4 +1,4 @@
-"""Running and failing of all sub-commands: one line on stderr, and an exit code."""
+"""Stores, selections, Spark sessions and errors of all sub-commands."""
 
 import logging
 import sys
@@ -30,11 +30,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """Exit with one line on stderr: code 1 if a store or Spark cannot be used, 2 for an invalid argument.
-
-    Raises:
-        typer.Exit: in place of the error.
-    """
+    """Exit with one line on stderr: code 1 if a store or Spark cannot be used, 2 for an invalid argument."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a stack trace for every call that Ctrl-C interrupts
     try:
@@ -48,22 +44,13 @@ def failing_in_one_line() -> Iterator[None]:
 
 
 def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
-    """Exit with one line on stderr.
-
-    Raises:
-        typer.Exit: always.
-    """
+    """Exit with one line on stderr."""
     print("mqanalytics:", " ".join(reason.split()), file=sys.stderr)
     raise typer.Exit(exit_code)
 
 
 def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[StoreRoot, ...]":
-    """Return the stores of a command line, checked before Spark takes seconds to start.
-
-    Raises:
-        ConfigError: the name of a store is invalid.
-        StoreError: one is not a store.
-    """
+    """Return the stores of a command line, checked before Spark takes seconds to start."""
     from rocketbroker.analytics.files.commit_log_files import commit_log_folder
     from rocketbroker.analytics.files.open_store import open_folder
     from rocketbroker.analytics.files.store_root import store_roots
@@ -77,7 +64,7 @@ def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[S
 
 
 def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
-    """Warn of unknown topics; no error, since the log may have messages of a deleted topic."""
+    """Warn of unknown topics, without an error, since the log may have messages of a deleted topic."""
     from rocketbroker.analytics.queues.queue_folders import known_topics
 
     known = set().union(*map(known_topics, folders)) if topics else set()
@@ -88,11 +75,7 @@ def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
 
 
 def selection(since: int | None, until: int | None, topics: list[str] | None, *, exact: bool = False) -> "Selection":
-    """Return the selection of the options of a command line.
-
-    Raises:
-        ConfigError: since is not before until.
-    """
+    """Return the selection of the options of a command line."""
     from rocketbroker.analytics.columns.selection import Selection
 
     if since is not None and until is not None and since >= until:
@@ -115,9 +98,7 @@ def reading() -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
-    """Run a Spark session and yield it with a progress function; a bar shows progress on stderr, if a terminal.
-
-    Errors of Spark's workers are raised as StoreError.
+    """Run a Spark session and yield it with a progress function; if stderr is a terminal, show a progress bar.
 
     Raises:
         StoreError: a job failed.

@@ -8,7 +8,7 @@ import typer
 from rocketbroker.app.mqanalytics.options import ROWS, AsJson, Exact, Limit, Since, Stores, Topics, Until
 from rocketbroker.app.mqanalytics.rendering import print_rows
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, running, selection
-from rocketbroker.app.mqanalytics.table_jobs import SkipDamage, told
+from rocketbroker.app.mqanalytics.table_jobs import SkipDamage, rows_and_summary
 from rocketbroker.common.errors import ConfigError
 
 
@@ -35,7 +35,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     limit: Limit = ROWS,
     as_json: AsJson = False,
 ) -> None:
-    """Search for text in bodies and properties; exit code 0 whether it is found or not."""
+    """Search for text in bodies and properties; exit code 0 even without a match."""
     with failing_in_one_line():
         if (text is None) == (regex is None):
             raise ConfigError("give either --text or --regex")
@@ -50,5 +50,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
             scope = Scope(spark, roots, wanted)
             messages = scope.messages([*SHOWN, *(COLUMNS_OF[place] for place in pattern.places)])
             order = ("store_timestamp", "broker", "physical_offset", "found_in")
-            rows, columns, summary = told(scope, search(messages, pattern), order, limit, skip_damage=skip_damage)
+            rows, columns, summary = rows_and_summary(
+                scope, search(messages, pattern), order, limit, skip_damage=skip_damage
+            )
     print_rows("search", rows, columns, summary, as_json)

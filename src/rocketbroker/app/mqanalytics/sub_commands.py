@@ -1,4 +1,4 @@
-"""The sub-commands of ``mqanalytics``: the jobs of ``analytics/jobs/job_list.py``, and those with a file here.
+"""Sub-commands of ``mqanalytics``: the jobs of ``analytics/jobs/job_list.py``, and commands with a file here.
 
 A file is imported when its command is called.
 """

@@ -47,7 +47,7 @@ def command_of(job: Job) -> Callable[..., None]:
 
                 scope = Scope(spark, roots, wanted)
                 frame = run(job, scope, options)
-                rows, columns, summary = told(scope, frame, job.order, limit, skip_damage=skip_damage)
+                rows, columns, summary = rows_and_summary(scope, frame, job.order, limit, skip_damage=skip_damage)
         print_rows(job.name, rows, columns, summary, as_json)
 
     signature = inspect.signature(command)
@@ -83,7 +83,7 @@ def run(job: Job, scope: "Scope", options: dict[str, Any]) -> "DataFrame":
     return found
 
 
-def told(
+def rows_and_summary(
     scope: "Scope", frame: "DataFrame", order: tuple[str, ...], limit: int, *, skip_damage: bool
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
     """Return the first rows of a data frame, its columns, and the summary for ``print_rows``."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
-from rocketbroker.analytics.columns.shown_times import LAST_MS
+from rocketbroker.analytics.columns.message_schema import LAST_MS
 from rocketbroker.analytics.jobs.queue_traffic import queue_traffic
 from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import ConfigError
@@ -69,7 +69,7 @@ def test_times_and_topics_choose_rows(made: Path) -> None:
 def test_only_whole_minutes_can_be_told(made: Path) -> None:
     with pytest.raises(ConfigError, match="--interval 90: traffic from queues is by whole minutes"):
         queue_traffic(made, 90)
-    with pytest.raises(ConfigError, match=r"--since 60001 \(ms since 1970\): traffic"):
+    with pytest.raises(ConfigError, match=r"--since 60001 \(ms since 1970\) is not a whole minute"):
         queue_traffic(made, since_ms=60_001)
     with pytest.raises(ConfigError, match="--until 119999"):
         queue_traffic(made, until_ms=119_999)

@@ -22,9 +22,9 @@ SCHEMA = pa.schema(
         ({"text": ""}, "at least one character"),
         ({"text": "(", "is_regex": True}, "'\\(' is not a valid regular expression"),
         ({"text": "a\udcff"}, "is not valid UTF-8"),  # what a shell hands over for a byte that is none
-        ({"text": "a(?=b)", "is_regex": True}, "as RE2 has them"),
-        ({"text": "a", "places": ()}, "not in none"),
-        ({"text": "a", "places": ("keys",)}, "in body, properties or both, not in keys"),
+        ({"text": "a(?=b)", "is_regex": True}, "is not a valid regular expression"),
+        ({"text": "a", "places": ()}, "places: empty; search in body"),
+        ({"text": "a", "places": ("keys",)}, "places: keys; search in body, properties or both"),
     ],
 )
 def test_what_cannot_be_looked_for_is_named(fields: dict, reason: str) -> None:

@@ -228,7 +228,7 @@ def test_files_removed_before_they_were_read_end_the_query_or_are_a_told_gap(wri
         path.unlink()
     message = (
         rf"the log of broker store \({writer.root}\) begins at {int(first_left.name)}: offsets \d+ to "
-        rf"{int(first_left.name)} were removed before they were read; with the option failOnDataLoss=false"
+        rf"{int(first_left.name)} were removed before they were read; set the option failOnDataLoss=false"
     )
     with pytest.raises(StoreError, match=message):
         query.trigger()
@@ -308,7 +308,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_r
     assert old.trigger()
     assert "other bytes" not in caplog.text
     assert tolerant.trigger()
-    assert "written again, and what is new before there was not read; the query continues after" in caplog.text
+    assert "written again, and its new records there were not read; the query continues after" in caplog.text
     caplog.clear()
     writer.append_many(5, seed=3)
     assert tolerant.trigger()
@@ -324,7 +324,7 @@ def test_a_batch_that_is_planned_again_on_a_log_that_was_cut_meanwhile_is_refuse
     cut(writer, 15)
     writer.append_many(40, seed=9)
     query.restart()
-    with pytest.raises(StoreError, match="it was cut and written again"):
+    with pytest.raises(StoreError, match="it was truncated and written again"):
         query.reader.partitions(query.progress, end)
 
 

@@ -40,7 +40,7 @@ def test_rows_are_those_of_traffic(made: Path) -> None:
 
 def test_the_last_line_says_what_is_known_of_damage(made: Path, tmp_path: Path) -> None:
     printed = run(made, "--limit", 2)
-    assert printed.stdout.splitlines()[-1] == "2 rows; and more (--limit); damage was not looked for"
+    assert printed.stdout.splitlines()[-1] == "2 rows; and more (--limit); not checked for damage"
     store = shutil.copytree(made, tmp_path / "store")
     shutil.rmtree(store / "consumequeue")
     place = list(places(store / "commitlog"))[20]

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rocketbroker.app.mqanalytics.rendering import camel, text, title, told
+from rocketbroker.app.mqanalytics.rendering import camel, last_line, text, title
 
 READ = {"notRead": {"ranges": 0, "bytes": 0}}
 
@@ -14,11 +14,11 @@ READ = {"notRead": {"ranges": 0, "bytes": 0}}
         (2000, {"more": True, **READ}, "2,000 rows; and more (--limit); everything was read"),
         (0, {"notRead": {"ranges": 3, "bytes": 4096}}, "0 rows; 3 ranges, 4,096 bytes not read"),
         (0, {"notRead": {"ranges": 1, "bytes": 7}}, "0 rows; 1 range, 7 bytes not read"),
-        (0, {"notRead": None}, "0 rows; damage was not looked for"),
+        (0, {"notRead": None}, "0 rows; not checked for damage"),
     ],
 )
 def test_the_last_line_says_what_was_not_read(count: int, summary: dict, line: str):
-    assert told(count, summary) == line
+    assert last_line(count, summary) == line
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_what_is_selected_stands_on_the_page(store: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["{tmp}/none"], 1, "does not exist; a RocketMQ store directory"),
+        (["{tmp}/none"], 1, "does not exist; name a store directory"),
         (["{store}", "-o", "{tmp}/none/x.html"], 2, "--output {tmp}/none/x.html: there is no folder {tmp}/none"),
         (
             ["{store}", "--since", "20", "--until", "10"],

@@ -1,4 +1,4 @@
-"""Delays from producer to store, and from one consumption attempt to the next."""
+"""Distributions of message sizes, and of delays until messages are stored or retried."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,20 @@ from rocketbroker.analytics.jobs.columns import millis, percentile_columns, retr
 from rocketbroker.analytics.jobs.job_list import PERCENTILES
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_MESSAGE_ID
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+
+
+def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+    """Measure the sizes of messages by topic, in bytes of whole records.
+
+    Args:
+        messages: ``broker``, ``topic`` and ``size``.
+        percentiles: exact percentiles to compute, 0 to 100.
+
+    Returns:
+        ``broker``, ``topic``, ``messages``, ``bytes``, ``least``, ``mean``, ``p50`` and so on, ``greatest``.
+    """
+    counts = F.count("*").alias("messages"), F.sum("size").alias("bytes")
+    return messages.groupBy("broker", "topic").agg(*counts, *_distribution(F.col("size"), percentiles, ""))
 
 
 def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
@@ -35,7 +49,7 @@ def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> D
     sent = messages.where(~not_sent).withColumn("took", took)
     return sent.groupBy("broker", "topic").agg(
         F.count("*").alias("messages"),
-        *_distribution(F.col("took"), percentiles, ""),
+        *_distribution(F.col("took"), percentiles, "_ms"),
         F.count_if(F.col("took") < 0).alias("born_later"),
     )
 
@@ -70,17 +84,17 @@ def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES
         .groupBy("group_name", "reconsume_times")
         .agg(
             F.count("*").alias("messages"),
-            *_distribution(F.col("age"), percentiles, ""),
+            *_distribution(F.col("age"), percentiles, "_ms"),
             F.count("since_previous").alias("with_previous"),
-            *_distribution(F.col("since_previous"), percentiles, "_previous"),
+            *_distribution(F.col("since_previous"), percentiles, "_previous_ms"),
         )
     )
 
 
-def _distribution(value: Column, percentiles: Sequence[float], of: str) -> list[Column]:
+def _distribution(value: Column, percentiles: Sequence[float], suffix: str) -> list[Column]:
     return [
-        F.min(value).alias(f"least{of}_ms"),
-        F.avg(value).alias(f"mean{of}_ms"),
-        *percentile_columns(value, percentiles, f"{of}_ms"),
-        F.max(value).alias(f"greatest{of}_ms"),
+        F.min(value).alias(f"least{suffix}"),
+        F.avg(value).alias(f"mean{suffix}"),
+        *percentile_columns(value, percentiles, suffix),
+        F.max(value).alias(f"greatest{suffix}"),
     ]
