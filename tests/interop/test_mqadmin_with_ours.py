@@ -56,11 +56,13 @@ def fields(output: str) -> dict[str, str]:
 
 def test_topics_are_created_shown_and_deleted(java: Java, cluster: Cluster):
     address = cluster.broker.address
-    made, by_address, topics, route, by_list, status, deleted, after, gone = admin(
+    made, by_address, typed, compacted, topics, route, by_list, status, deleted, after, gone = admin(
         java,
         cluster,
         "updateTopic -c DefaultCluster -t Made -r 3 -w 2 -p 4",
         f"updateTopic -b {address} -t Ordered -r 2 -w 2 -o true",
+        f"updateTopic -b {address} -t Typed -r 2 -w 2 -a +message.type=FIFO",
+        f"updateTopic -b {address} -t Compacted -r 2 -w 2 -a +cleanup.policy=COMPACTION",
         "topicList",
         "topicRoute -t Made",
         "topicRoute -t Made -l",
@@ -76,7 +78,12 @@ def test_topics_are_created_shown_and_deleted(java: Java, cluster: Cluster):
     )
     assert "orderConf=[broker-a:2]" in by_address
     assert "order=true" in by_address
-    assert {"Made", "Ordered", "TBW102", "SELF_TEST_TOPIC", "broker-a", "DefaultCluster"} <= set(topics.split())
+    assert "attributes={+message.type=FIFO}" in typed
+    assert compacted == "", "refused: this broker does not compact"
+    assert "Compacted" not in topics.split()
+    assert {"Made", "Ordered", "Typed", "TBW102", "SELF_TEST_TOPIC", "broker-a", "DefaultCluster"} <= set(
+        topics.split()
+    )
     assert f'0:"{address}"' in route or f'"0":"{address}"' in route
     assert re.search(r'"perm":4,\s*"readQueueNums":3,\s*"topicSysFlag":0,\s*"writeQueueNums":2', route)
     assert by_list.split()[-4:] == ["Total:", "1", "3", "2"]

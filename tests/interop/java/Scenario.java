@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
@@ -116,8 +117,13 @@ public final class Scenario {
             Push.broadcast(consumer);
         }
         String[] topics = step.text("topic").split(",");
+        String sql = step.text("sql", "");
         for (String topic : topics) {
-            consumer.subscribe(topic, step.text("expression", "*"));
+            if (sql.isEmpty()) {
+                consumer.subscribe(topic, step.text("expression", "*"));
+            } else {
+                consumer.subscribe(topic, MessageSelector.bySql(sql));
+            }
         }
         int suspendMillis = step.number("suspend", -1);
         if (step.text("listener", "").equals("orderly")) {
