@@ -106,8 +106,12 @@ def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Clus
 def test_a_held_pull_is_answered_by_the_arrival_of_a_message(java: Java, our_servers: OurServers):
     """By tags and by SQL92; a message that a filtered consumer failed at comes again by way of its retry topic."""
     namesrv = our_servers.namesrv()
-    settings = {"enablePropertyFilter": "true", "filterSupportRetry": "true", "messageDelayLevel": "1s 1s 1s 1s"}
-    cluster = Cluster(namesrv, our_servers.broker(namesrv.address, **settings))
+    settings: dict[str, str | int] = {
+        "enablePropertyFilter": "true",
+        "filterSupportRetry": "true",
+        "messageDelayLevel": "1s 1s 1s 1s",
+    }
+    cluster = Cluster(namesrv, our_servers.broker(namesrv.address, None, **settings))
     cluster.make_topic("Held", 1)
     clients = Scenario(java, cluster.address)
     clients.do("consume", name="tags", group="CG_Held", topic="Held", expression="A || B || once")
