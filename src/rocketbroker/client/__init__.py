@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.errors import HandlerError as HandlerError
     from rocketbroker.client.errors import InvalidMessageError as InvalidMessageError
     from rocketbroker.client.errors import NameServerError as NameServerError
+    from rocketbroker.client.errors import RequestTimeoutError as RequestTimeoutError
     from rocketbroker.client.errors import SendFailedError as SendFailedError
     from rocketbroker.client.errors import SubscriptionError as SubscriptionError
     from rocketbroker.client.errors import TopicRouteError as TopicRouteError
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from rocketbroker.client.send_message_hook import SendMessageHook as SendMessageHook
     from rocketbroker.client.send_result import SendResult as SendResult
     from rocketbroker.client.send_result import SendStatus as SendStatus
+    from rocketbroker.client.transaction_producer import LocalTransactionState as LocalTransactionState
+    from rocketbroker.client.transaction_producer import TransactionProducer as TransactionProducer
+    from rocketbroker.client.transaction_producer import TransactionSendResult as TransactionSendResult
     from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere as ConsumeFromWhere
     from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel as MessageModel
     from rocketbroker.common.errors import BrokerResponseError as BrokerResponseError
@@ -88,6 +92,7 @@ _HOMES = {
     "InvalidMessageError": "client.errors",
     "LitePullConsumer": "client.lite_pull_consumer",
     "LocalFileOffsetStore": "client.consumer.offset_store",
+    "LocalTransactionState": "client.transaction_producer",
     "MachineRoomResolver": "client.rebalance.allocate_message_queue",
     "Message": "client.message",
     "MessageModel": "codec.remoting.bodies.heartbeat",
@@ -102,6 +107,7 @@ _HOMES = {
     "PushConsumer": "client.push_consumer",
     "ReceivedMessage": "client.consumer.received_message",
     "RemotingError": "common.errors",
+    "RequestTimeoutError": "client.errors",
     "RocketBrokerError": "common.errors",
     "SendFailedError": "client.errors",
     "SendMessageContext": "client.send_message_hook",
@@ -111,6 +117,8 @@ _HOMES = {
     "StartFrom": "client.pull_consumer",
     "SubscriptionError": "client.errors",
     "TopicRouteError": "client.errors",
+    "TransactionProducer": "client.transaction_producer",
+    "TransactionSendResult": "client.transaction_producer",
 }
 
 

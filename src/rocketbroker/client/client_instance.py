@@ -1,11 +1,12 @@
 """Parts shared by producers and consumers (org.apache.rocketmq.client.impl.factory.MQClientInstance)."""
 
+import asyncio
 import itertools
 import os
 from types import TracebackType
 from typing import Self
 
-from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor, ConsumerInner
+from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor, ConsumerInner, TransactionCheck
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
 from rocketbroker.client.name_server_client import NameServerClient, split_addresses
@@ -49,6 +50,7 @@ class ClientInstance:
         self.client_ip = client_ip or local_address()
         self.client_id = f"{self.client_ip}@{instance_name or f'{os.getpid()}#{next(_instance_numbers)}'}"
         self._processor = ClientRemotingProcessor()
+        self.replies = self._processor.replies
         self.remoting = RemotingClient(
             {**self._processor.routes(), **(routes or {})},
             connect_timeout_s=timeout_s,
@@ -104,6 +106,32 @@ class ClientInstance:
     def unregister_consumer(self, group: str) -> None:
         """Pass on no more requests for a group."""
         self._processor.consumers.pop(group, None)
+
+    def register_transaction_checks(self, group: str, check: TransactionCheck) -> None:
+        """Pass requests of brokers for outcomes of a group's transactions to a producer.
+
+        Raises:
+            ClientStateError: the group has a transaction producer on this client.
+        """
+        if group in self._processor.transaction_checks:
+            raise ClientStateError(
+                f"group {group} already has a transaction producer on client {self.client_id}; "
+                "give the second one a client of its own"
+            )
+        self._processor.transaction_checks[group] = check
+
+    def unregister_transaction_checks(self, group: str) -> None:
+        """Pass on no more requests for outcomes."""
+        self._processor.transaction_checks.pop(group, None)
+
+    async def greet_all_brokers(self, topic: str) -> None:
+        """Let all brokers of a topic know the groups of this client.
+
+        Raises:
+            TopicRouteError, NameServerError: no route for the topic.
+        """
+        await self.routes.publish_route(topic)
+        await asyncio.gather(*map(self.heartbeats.greet, self.routes.addresses(masters_only=True)))
 
     async def invoke_at_broker(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
         """Send a request to the master of a queue, which knows the client's groups by then.

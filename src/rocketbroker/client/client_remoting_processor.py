@@ -1,8 +1,11 @@
-"""Requests of brokers to consumers (org.apache.rocketmq.client.impl.ClientRemotingProcessor)."""
+"""Requests of brokers to consumers and producers (org.apache.rocketmq.client.impl.ClientRemotingProcessor)."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from rocketbroker.client.request_reply import PendingReplies, reply_message
+from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -15,10 +18,17 @@ from rocketbroker.codec.remoting.headers.client import (
     NotifyConsumerIdsChangedRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.send_message import ReplyMessageRequestHeader
+from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
+
+log = logging.getLogger(__name__)
+
+# Called with a half message, the broker's request about it, and the connection for the outcome.
+TransactionCheck = Callable[[MessageExt, CheckTransactionStateRequestHeader, Connection], None]
 
 
 class ConsumerInner(Protocol):
@@ -45,10 +55,18 @@ class ConsumerInner(Protocol):
 
 
 class ClientRemotingProcessor:
-    """Passes requests of brokers to the consumers of one client, by group."""
+    """Passes requests of brokers to the consumers and producers of one client.
+
+    Attributes:
+        consumers: consumers by group.
+        transaction_checks: checks of transactions by producer group.
+        replies: questions that wait for replies.
+    """
 
     def __init__(self) -> None:
         self.consumers: dict[str, ConsumerInner] = {}
+        self.transaction_checks: dict[str, TransactionCheck] = {}
+        self.replies = PendingReplies()
 
     def routes(self) -> dict[int, Route]:
         """Return the handlers by request code."""
@@ -61,6 +79,18 @@ class ClientRemotingProcessor:
             RequestCode.CONSUME_MESSAGE_DIRECTLY,
             self._consume_directly,
             ConsumeMessageDirectlyResultRequestHeader,
+            takes_large_bodies=True,
+        )
+        table.add(
+            RequestCode.CHECK_TRANSACTION_STATE,
+            self._check_transaction,
+            CheckTransactionStateRequestHeader,
+            takes_large_bodies=True,
+        )
+        table.add(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            self._take_reply,
+            ReplyMessageRequestHeader,
             takes_large_bodies=True,
         )
         return table.routes
@@ -102,6 +132,23 @@ class ClientRemotingProcessor:
         consumer = self._consumer(header.consumer_group)
         message = decode_messages(command.body)[0]
         return response(body=(await consumer.consume_directly(message, header.broker_name or "")).encode())
+
+    def _check_transaction(
+        self, connection: Connection, command: RemotingCommand[CheckTransactionStateRequestHeader]
+    ) -> Answer:
+        message = decode_messages(bytes(command.body))[0]
+        check = self.transaction_checks.get(message.get_property(PROPERTY_PRODUCER_GROUP) or "")
+        if check is None:
+            log.warning("no producer of this client can check transaction %s", command.header.transaction_id)
+        else:
+            check(message, command.header, connection)
+        return response()
+
+    def _take_reply(self, _connection: Connection, command: RemotingCommand[ReplyMessageRequestHeader]) -> Answer:
+        reply = reply_message(command.header, bytes(command.body))
+        if not self.replies.take(reply):
+            log.warning("a reply of %s came too late, or twice: %.500r", reply.born_host_text, reply.properties)
+        return response()
 
     def _consumer(self, group: str) -> ConsumerInner:
         consumer = self.consumers.get(group)

@@ -9,7 +9,8 @@ RocketBrokerError
     ├── NameServerError          no name server answered
     ├── AllocationError          queues cannot be allocated to the members of a group
     ├── SubscriptionError        consumers of one group in this process differ in their subscriptions
-    ├── HandlerError             a handler that cannot be called with one message
+    ├── HandlerError             a handler that cannot be called with one message, or returns a wrong value
+    ├── RequestTimeoutError      no reply to a request in time
     └── SendFailedError          all tries of a send failed; ``causes`` has the errors
 """
 
@@ -51,7 +52,11 @@ class SubscriptionError(ClientError):
 
 
 class HandlerError(ClientError, TypeError):
-    """A handler cannot be called with one message."""
+    """A handler cannot be called with one message, or returns a wrong value."""
+
+
+class RequestTimeoutError(ClientError):
+    """A request was stored, and no reply arrived in time."""
 
 
 class SendFailedError(ClientError):

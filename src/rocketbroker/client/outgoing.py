@@ -58,6 +58,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+    is_reply: bool = False
     messages: tuple[Message, ...] = ()
     msg_type: MessageType = MessageType.NORMAL
 
@@ -85,6 +86,8 @@ class Outgoing(msgspec.Struct, frozen=True):
             broker_name=queue.broker_name,
         )
         code = RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
+        if self.is_reply:
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
         return client_request(code, header, self.body, oneway=oneway)
 
 

@@ -1,22 +1,28 @@
 """Producer of messages (org.apache.rocketmq.client.producer.DefaultMQProducer)."""
 
+import asyncio
 import os
 import secrets
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
+
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.errors import RequestTimeoutError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message, check_message
 from rocketbroker.client.message_sender import MessageSender
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
 from rocketbroker.client.outgoing import Compression, CompressionType, Outgoing, prepare_batches, prepare_message
 from rocketbroker.client.queue_selection import QueueSelector, select_by_hash
+from rocketbroker.client.request_reply import Question, question_properties, reply_properties, reply_topic
 from rocketbroker.client.requests import answer_header, client_request
 from rocketbroker.client.send_message_hook import SendMessageHook
 from rocketbroker.client.send_result import SendResult
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
+from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import ip_bytes
 from rocketbroker.codec.message.recall_message_handle import decode_recall_handle
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -163,6 +169,45 @@ class Producer(GroupMember):
         command = client_request(RequestCode.RECALL_MESSAGE, header)
         answer = await self._client.invoke_at_broker(MessageQueue(topic, broker_name, 0), command, self._send_timeout_s)
         return answer_header(answer, RecallMessageResponseHeader).msg_id
+
+    async def request(
+        self, message: Message, queue: MessageQueue | QueueSelector | None = None, *, timeout_s: float = 3.0
+    ) -> MessageExt:
+        """Send a message and wait for the reply of a consumer; the other arguments are those of ``send``.
+
+        Raises:
+            RequestTimeoutError: No reply arrived in time.
+            ClientError, BrokerResponseError, RemotingError: As in ``send``.
+        """
+        self._check_started()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        correlation_id, reply = self._client.replies.open()
+        try:
+            question = self._prepare(message, question_properties(correlation_id, self._client.client_id, timeout_s))
+            # The reply comes by whichever broker the consumer chooses.
+            await self._client.greet_all_brokers(message.topic)
+            result = await self._sender.send(question, queue or _by_key(message), timeout_s)
+            async with asyncio.timeout_at(deadline):
+                return await reply
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"no reply to {result.msg_id} within {timeout_s:g} s, topic {message.topic}; "
+                "a consumer must be subscribed to it and call reply()"
+            ) from None
+        finally:
+            self._client.replies.close(correlation_id)
+
+    async def reply(self, question: Question, body: bytes, *, timeout_s: float | None = None) -> SendResult:
+        """Reply to a received message that was sent by ``request``.
+
+        Raises:
+            InvalidMessageError: The message asks for no reply.
+            BrokerResponseError: The broker cannot pass the reply on, for example because the asking client is gone.
+            ClientError, RemotingError: As in ``send``.
+        """
+        outgoing = self._prepare(Message(reply_topic(question), body), reply_properties(question))
+        reply = msgspec.structs.replace(outgoing, is_reply=True)
+        return await self._sender.send(reply, None, timeout_s or self._send_timeout_s)
 
     def _prepare(self, message: Message, system_properties: Mapping[str, str] = _NO_PROPERTIES) -> Outgoing:
         self._check_started()
