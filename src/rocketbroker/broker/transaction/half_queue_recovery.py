@@ -63,6 +63,7 @@ class HalfQueueRecovery:
         self._lock = lock
         self._consumer_offsets = consumer_offsets
         self._transactions = transactions
+        self._is_first = True
 
     async def run(self) -> None:
         """Find the open transactions before any message is sent or ended."""
@@ -75,11 +76,13 @@ class HalfQueueRecovery:
             raise
         self._transactions.begin(half_offsets)
         ended = 0
-        if not self._lock.was_clean:
+        # Another master may have been killed since the first run.
+        if not (self._is_first and self._lock.was_clean):
             for half in open_halves:
                 if await self._is_committed(half):
                     self._transactions.end(half, half.queue_offset)
                     ended += 1
+        self._is_first = False
         if open_halves:
             log.info(
                 "%s transactions are open; %s were committed shortly before the unclean stop",

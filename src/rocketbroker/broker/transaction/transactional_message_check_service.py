@@ -114,7 +114,6 @@ class TransactionalMessageCheckService:
         self._store_config = store_config
         self._store_host = store_host
         self._clock = clock
-        self._recovered = False
         self._last_check = 0.0
         self._copy_budget = ByteBudget(clock)
         self._in_place: dict[int, _InPlace] = {}
@@ -124,10 +123,9 @@ class TransactionalMessageCheckService:
 
     async def start(self) -> None:
         """Find the open transactions and start checking them; the store and the consumer offsets must be loaded."""
-        if not self._recovered:
-            # Only once: later transactions begin and end in memory, even while the checks are stopped.
-            await self._recover()
-            self._recovered = True
+        # In each start: another broker may have been the master since the last one.
+        await self._recover()
+        self._in_place = {}
         self._last_check = self._clock.monotonic()
         self._tasks.every(_TICK_S, self._transactions.tick, "op messages")
         self._tasks.every(_TICK_S, self._check_when_due, "check")

@@ -75,7 +75,10 @@ class TransactionalMessageService:
         self._progress = DurableProgress(flusher, self._noted)
 
     def begin(self, half_offsets: HalfOffsets) -> None:
-        """Continue from the open transactions found at the start."""
+        """Continue from the open transactions that the queues show."""
+        for offset, _ in self._batch:
+            # Ended by this process, but no op message tells of it yet.
+            half_offsets.end(offset)
         self.half_offsets = half_offsets
         topics = RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
         half, op = (max(self._consumer_offsets.query(CID_SYS_RMQ_TRANS, topic, QUEUE_ID), 0) for topic in topics)

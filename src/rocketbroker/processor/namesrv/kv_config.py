@@ -79,5 +79,8 @@ class KVConfigProcessor:
 
 
 def _not_stored(error: OSError) -> BrokerResponseError:
-    text = f"the change applies until the name server stops, but it cannot be stored in kvConfigPath: {error}"
+    text = (
+        f"the change applies until the name server stops, but it cannot be stored in kvConfigPath: {error}; "
+        "make the path writable, or free space there, and make the change again"
+    )
     return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)

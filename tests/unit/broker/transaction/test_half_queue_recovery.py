@@ -6,6 +6,7 @@ import pytest
 
 from rocketbroker.codec.message.message_properties import encode_properties
 from tests.support.golden_store import unpack
+from tests.support.replicas import log_bytes
 from tests.support.stores import message
 from tests.support.transactions import COMMIT, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
 
@@ -78,6 +79,30 @@ async def test_a_commit_that_no_op_message_knows_of_is_found_after_a_kill(tmp_pa
     assert [copy.body for copy in after.asked(producer)] == [rolled_back.body, still_open.body]
     assert after.bodies() == [committed.body], "it comes once"
     for each in (before, after):
+        await each.close()
+
+
+async def test_a_change_of_role_finds_what_became_of_transactions_meanwhile(tmp_path: Path):
+    master = await Transactions.open(tmp_path / "master")
+    ended, committed, still_open = (master.send() for _ in range(3))
+    master.end(ended)
+    master.write_ops()
+    master.end(committed)
+    slave = await Transactions.open(tmp_path / "slave")
+    await slave.checks.start()
+    await slave.checks.stop()
+    copy = slave.store.make_replica_log()
+    await copy.start()
+    copy.append(0, log_bytes(master.store))
+    await copy.stop()
+
+    await slave.checks.start()
+
+    assert open_bodies(slave) == [still_open.body]
+    await slave.checks.stop()
+    await slave.checks.start()
+    assert open_bodies(slave) == [still_open.body], "the op message of the commit need not be written yet"
+    for each in (master, slave):
         await each.close()
 
 

@@ -61,3 +61,4 @@ def test_a_disk_that_takes_nothing_is_reported(namesrv: NamesrvFixture, tmp_path
     answer = namesrv.ask(RequestCode.PUT_KV_CONFIG, PutKVConfigRequestHeader("ns", "k", "v"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "cannot be stored in kvConfigPath" in (answer.remark or "")
+    assert (answer.remark or "").endswith("and make the change again")
