@@ -50,7 +50,7 @@ def test_sends_are_rejected_with_the_usage_above_the_warning_level(small_disk: S
     answer = small_disk.send()
     check_refused(answer)
     assert f"[DISK_FULL] the disk of {small_disk.disk.path / 'store'}/" in answer.remark
-    measured = re.search(r"is ([0-9.]+) % full, which is more than 90 % \(diskSpaceWarningLevelRatio\)", answer.remark)
+    measured = re.search(r"is ([0-9.]+) % full, above the limit of 90 % \(diskSpaceWarningLevelRatio\)", answer.remark)
     assert measured is not None, answer.remark
     assert 90 < float(measured[1]) <= 100
     assert small_disk.room() > 0, "it is the share that refuses, not the disk"

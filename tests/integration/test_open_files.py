@@ -138,8 +138,8 @@ async def keep_sending(servers: OurServers, client: RemotingClient, store: Path,
     assert sent.code == 0
     with contextlib.ExitStack() as stack:
         connections = await idle(stack, server.port, count)
-        await until(lambda: "turned" in server.text())
-        assert "for the store to keep its reserve (ulimit -n)" in server.text()
+        await until(lambda: " rejected: " in server.text())
+        assert "so that the store keeps its reserve (ulimit -n)" in server.text()
         assert descriptors(server) < files
         for number in range(60):
             answer = await client.invoke(server.address, send_command(f"T{number}", 0, bytes(90_000)), 60)

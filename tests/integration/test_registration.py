@@ -104,7 +104,7 @@ async def test_a_second_broker_of_the_same_name_warns_and_takes_over_after_the_f
         )
         (told,) = [record for record in caplog.records if "not registered at name server" in record.getMessage()]
         assert told.levelname == "ERROR"
-        assert "holds the place. Give each broker its own brokerName, brokerId and address" in told.getMessage()
+        assert "has its place; give each broker its own brokerName, brokerId and address" in told.getMessage()
         assert namesrv.route_info_manager.brokers.by_name["broker-a"].broker_addrs == {0: first.address}
         await first.stop()
         await asyncio.wait(second.outer_api.register_all())

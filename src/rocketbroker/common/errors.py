@@ -35,7 +35,7 @@ class RocketBrokerError(Exception):
 
 
 class ConfigError(RocketBrokerError):
-    """Wrong setting or settings file; the text names it and says what would be right."""
+    """Wrong setting or settings file; the text names it and the valid values."""
 
 
 class CodecError(RocketBrokerError, ValueError):

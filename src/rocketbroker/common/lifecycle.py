@@ -123,7 +123,7 @@ class ServiceThread:
             try:
                 self._action()
             except Exception:
-                log.exception("%s failed; it goes on", self._thread.name)
+                log.exception("%s failed; it continues", self._thread.name)
 
 
 class Part(Protocol):

@@ -1,4 +1,4 @@
-"""An open file of this machine, read by position. Nothing here writes."""
+"""Local file that is open for reading by position."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from types import TracebackType
 
 from rocketbroker.common.errors import StoreError
 
-#: Makes the error to raise when the system refuses to open or read a file.
+#: Makes the error to raise if the system cannot open or read a file.
 Refusal = Callable[[OSError], StoreError]
 
 
@@ -17,7 +17,7 @@ class LocalFile:
 
     Args:
         path: the file.
-        refusal: makes the error to raise when the file cannot be opened or read.
+        refusal: makes the error to raise if the file cannot be opened or read.
 
     Raises:
         StoreError: The file cannot be opened.
@@ -65,8 +65,8 @@ class LocalFile:
         return done
 
     def read_each(self, positions: Sequence[int], length: int) -> bytes:
-        """Return ``length`` bytes from each of ``positions``, with zeros for what is behind the end."""
-        pread, fd = os.pread, self._fd  # thousands of times: what Python adds to each counts
+        """Return ``length`` bytes from each of ``positions``, with zeros after the end of the file."""
+        pread, fd = os.pread, self._fd  # thousands of reads: the cost of each statement counts
         try:
             parts = [pread(fd, length, position) for position in positions]
         except OSError as error:

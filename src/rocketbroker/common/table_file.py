@@ -48,7 +48,7 @@ def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T], file_syst
     backup = backup_of(path)
     table, backup_damage = _read(backup, parse)
     if table is not None:
-        log.error("%s, its backup %s was loaded instead", damage or f"{path} is missing", backup.name)
+        log.error("%s; its backup %s was loaded instead", damage or f"{path} is missing", backup.name)
         if damage:
             _set_aside(path, path.with_name(path.name + ".damaged"), file_system)
         return table
@@ -72,8 +72,8 @@ def _keep_backup_of_empty(
         return
     kept = path.with_name(path.name + ".before-empty")
     log.error(
-        "%s holds an empty table, its backup %s held %s entries: the broker goes on with the empty one and keeps the "
-        "backup as %s; unless all were removed on purpose, stop the broker and copy it over the file",
+        "%s holds an empty table, but its backup %s has %s entries: the empty table is used, and the backup kept "
+        "as %s; unless all entries were removed on purpose, stop the broker and copy it over the file",
         path,
         backup.name,
         count(before),

@@ -93,7 +93,10 @@ def _allowed(broker: BrokerIdentity, topics: Iterable[TopicConfig]) -> list[Topi
         else:
             bad.append(config.topic_name)
     if bad:
-        text = "broker %s at %s registers %d topics that are not ^[%%|a-zA-Z0-9_-]+$ or too long; no route for %s"
+        text = (
+            "broker %s at %s registers %d topics with invalid names (^[%%|a-zA-Z0-9_-]+$) or too long ones; no route "
+            "for %s"
+        )
         named = ", ".join(f"'{shown(name)}'" for name in bad[:_MOST_NAMED])
         log.warning(text, shown(broker.broker_name), shown(broker.broker_addr), len(bad), named)
     return good

@@ -64,7 +64,7 @@ class BrokerTable:
         addresses = {held_id: held for held_id, held in group.broker_addrs.items() if held != address}
         former = addresses.pop(info.broker_id, None)
         if former is not None:
-            log.info("broker %s:%d is at %s now, no more at %s", info.broker_name, info.broker_id, address, former)
+            log.info("broker %s:%d has moved to %s from %s", info.broker_name, info.broker_id, address, former)
             del self.live[former]
         # RocketMQ lists brokers by id, the master first.
         addresses = dict(sorted([*addresses.items(), (info.broker_id, address)]))

@@ -39,7 +39,8 @@ class EncodedAnswers:
     def _keep(self, asked: Hashable, body: bytes) -> None:
         if len(body) > LARGEST_BODY:
             text = (
-                f"the answer takes {len(body):,} bytes, which no frame holds; ask for a part of it, such as a cluster"
+                f"the answer has {len(body):,} bytes, more than a frame can carry; ask for a part of it, such as a "
+                "cluster"
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
         if self._bytes + len(body) > self._most_bytes:

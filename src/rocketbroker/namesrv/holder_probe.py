@@ -44,10 +44,10 @@ class HolderProbe:
             await connection.invoke(request(RequestCode.HEART_BEAT), self._timeout_s)
         except RemotingTimeoutError:
             what = f"the broker at {shown(broker_addr)} did not answer within {self._timeout_s:g} s"
-            text = f"{what}, and another asks for its place"
+            text = f"{what}, and another broker claims its place"
             log.warning("%s", text)
             connection.close(text)
         except RemotingSendError as error:
-            log.info("the broker at %s could not be asked if it lives: %s", shown(broker_addr), shown(str(error)))
+            log.info("the broker at %s could not be checked for liveness: %s", shown(broker_addr), shown(str(error)))
         finally:
             del self._asked[connection]

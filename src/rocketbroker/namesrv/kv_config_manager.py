@@ -83,8 +83,8 @@ class KVConfigManager:
             return None
         if self._table.size_of(namespace) > _LARGEST_LIST:
             text = (
-                f"the pairs of namespace {shown(namespace)} take {self._table.size_of(namespace):,} bytes, which no "
-                "frame holds; delete some of them (DELETE_KV_CONFIG) and ask again"
+                f"the pairs of namespace {shown(namespace)} have {self._table.size_of(namespace):,} bytes, more than a "
+                "frame can carry; delete some of them (DELETE_KV_CONFIG) and ask again"
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
         return self._table.encoded(namespace)
@@ -98,7 +98,7 @@ class KVConfigManager:
             body, left_out = self._table.encoded_part(NAMESPACE_ORDER_TOPIC_CONFIG, limit)
             if left_out:
                 text = (
-                    "%s exceeds maxKvNamespaceSize (%d bytes): brokers are not told of %d of its %d topics, such as %s"
+                    "%s exceeds maxKvNamespaceSize (%d bytes): brokers do not learn of %d of its %d topics, such as %s"
                 )
                 named = ", ".join(shown(key) for key in left_out[-_MOST_NAMED:])
                 count = self._table.entries_of(NAMESPACE_ORDER_TOPIC_CONFIG)
@@ -168,5 +168,5 @@ def _parse(data: bytes) -> Table:
     try:
         return msgspec.json.decode(data, type=_ConfigFile).config_table
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        wanted = '{"configTable":{namespace:{key:value}}} is wanted'
-        raise CodecError(f"no key-value configuration (kvConfigPath): {error}; {wanted}") from error
+        wanted = 'expected {"configTable":{namespace:{key:value}}}'
+        raise CodecError(f"not a key-value configuration (kvConfigPath): {error}; {wanted}") from error

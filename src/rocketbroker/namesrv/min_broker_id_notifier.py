@@ -45,7 +45,7 @@ class MinBrokerIdNotifier:
             offline_broker_addr=offline,
             ha_broker_addr=ha_broker_addr,
         )
-        text = "the smallest id of broker %s is %d now; telling %d brokers"
+        text = "the smallest id of broker %s is %d now; notifying %d brokers"
         log.info(text, group.broker_name, smallest, len(addresses))
         for address in addresses:
             self._send(address, header)

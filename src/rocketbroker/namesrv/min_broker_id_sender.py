@@ -58,7 +58,9 @@ class MinBrokerIdSender:
                 header = self._waiting.pop(address)
                 await self._client.invoke_oneway(address, request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header))
         except RemotingError as error:
-            log.warning("broker at %s was not told of the smallest broker id: %s", shown(address), shown(str(error)))
+            log.warning(
+                "broker at %s could not be notified of the smallest broker id: %s", shown(address), shown(str(error))
+            )
         finally:
             self._client.close_address(address)
             self._waiting.pop(address, None)

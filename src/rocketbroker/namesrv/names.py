@@ -50,7 +50,7 @@ def check_broker_name(kind: str, name: str) -> None:
         BrokerResponseError: INVALID_PARAMETER; the name is empty, too long or has other characters.
     """
     if len(name) > NAME_MAX_LENGTH or _BROKER.fullmatch(name) is None:
-        wanted = f"^[%|a-zA-Z0-9_.:-]+$, no dot or colon at its start, at most {NAME_MAX_LENGTH} characters"
+        wanted = f"^[%|a-zA-Z0-9_.:-]+$ without a dot or colon at its start, at most {NAME_MAX_LENGTH} characters"
         raise _refusal(kind, name, wanted)
 
 
@@ -77,5 +77,5 @@ def check_key(kind: str, name: str) -> None:
 
 
 def _refusal(kind: str, name: str, wanted: str) -> BrokerResponseError:
-    text = f"the {kind} '{shown(name)}' is not allowed; right is: {wanted}"
+    text = f"the {kind} '{shown(name)}' is not allowed; use {wanted}"
     return BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)

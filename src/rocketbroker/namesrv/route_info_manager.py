@@ -63,7 +63,7 @@ class RouteInfoManager:
         known = self.brokers.by_name.get(broker.broker_name)
         held = known.broker_addrs if known is not None else {}
         if broker.broker_id not in held and said.topics_sent == 1:
-            text = "broker %s at %s sent one topic before it registered"
+            text = "broker %s at %s sent a single topic before its registration"
             log.warning(text, broker.broker_name, shown(broker.broker_addr))
             return None
         leads = self._leads(said, held)
@@ -100,11 +100,11 @@ class RouteInfoManager:
         self._probe(address, holder.connection)
         broker = said.broker
         text = (
-            f"broker {broker.broker_name}:{broker.broker_id} at {broker.broker_addr} is refused: "
+            f"broker {broker.broker_name}:{broker.broker_id} at {broker.broker_addr} is rejected: "
             f"{holder.broker_name}:{holder.broker_id} at {address}, connected from {holder.connection.remote_address}, "
-            "holds the place. Give each broker its own brokerName, brokerId and address; if this one replaces the "
-            "other, stop that first: its place is free once its connection closes or it was silent for "
-            f"{holder.heartbeat_timeout_s:g} s, at once if it does not answer any more."
+            "has its place; give each broker its own brokerName, brokerId and address. If this one replaces the "
+            "other, stop the other first: the place is freed when its connection closes, after a silence of "
+            f"{holder.heartbeat_timeout_s:g} s, or at once if it no longer answers"
         )
         log.warning("%s", text)
         return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
@@ -206,14 +206,14 @@ class RouteInfoManager:
         """
         info = self.brokers.live.get(broker_addr)
         if info is None or info.broker_name != broker_name:
-            log.info("broker %s at %s leaves, and was not there", shown(broker_name), shown(broker_addr))
+            log.info("broker %s at %s unregisters, but was not registered", shown(broker_name), shown(broker_addr))
             return
         if not info.is_on_host_of(connection) and not info.is_gone(self._clock.monotonic()):
             text = (
-                f"broker {broker_name} at {broker_addr} lives and registered from {info.connection.remote_address}: "
-                "only that host can unregister it; stop the broker, which unregisters itself."
+                f"broker {broker_name} at {broker_addr} is alive and registered from {info.connection.remote_address}: "
+                "only that host can unregister it; stop the broker, which unregisters itself"
             )
-            log.warning("%s asks to unregister another: %s", connection.remote_address, text)
+            log.warning("%s tried to unregister another broker: %s", connection.remote_address, text)
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, text)
         self._forget(broker_addr)
 
@@ -223,7 +223,7 @@ class RouteInfoManager:
         if found is None:
             return
         group, broker_id = found
-        log.info("broker %s:%d at %s leaves", group.broker_name, broker_id, shown(broker_addr))
+        log.info("broker %s:%d at %s is unregistered", group.broker_name, broker_id, shown(broker_addr))
         self.answers.forget()
         if not group.broker_addrs:
             self.topic_queues.delete_broker(group.broker_name)
@@ -315,6 +315,6 @@ class RouteInfoManager:
 
 def _check(setting: str, value: int, limit: int, what: str) -> None:
     if value > limit:
-        text = f"{setting}: {value:,} {what} exceed the limit of {limit:,}; delete some or raise {setting}."
+        text = f"{setting}: {value:,} {what} exceed the limit of {limit:,}; delete some or raise {setting}"
         log.warning("%s", text)
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)

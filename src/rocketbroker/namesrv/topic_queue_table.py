@@ -85,7 +85,7 @@ class TopicQueueTable:
         if held.queues == queues:
             return
         come, gone = queues.keys() - held.queues.keys(), held.queues.keys() - queues.keys()
-        text = "broker %s has %d topics, %d of them new%s; %d are gone%s"
+        text = "broker %s has %d topics: %d new%s, %d removed%s"
         log.info(text, shown(broker_name), len(queues), len(come), _named(come), len(gone), _named(gone))
         held.queues = queues
         self._on_change()
@@ -103,7 +103,7 @@ class TopicQueueTable:
         for name in gone:
             del self._brokers[name].queues[topic]
         if gone:
-            log.info("topic %s has no queues any more on %d brokers%s", shown(topic), len(gone), _named(gone))
+            log.info("topic %s no longer has queues on %d brokers%s", shown(topic), len(gone), _named(gone))
             self._on_change()
 
     def delete_broker(self, broker_name: str) -> None:

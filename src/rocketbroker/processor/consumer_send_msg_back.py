@@ -102,7 +102,7 @@ class ConsumerSendMsgBackProcessor:
     def process(
         self, connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request; with FLUSH_DISK_TIMEOUT if it waits for the disk, and that refuses or takes too long.
+        """Answer the request; with FLUSH_DISK_TIMEOUT if a sync for which it waits fails or takes too long.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR if no message is at the

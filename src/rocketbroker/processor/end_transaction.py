@@ -40,7 +40,7 @@ _SHOWN = 255
 class EndTransactionProcessor:
     """Stores the real message of a committed transaction, and records that it has ended.
 
-    Producers want no answer to this request, so a rejection is logged. A transaction that could not be ended stays
+    Producers expect no answer to this request, so a rejection is logged. A transaction that could not be ended stays
     open, and the broker checks it with its producer group. Unlike in Apache RocketMQ, ending a transaction twice is
     rejected.
 
@@ -121,8 +121,8 @@ class EndTransactionProcessor:
             raise _error(f"Find prepared transaction message failed: {found} is at commitLogOffset {offset}")
         if half.queue_offset != queue_offset:
             raise _error(
-                f"The transaction state table offset wrong: tranStateTableOffset is {queue_offset}, the half message "
-                f"at commitLogOffset {offset} has {half.queue_offset}"
+                f"The transaction state table offset wrong: tranStateTableOffset is {queue_offset}, but the half "
+                f"message at commitLogOffset {offset} has {half.queue_offset}"
             )
         group = half.get_property(PROPERTY_PRODUCER_GROUP)
         if group != header.producer_group:
@@ -136,7 +136,7 @@ class EndTransactionProcessor:
             self._check_age(half)
         open_offset = self._transactions.open_offset(half)
         if open_offset is None:
-            remark = f"transaction {half.uniq_key} is not open: it was committed, rolled back or given up already"
+            remark = f"transaction {half.uniq_key} is not open: it was committed, rolled back or discarded already"
             raise BrokerResponseError(ResponseCode.ILLEGAL_OPERATION, remark)
         return open_offset
 

@@ -67,10 +67,10 @@ class HeartBeatProcessor:
         A slow disk or a dead name server fails no heartbeat.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR for a body that is no heartbeat, INVALID_PARAMETER for an illegal name
+            BrokerResponseError: SYSTEM_ERROR for a body that is not a heartbeat, INVALID_PARAMETER for an illegal name
                 of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long,
-                SUBSCRIPTION_GROUP_NOT_EXIST where there is no room for all new groups; the other groups are
-                registered nevertheless. Nothing is registered of a heartbeat that exceeds ``HeartbeatLimit``.
+                SUBSCRIPTION_GROUP_NOT_EXIST if there is no room for all new groups; the other groups are registered
+                nevertheless. A heartbeat beyond ``HeartbeatLimit`` registers nothing.
         """
         self._limit.check_body(command.body)
         heartbeat = read_body(command.body, HeartbeatData)
@@ -150,5 +150,7 @@ class HeartBeatProcessor:
 def _illegal(name: str) -> BrokerResponseError:
     remark = f"the group or topic {name[:_SHOWN]!r} has illegal characters; use ^[%|a-zA-Z0-9_-]+$"
     if len(name) > _LONGEST_NAME:
-        remark = f"the group or topic {name[:_SHOWN]!r}... has {len(name):,} characters, {_LONGEST_NAME} are allowed"
+        remark = (
+            f"the group or topic {name[:_SHOWN]!r}... has {len(name):,} characters; at most {_LONGEST_NAME} are allowed"
+        )
     return BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)

@@ -89,7 +89,7 @@ class UnlockBatchMqProcessor:
         self._locks = locks
 
     def process(self, _connection: Connection, command: Command) -> Command:
-        """Answer the request; a lock that the client does not hold is no error.
+        """Answer the request; releasing a lock that the client does not hold is not an error.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for too many queues.

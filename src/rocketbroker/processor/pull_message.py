@@ -40,7 +40,7 @@ _CODES: Final = {
     GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 
-# Looking a member up in its enum takes 20 times as long.
+# Looking up a member in its enum takes 20 times as long.
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _NO_QUEUE: Final = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE})
@@ -49,7 +49,7 @@ PullCommand = RemotingCommand[PullMessageRequestHeader]
 
 
 def _drop_texts(command: PullCommand) -> None:
-    """Drop the texts of a held pull, which may be long and are not needed any more."""
+    """Drop the texts of a held pull, which may be long and are no longer needed."""
     command.remark, command.language, command.serialize_type = None, "", ""
     header = command.header
     header.subscription = header.proxy_froward_client_id = header.lite_topic = None
@@ -99,7 +99,7 @@ class PullMessageProcessor:
     def process(
         self, connection: Connection, command: PullCommand, held: PullRequest | None = None
     ) -> list[Buffer] | InTurn | Held:
-        """Answer a pull, at once or when its messages are read, or hold it; one that was ``held`` is not held again."""
+        """Answer a pull, at once or after reading its messages, or hold it; one that was ``held`` is not held again."""
         header = command.header
         if command.code == RequestCode.LITE_PULL_MESSAGE and not self._config.lite_pull_message_enable:
             raise self._forbidden(
@@ -190,7 +190,7 @@ class PullMessageProcessor:
         return exists
 
     def _redirect(self, connection: Connection, header: PullMessageRequestHeader) -> GetMessageResult | None:
-        """Return the offset to pull from if the offset of the group was reset."""
+        """Return the result with the offset to pull from, if the offset of the group was reset."""
         topic, queue_id = header.topic, header.queue_id
         target = self._offsets.redirect(header.consumer_group, topic, queue_id, connection)
         if target is None:
@@ -252,7 +252,7 @@ class PullMessageProcessor:
 
 
 def _unreadable(error: StoreError) -> BrokerResponseError:
-    """Make the error that has the consumer retry when the disk cannot be read: the messages may be sound."""
+    """Return the error that makes the consumer retry if the disk cannot be read: the messages may be sound."""
     return BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error))
 
 

@@ -27,11 +27,11 @@ class QueryMessageProcessor:
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the topic, ``maxNum`` or ``indexType`` is illegal; SYSTEM_BUSY if
-                too many queries wait; SYSTEM_ERROR if the query would have to look at too many entries of the index.
+                too many queries wait; SYSTEM_ERROR if the query would examine too many entries of the index.
         """
         header = command.header
         check(header)
-        # For a unique id all copies are wanted (retries have it too), whatever number the client named.
+        # All copies with a unique id are requested (retries have it too), whatever number the client named.
         max_num = self._config.default_query_max_num if header.unique_key_query else header.max_num
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp

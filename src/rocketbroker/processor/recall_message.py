@@ -1,6 +1,6 @@
 """RECALL_MESSAGE (370): cancels a timer message (RecallMessageProcessor).
 
-The cancellation is a message too, which waits for the same slot of the timer.
+The cancellation is itself a message, which waits for the same slot of the timer.
 """
 
 from collections.abc import Awaitable
@@ -112,27 +112,27 @@ class RecallMessageProcessor:
             raise _illegal(str(error)) from error
         if handle.topic != header.topic:
             raise _illegal(
-                f"recall failed, topic not match: the handle is of {handle.topic[:_SHOWN]}, the request of "
+                f"recall failed, topic not match: the handle is for {handle.topic[:_SHOWN]}, but the request for "
                 f"{header.topic}"
             )
         name = self._config.broker_name
         if handle.broker_name != name:
             raise _illegal(
-                f"recall failed, broker service not available: the handle is of {handle.broker_name[:_SHOWN]}, this is "
-                f"{name}"
+                f"recall failed, broker service not available: the handle is for {handle.broker_name[:_SHOWN]}, but "
+                f"this is {name}"
             )
         self._check_time(handle.deliver_ms)
         return handle
 
     def _check_time(self, deliver_ms: str) -> None:
         if not (deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) <= _MAX_DIGITS):
-            raise _illegal(f"recall failed, timestamp invalid: {deliver_ms[:_SHOWN]!r} is no time in ms")
+            raise _illegal(f"recall failed, timestamp invalid: {deliver_ms[:_SHOWN]!r} is not a time in ms")
         left_ms = int(deliver_ms) - self._clock.time_ms()
         limit_ms = self._store_config.timer_max_delay_sec * 1000
         if not 0 < left_ms < limit_ms:
             raise _illegal(
-                f"recall failed, timestamp invalid: {left_ms}ms are left; it must be more than 0 and less than "
-                f"{limit_ms}ms (timerMaxDelaySec)"
+                f"recall failed, timestamp invalid: {left_ms} ms are left; it must be more than 0 and less than "
+                f"{limit_ms} ms (timerMaxDelaySec)"
             )
 
     def _message(

@@ -49,14 +49,14 @@ from rocketbroker.store.message_appender import MessageAppender
 _PAIR_END: Final = 2
 # Bytes of an IPv4 address and a port.
 _IPV4_HOST: Final = 8
-# Looking a member up in its enum takes 20 times as long.
+# Looking up a member in its enum takes 20 times as long.
 _PUT_OK: Final = PutMessageStatus.PUT_OK
-# Bits of sysFlag that only the broker sets; that of a batch marks the record that it makes of one.
+# Bits of sysFlag that only the broker sets; that of a batch marks the record into which it turns one.
 _BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 
 class SendMessageProcessor:
-    """Stores what producers send.
+    """Stores messages of producers.
 
     Args:
         config: region, cluster, permissions.
@@ -133,7 +133,7 @@ class SendMessageProcessor:
     def _message(
         self, connection: Connection, command: SendCommand, target: TopicTarget, queue_id: int, own: BrokerProperties
     ) -> MessageExtBrokerInner:
-        """Make the message to store, with the broker's properties and the topic that it really goes to."""
+        """Return the message to store, with the broker's properties and its real topic."""
         header, born_host = command.header, connection.remote_host
         raw = header.properties.encode()
         if raw and raw[-1] != _PAIR_END:

@@ -39,8 +39,7 @@ _NOT_STORED = ("0", 0)
 class SendReplyMessageProcessor:
     """Passes replies on to the clients that asked, and stores those that arrived (``storeReplyMessageEnable``).
 
-    RocketMQ also stores a reply that reached nobody, once more for each resend; here a rejected reply leaves nothing
-    behind.
+    RocketMQ also stores an undelivered reply, once more for each resend; here a rejected reply leaves no trace.
 
     Args:
         config: region, ``storeReplyMessageEnable``.
@@ -87,7 +86,7 @@ class SendReplyMessageProcessor:
         limit = self._store_config.max_message_size
         if len(command.body) > limit:
             text = (
-                f"maxMessageSize: the reply has {len(command.body):,} bytes, over the limit of {limit:,}; "
+                f"maxMessageSize: the reply has {len(command.body):,} bytes, above the limit of {limit:,}; "
                 "split it or raise maxMessageSize"
             )
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, text)
@@ -125,7 +124,7 @@ class SendReplyMessageProcessor:
         if found is None:
             raise _refusal(f"push reply message fail, channel of <{client_id}> not found.")
         if found.is_behind:
-            # What is written to it would stay in memory.
+            # Requests written to it would stay in memory.
             raise _refusal(f"push reply message to {client_id} fail: it reads its connection too slowly")
         return found
 
@@ -176,7 +175,7 @@ class SendReplyMessageProcessor:
         )
 
     async def _put(self, message: MessageExtBrokerInner, target: TopicTarget) -> tuple[str, int]:
-        """Store a reply and return its id and queue offset; a refusal is only logged, since the reply has arrived."""
+        """Store a reply and return its id and queue offset; a failed put is only logged: the reply has arrived."""
         result = self._appender.put_message(message)
         # Read events end with a dispatch, but a coroutine runs outside of them.
         self._appender.dispatch()

@@ -51,7 +51,7 @@ from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetPr
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     """Route all codes that the broker serves."""
     table = MethodTable()
-    # Shared as in RocketMQ, where one thread pool serves sends and messages sent back.
+    # Shared, as in RocketMQ, where one thread pool serves sends and messages sent back.
     fast_failure = BrokerFastFailure(parts.config)
     _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)

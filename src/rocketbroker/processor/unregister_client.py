@@ -1,4 +1,4 @@
-"""UNREGISTER_CLIENT (35): a client leaves its groups (ClientManageProcessor.unregisterClient)."""
+"""UNREGISTER_CLIENT (35): removes a client from its groups (ClientManageProcessor.unregisterClient)."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
@@ -15,7 +15,7 @@ class UnregisterClientProcessor:
         self._producers = producers
 
     def process(self, connection: Connection, command: RemotingCommand[UnregisterClientRequestHeader]) -> Command:
-        """Answer the request; a group that the client is not in is no error."""
+        """Answer the request; a group without the client is not an error."""
         header = command.header
         if header.producer_group:
             self._producers.unregister(header.producer_group, connection)

@@ -21,9 +21,9 @@ _WAS_RESET = "Offset has been previously reset"
 class UpdateConsumerOffsetProcessor:
     """Commits the offset of a group in a topic, if both exist.
 
-    Administration tools send the same request as consumers. They differ in that they want an answer, which RocketMQ's
-    clients do not, and in that their connection is no client of the group. For a group with clients their request is a
-    reset, because the next commit of a client would undo it otherwise.
+    Administration tools send the same request as consumers. They differ in two ways: they expect an answer, which
+    RocketMQ's clients do not, and their connection is not a client of the group. For a group with clients their request
+    is a reset, because the next commit of a client would undo it otherwise.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class UpdateConsumerOffsetProcessor:
             return response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic[:_SHOWN]} not exist!", {})
         queues = max(topic.read_queue_nums, topic.write_queue_nums)
         if not 0 <= header.queue_id < queues:
-            remark = f"QueueId {header.queue_id} is illegal, topic {header.topic} has the queues 0 to {queues - 1}"
+            remark = f"QueueId {header.queue_id} is illegal, topic {header.topic} has queues 0 to {queues - 1}"
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
         self._subscription_groups.find(group)
         return None

@@ -1,1 +1,1 @@
-"""CommitLog, ConsumeQueue and IndexFile, and the services that keep them. No network, no RocketMQ topics' meaning."""
+"""CommitLog, ConsumeQueue and IndexFile, and the services that maintain them. No network, no system topics."""

@@ -210,7 +210,7 @@ class MessageAppender:
         if self._sync_flusher is not None:
             ready = bisect_right(pending, self._sync_flusher.flushed_offset, key=_end_of)
             if ready < len(pending):
-                # Perhaps no send waits for this sync: delayed messages that are due come without one.
+                # Perhaps no send waits for this sync: due delayed messages are stored without one.
                 self._sync_flusher.wakeup()
         requests = pending[:ready]
         self._dispatching = True
@@ -231,12 +231,10 @@ class MessageAppender:
 
     def _why_held(self, held: Sequence[DispatchRequest], error: BaseException) -> str:
         if not held:
-            return (
-                f"messages are stored and readable, but no more of them can be indexed; each send tries again: {error}"
-            )
+            return f"messages are stored and readable, but no more can be indexed; each send retries: {error}"
         return (
             f"{len(held)} messages, from {held[0][2]} of the CommitLog on, are stored but cannot be entered into their "
-            f"queues in {self._config.consume_queue_dir} (storePathConsumeQueue); each send tries again: {error}"
+            f"queues in {self._config.consume_queue_dir} (storePathConsumeQueue); each send retries: {error}"
         )
 
     @property

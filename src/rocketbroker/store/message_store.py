@@ -1,4 +1,4 @@
-"""The parts of a message store, started and stopped together (org.apache.rocketmq.store.MessageStore).
+"""Parts of a message store, started and stopped together (org.apache.rocketmq.store.MessageStore).
 
 Puts, gets and dispatch run on the event loop's thread. Allocation, syncs and cold reads have threads of their own.
 """
@@ -98,7 +98,7 @@ class MessageStore:
         # Known once the store is open.
         self.recovery_report = RecoveryReport(clean_stop=True)
         self.damage_log = DamageLog()
-        # Why messages are rejected; each cause is set by the part that finds it.
+        # Reasons to reject messages; each is set by the part that finds it.
         self.refusals = StandingRefusals()
         self.refusals.set(Refusal.NOT_STARTED, "the store is not open yet; it accepts messages once it has recovered")
         # Files
@@ -220,7 +220,7 @@ class MessageStore:
         sync_flush = self.config.flush_disk_type == "SYNC_FLUSH"
         return ReplicaLog(self.commit_log, reput, self.appender, self.flusher, truncation, sync_flush=sync_flush)
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
         """Open the store: lock, load, recover, start the threads.
@@ -233,7 +233,7 @@ class MessageStore:
         try:
             report = self.recovery_report = await asyncio.shield(opening)
         except BaseException as error:
-            # The thread uses the files until it ends, even when this start was cancelled.
+            # The thread uses the files until it ends, even if this start was cancelled.
             await asyncio.wait([opening])
             self._release()
             if isinstance(error, OSError):
@@ -286,7 +286,7 @@ class MessageStore:
             self._loop.call_soon_threadsafe(self._trust_from_here_on)
 
     def _load_checkpoint(self, loaded: LoadedStore, before_change: Callable[[], None]) -> None:
-        """Read the checkpoint. Without a sound one, only a clean stop says what is on disk."""
+        """Read the checkpoint. Without a sound one, only a clean stop shows what is on disk."""
         try:
             self._checkpoint.load(self._clock.time_ms())
         except StoreError as error:

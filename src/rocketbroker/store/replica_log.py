@@ -1,7 +1,7 @@
 """Log of a store that copies another store's log, as a replica does (DefaultMessageStore.appendToCommitLog).
 
 Bytes are appended as they come, and dispatched by a ``ReputMessageService`` that follows the end of the log. The end
-can be cut off while the store runs, when the master's log continued differently from there.
+can be truncated while the store runs, if the master's log differs from there on.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class ReplicaLog:
         self._is_half_cut = False
 
     async def start(self) -> None:
-        """Start to dispatch where the store stopped; the store must be open.
+        """Start dispatching where the store stopped.
 
         Raises:
             StoreError: Messages of the store's own wait for their dispatch.
@@ -104,11 +104,11 @@ class ReplicaLog:
 
         Raises:
             StoreFullError: The disk has no room; what precedes is appended.
-            StoreBusyError: The disk has not made room in time; likewise.
+            StoreBusyError: The disk has not allocated blocks in time; what precedes is appended.
             StoreError: The bytes do not continue the log; likewise. Or it is being cut.
         """
         if self._changing or self._is_half_cut:
-            raise StoreError("the CommitLog is being cut, or the disk refused a cut; append what follows the cut")
+            raise StoreError("the CommitLog is being cut, or a cut failed; append after the cut has succeeded")
         view, at = memoryview(data), offset
         while (done := self._commit_log.append_raw(at, view[at - offset :])).end > at:
             self._appended(done)
@@ -146,8 +146,8 @@ class ReplicaLog:
 
         Raises:
             StoreError: No record begins there; it is being cut; or the disk failed.
-            OSError: The disk failed. The log may still have records after ``offset``, and takes no others before
-                a cut is done.
+            OSError: The disk failed. The log may still have records after ``offset``; repeat the cut before other
+                appends.
         """
         if self._commit_log.max_offset != offset or self._is_half_cut:
             await self._change(self._cut, offset)
@@ -165,7 +165,7 @@ class ReplicaLog:
         if self._changing:
             raise StoreError("the CommitLog is being cut; try again once that is done")
         self._changing = self._tasks.start(self._change_alone(change, offset), "change")
-        # It goes on when nobody waits for it any more: its threads hold what the flush threads wait for.
+        # It continues even if its caller was cancelled: its threads hold what the flush threads wait for.
         await asyncio.shield(self._changing)
 
     async def _change_alone(self, change: Callable[[int], Awaitable[None]], offset: int) -> None:

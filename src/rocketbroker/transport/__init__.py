@@ -1,1 +1,1 @@
-"""Moves remoting commands over TCP; knows handler callables, never a processor or a store."""
+"""Remoting commands over TCP; knows handler callables, never a processor or a store."""

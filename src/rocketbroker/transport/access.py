@@ -34,8 +34,8 @@ def admit_all(_peer: str, _own: str) -> Audience:
 class ProtectedMode:
     """Choose the audience of a peer by its address; hot changes of the settings apply to the next call.
 
-    Processes of this machine may send everything. Their peer address is a loopback address, or the address they
-    connected to, which a command finds in a route.
+    Processes on this machine may send everything. Their peer address is a loopback address, or the address to which
+    they connected, which a command finds in a route.
     """
 
     def __init__(self, config: TransportConfig) -> None:
@@ -68,7 +68,7 @@ class RouteTable(NamedTuple):
 
 
 def route_tables(routes: dict[int, Route]) -> dict[Audience, RouteTable]:
-    """Make the route table of each audience; a guard rejects the codes beyond the audience.
+    """Return the route table of each audience; a guard rejects the codes beyond the audience.
 
     A connection gets its table when it is accepted, so that no message pays for the check.
     """
@@ -88,7 +88,7 @@ def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
 
 
 def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard:
-    """Make a guard that rejects every request of a route."""
+    """Return a guard that rejects every request of a route."""
     try:
         name = f"{route.code} ({RequestCode(route.code).name})"
     except ValueError:
@@ -107,7 +107,7 @@ def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard
 
 
 class _RefusalLog:
-    """Log of rejected requests, at most one line in 10 s: strangers decide how many there are."""
+    """Log of rejected requests, at most one line in 10 s: strangers determine their number."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -118,5 +118,5 @@ class _RefusalLog:
         self._count += 1
         now = time.monotonic()
         if now >= self._told + _REPEAT_LOG_S:
-            log.warning("%s; refused since the last such line: %d", text, self._count)
+            log.warning("%s; rejected since the last such line: %d", text, self._count)
             self._count, self._told = 0, now

@@ -34,7 +34,7 @@ def _encode(opaque: int, answer: Command) -> bytes:
 
 
 async def made_in_turn(make: Callable[[], Answer]) -> Response:
-    """Make a response that was deferred because its peer was too far behind."""
+    """Return a response that was deferred because its peer was too far behind."""
     answer = make()
     assert answer is not HELD, "a held request is not held again"
     work = answer.work if isinstance(answer, InTurn) else answer
@@ -42,7 +42,7 @@ async def made_in_turn(make: Callable[[], Answer]) -> Response:
 
 
 def error_answer(code: int, error: BaseException) -> Command:
-    """Make the answer for a handler's error; log an unexpected error with its traceback."""
+    """Return the answer for a handler's error; log an unexpected error with its traceback."""
     if isinstance(error, BrokerResponseError):
         return response(error.code, error.remark)
     log.error("request code %d failed", code, exc_info=error)
@@ -50,9 +50,9 @@ def error_answer(code: int, error: BaseException) -> Command:
 
 
 def body_too_long(code: int, length: int, limit: int) -> Command:
-    """Make the answer to a request whose body exceeds the limit."""
+    """Return the answer to a request whose body exceeds the limit."""
     return response(
         ResponseCode.SYSTEM_ERROR,
-        f"maxRequestBodySize: the body of request code {code} has {length:,} bytes, over the limit of {limit:,}; "
+        f"maxRequestBodySize: the body of request code {code} has {length:,} bytes, above the limit of {limit:,}; "
         "split the request or raise maxRequestBodySize",
     )

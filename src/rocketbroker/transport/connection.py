@@ -47,7 +47,7 @@ _SMALL_REST = 4 * 1024
 # Length and mark.
 _FRAME_HEAD = 8
 # Causes of a slow request.
-_HANDLER = "its handler kept the event loop busy, or requests of the same read event did"
+_HANDLER = "its handler, or requests of the same read event, kept the event loop busy"
 _DISK = "its answer waited for the disk or for name servers"
 
 

@@ -13,7 +13,7 @@ _REPEAT_LOG_S = 10.0
 
 
 def _source(address: str) -> tuple[str, bool]:
-    """Return the key that an ``ip:port`` is counted by, and if it is this machine.
+    """Return the key under which an ``ip:port`` is counted, and true for this machine.
 
     IPv6 addresses count by network, since one host may use all addresses of its network.
     """
@@ -50,12 +50,12 @@ class ConnectionCount:
         if 0 < self._max_descriptor <= descriptor:
             self._log(
                 address,
-                f"{self._count} connections are open, and no more than {self._max_descriptor:,} files may be, for the "
-                "store to keep its reserve (ulimit -n)",
+                f"{self._count} connections are open, and the process may open only {self._max_descriptor:,} files, "
+                "so that the store keeps its reserve (ulimit -n)",
             )
             return False
         if self._limit and self._count >= self._limit:
-            self._log(address, f"{self._count} connections are open, the limit is {self._limit} (maxConnections)")
+            self._log(address, f"{self._count} connections are open and the limit is {self._limit} (maxConnections)")
             return False
         source, is_local = _source(address)
         limit = self._address_limit or (0 if is_local else self._limit // 2)
@@ -79,5 +79,10 @@ class ConnectionCount:
         self._turned_away += 1
         now = time.monotonic()
         if now >= self._told + _REPEAT_LOG_S:
-            log.warning("turned %s away: %s; %d since the last such line", address, reason, self._turned_away)
+            log.warning(
+                "connection from %s rejected: %s; rejected since the last such line: %d",
+                address,
+                reason,
+                self._turned_away,
+            )
             self._turned_away, self._told = 0, now

@@ -126,8 +126,8 @@ class Endpoint:
                 return
             worst = max(held, key=lambda each: each.held_bytes * (now - each.held_since + _MOMENT_S))
             worst.drop(
-                f"the connections hold {self.held_bytes:,} bytes, the limit is {limit:,} (maxHeldBytes); "
-                f"this one holds {worst.held_bytes:,} since {now - worst.held_since:.1f} s"
+                f"the connections hold {self.held_bytes:,} bytes, above the limit of {limit:,} (maxHeldBytes); "
+                f"this one has held {worst.held_bytes:,} for {now - worst.held_since:.1f} s"
             )
 
     def end_batch(self) -> None:
@@ -145,7 +145,7 @@ class Endpoint:
         failure, now = f"{type(error).__name__}: {error}", time.monotonic()
         if failure != self._batch_failure or now >= self._batch_failure_told + _REPEAT_LOG_S:
             self._batch_failure, self._batch_failure_told = failure, now
-            log.error("the end of a batch failed", exc_info=error)
+            log.error("the hook at the end of a batch of requests failed", exc_info=error)
 
     def table_for(self, transport: asyncio.BaseTransport) -> RouteTable:
         """Return the routes of a peer by the addresses of both ends of its connection."""

@@ -42,16 +42,17 @@ def close_sockets(sockets: Iterable[socket.socket]) -> None:
 
 
 def port_of(sock: socket.socket) -> int:
-    """Return the port that a socket is bound to."""
+    """Return the port to which a socket is bound."""
     port: int = sock.getsockname()[1]
     return port
 
 
 def cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
-    """Make the error for an address that cannot be bound."""
+    """Return the error for an address that cannot be bound."""
     cause = error.strerror or error
     return ConfigError(
-        f"cannot listen on {host or ALL_ADDRESSES}:{port}: {cause}; stop what uses it or choose another port"
+        f"cannot listen on {host or ALL_ADDRESSES}:{port}: {cause}; stop the process that uses it or choose another "
+        "port"
     )
 
 

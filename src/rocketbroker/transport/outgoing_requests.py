@@ -89,8 +89,8 @@ class OutgoingRequests:
         if self._peer.is_behind:
             if self._pushed_bytes + len(frame) > self._limit:
                 raise RemotingTooMuchRequestError(
-                    f"{self._peer.remote_address} takes too slowly what it is sent: {self._pushed_bytes:,} bytes of "
-                    f"requests wait beside its answers, {len(frame):,} more exceed the limit of {self._limit:,} "
+                    f"{self._peer.remote_address} reads too slowly: {self._pushed_bytes:,} bytes of "
+                    f"requests wait beside its answers, and {len(frame):,} more exceed the limit of {self._limit:,} "
                     "(maxPushBytesPerConnection)"
                 )
             self._pushed_bytes += len(frame)

@@ -39,7 +39,7 @@ class PeerProgress:
         late_s = now - self.frame_began_at
         if received and late_s > limits.frame_timeout_s + received / _SLOWEST_RATE:
             return (
-                f"its frame began {late_s:.0f} s ago and is not whole, of which {received:,} bytes came; the limit is "
-                f"{limits.frame_timeout_s:g} s and a second for each 64 KiB (frameTimeoutSeconds)"
+                f"its frame began {late_s:.0f} s ago and is incomplete at {received:,} bytes; the limit is "
+                f"{limits.frame_timeout_s:g} s plus 1 s per 64 KiB (frameTimeoutSeconds)"
             )
         return ""

@@ -20,7 +20,7 @@ def split_address(address: str) -> tuple[str, int]:
     """
     host, _, port = address.strip().rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise RemotingConnectError(f"{address!r} is no address; host:port is wanted, such as 127.0.0.1:9876")
+        raise RemotingConnectError(f"{address!r} is not an address; use host:port, such as 127.0.0.1:9876")
     return host.strip("[]"), int(port)
 
 
@@ -84,7 +84,7 @@ class RemotingClient:
             raise RemotingConnectError(f"connect to {address} failed: {error.strerror or error}") from error
         except UnicodeError as error:
             # An empty host label, or one over 63 bytes, fails before any DNS query.
-            raise RemotingConnectError(f"connect to {address} failed: {host!r} is no host name ({error})") from error
+            raise RemotingConnectError(f"connect to {address} failed: {host!r} is not a host name ({error})") from error
         return connection
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:

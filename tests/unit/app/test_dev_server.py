@@ -110,7 +110,7 @@ async def test_a_disk_that_is_too_full_to_send_is_known_once_it_is_started(temp:
 
     async with running(server):
         assert server.disk_full == (
-            f"the disk of {server.store}/commitlog is 93.1 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+            f"the disk of {server.store}/commitlog is 93.1 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"
         )
     assert entries(temp) == []
 

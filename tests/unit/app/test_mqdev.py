@@ -10,7 +10,7 @@ from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError
 from rocketbroker.app import demo, mqdev
 from rocketbroker.app.dev_server import DevServer
 
-FULL = "the disk of /store/commitlog is 93.1 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+FULL = "the disk of /store/commitlog is 93.1 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"
 
 
 @pytest.mark.parametrize("full", ["", FULL])

@@ -41,7 +41,7 @@ async def test_one_that_is_silent_is_closed(tasks: TaskOwner) -> None:
     holder = FakeClient(RemotingTimeoutError("no answer"))
     HolderProbe(tasks, timeout_s=0.5).ask("h:1", holder)
     await settled()
-    reason = "the broker at h:1 did not answer within 0.5 s, and another asks for its place"
+    reason = "the broker at h:1 did not answer within 0.5 s, and another broker claims its place"
     assert (holder.is_open, holder.close_reason) == (False, reason)
     assert holder.asked[0][1] == 0.5
 

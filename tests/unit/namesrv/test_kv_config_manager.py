@@ -106,7 +106,7 @@ async def test_the_backup_is_loaded_for_a_lost_file_and_not_damaged_by_the_next_
 def test_a_damaged_file_without_backup_is_an_error(path: Path, executor: ThreadPoolExecutor, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"kvConfig\.json is damaged: .*\(kvConfigPath\): .* is wanted"):
+    with pytest.raises(ConfigError, match=r"kvConfig\.json is damaged: .*\(kvConfigPath\): .* expected {"):
         manager_of(path, executor).load()
 
 
@@ -172,10 +172,12 @@ async def test_the_registration_s_answer_is_bounded_whatever_the_file_holds(
     manager = manager_of(path, executor, maxKvNamespaceSize=4096)
     manager.load()
     assert manager.encoded_order_topics() == b'{"table":{"T":"broker-a:2"}}'
-    assert "brokers are not told of 2 of its 3 topics, such as Large, Huge" in caplog.text
+    assert "brokers do not learn of 2 of its 3 topics, such as Large, Huge" in caplog.text
     assert manager.encoded_order_topics() is manager.encoded_order_topics()
     assert (manager.order_topic_conf("T"), manager.order_topic_conf("Huge")) == ("broker-a:2", None)
-    with pytest.raises(BrokerResponseError, match=r"take 20,005,\d\d\d bytes, which no frame holds; delete some"):
+    with pytest.raises(
+        BrokerResponseError, match=r"have 20,005,\d\d\d bytes, more than a frame can carry; delete some"
+    ):
         manager.encoded_namespace("ORDER_TOPIC_CONFIG")
     await manager.put("ORDER_TOPIC_CONFIG", "T", "b:2")
     await manager.delete("ORDER_TOPIC_CONFIG", "Huge")

@@ -96,7 +96,7 @@ async def test_one_task_at_a_time_sends_to_an_address(sending: Sending, caplog: 
         sending.sender.send("127.0.0.1:1", HEADER)
     (task,) = sending.tasks._tasks
     await task
-    assert caplog.text.count("was not told of the smallest broker id") == 1
+    assert caplog.text.count("could not be notified of the smallest broker id") == 1
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,8 @@ def test_an_address_that_another_host_holds_is_refused(namesrv: Fixture) -> None
     with pytest.raises(BrokerResponseError) as caught:
         namesrv.register("X", "Y", connection=host(2), version=DataVersion(9, 9, 9))
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
-    assert f"broker-a:0 at {MASTER}, connected from 192.0.2.1:50000, holds the place" in caught.value.remark
-    with pytest.raises(BrokerResponseError, match=r"broker-z:7 at .* is refused: broker-a:0 at"):
+    assert f"broker-a:0 at {MASTER}, connected from 192.0.2.1:50000, has its place" in caught.value.remark
+    with pytest.raises(BrokerResponseError, match=r"broker-z:7 at .* is rejected: broker-a:0 at"):
         namesrv.register("X", "Y", name="broker-z", broker_id=7, cluster="D", connection=host(2))
     assert namesrv.topics() == ["T", "U"]
     assert list(namesrv.manager.brokers.by_name) == ["broker-a"]
@@ -199,7 +199,9 @@ def test_an_address_that_another_host_holds_is_refused(namesrv: Fixture) -> None
 def test_a_second_master_of_a_name_and_id_is_refused_while_the_first_lives(namesrv: Fixture, where: int) -> None:
     holder = host(1)
     namesrv.register("T", "U", connection=holder)
-    with pytest.raises(BrokerResponseError, match="stop that first: its place is free once its connection closes"):
+    with pytest.raises(
+        BrokerResponseError, match="stop the other first: the place is freed when its connection closes"
+    ):
         namesrv.register("X", "Y", address="192.0.2.9:10911", connection=host(where))
     assert namesrv.probed == [(MASTER, holder)]
     assert namesrv.addresses() == {0: MASTER}
@@ -240,12 +242,12 @@ def test_a_slave_that_was_elected_takes_the_master_s_id(namesrv: Fixture) -> Non
     slave = host(2)
     namesrv.register("T", "U", connection=host(1), version=DataVersion(1, 1, 5))
     namesrv.register("T", "U", address=SLAVE, broker_id=1, connection=slave, version=DataVersion(1, 1, 5))
-    with pytest.raises(BrokerResponseError, match="holds the place"):
+    with pytest.raises(BrokerResponseError, match="has its place"):
         namesrv.register("T", "U", address=SLAVE, connection=slave, version=DataVersion(9, 9, 5))
     assert namesrv.addresses() == {0: MASTER, 1: SLAVE}
     namesrv.register("T", "U", address=SLAVE, connection=slave, version=DataVersion(1, 1, 6))
     assert namesrv.addresses() == {0: SLAVE}
-    with pytest.raises(BrokerResponseError, match="holds the place"):  # no slave of the name
+    with pytest.raises(BrokerResponseError, match="has its place"):  # no slave of the name
         namesrv.register("T", "U", address="192.0.2.9:1", connection=host(3), version=DataVersion(1, 1, 7))
 
 

@@ -87,11 +87,11 @@ def test_all_queues_of_a_broker_are_swapped_at_once(
     table.replace("a", dict(many))
     table.replace("a", dict(many))
     assert (len(table.queues_of("a")), len(changes), len(caplog.messages)) == (1000, 2, 2)
-    assert "broker a has 1000 topics, 1000 of them new (T" in caplog.messages[1]
+    assert "broker a has 1000 topics: 1000 new (T" in caplog.messages[1]
     assert len(caplog.messages[1]) < 200
     del many["T7"]
     table.replace("a", many)
-    assert caplog.messages[2] == "broker a has 999 topics, 0 of them new; 1 are gone (T7)"
+    assert caplog.messages[2] == "broker a has 999 topics: 0 new, 1 removed (T7)"
     assert table.topics_of(["a", "b"])[-1] == "T"
 
 

@@ -82,7 +82,7 @@ async def test_it_is_ended_once(transactions: Transactions, first: int, again: i
     transactions.end(half, first)
     expected = (
         ResponseCode.ILLEGAL_OPERATION,
-        f"transaction {half.uniq_key} is not open: it was committed, rolled back or given up already",
+        f"transaction {half.uniq_key} is not open: it was committed, rolled back or discarded already",
     )
     assert refused(transactions, half, again) == expected
     transactions.write_ops()

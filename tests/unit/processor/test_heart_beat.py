@@ -251,7 +251,7 @@ def test_no_group_of_a_heartbeat_is_created_when_there_is_no_room_for_all(proces
 @pytest.mark.parametrize("command", [heartbeat(("g" * 263, [])), heartbeat(producers=["p" * 263])])
 def test_a_name_that_is_too_long_is_refused(processor, parts, command):
     code, remark = refusal(processor, command)
-    assert (code, "has 263 characters, 262 are allowed" in remark) == (ResponseCode.INVALID_PARAMETER, True)
+    assert (code, "has 263 characters; at most 262 are allowed" in remark) == (ResponseCode.INVALID_PARAMETER, True)
     assert_nothing_left(parts)
 
 

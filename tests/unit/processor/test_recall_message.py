@@ -91,13 +91,16 @@ def test_no_group_is_fine(parts, store, processor):
 @pytest.mark.parametrize(
     ("fields", "remark"),
     [
-        ({"topic": "Other"}, "recall failed, topic not match: the handle is of Other, the request of GoldenTopic"),
-        ({"broker_name": "broker-b"}, "the handle is of broker-b, this is broker-a"),
-        ({"deliver_ms": "1795255000000"}, "timestamp invalid: 0ms are left"),
-        ({"deliver_ms": "1795254999000"}, "timestamp invalid: -1000ms are left"),
-        ({"deliver_ms": "1795514200000"}, "less than 259200000ms (timerMaxDelaySec)"),
-        ({"deliver_ms": "soon"}, "timestamp invalid: 'soon' is no time in ms"),
-        ({"deliver_ms": "9" * 30}, "is no time in ms"),
+        (
+            {"topic": "Other"},
+            "recall failed, topic not match: the handle is for Other, but the request for GoldenTopic",
+        ),
+        ({"broker_name": "broker-b"}, "the handle is for broker-b, but this is broker-a"),
+        ({"deliver_ms": "1795255000000"}, "timestamp invalid: 0 ms are left"),
+        ({"deliver_ms": "1795254999000"}, "timestamp invalid: -1000 ms are left"),
+        ({"deliver_ms": "1795514200000"}, "less than 259200000 ms (timerMaxDelaySec)"),
+        ({"deliver_ms": "soon"}, "timestamp invalid: 'soon' is not a time in ms"),
+        ({"deliver_ms": "9" * 30}, "is not a time in ms"),
         ({"message_id": ""}, "recall handle is invalid"),
         ({"message_id": "a\x01b"}, "recall handle is invalid"),
     ],

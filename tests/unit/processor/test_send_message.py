@@ -316,7 +316,7 @@ def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store
     code, remark = refused(send, batch_command(body))
 
     assert code == ResponseCode.MESSAGE_ILLEGAL
-    assert f"the batch has {len(body):,} bytes, over the limit of {store.config.max_message_size:,};" in remark
+    assert f"the batch has {len(body):,} bytes, above the limit of {store.config.max_message_size:,};" in remark
     assert store.commit_log.max_offset == 0
 
 
@@ -380,7 +380,7 @@ def test_more_messages_than_an_entry_counts_are_refused(parts: SimpleNamespace, 
     batch_topic(parts)
     code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 32_768), properties={"UNIQ_KEY": "U"}))
     assert code == ResponseCode.MESSAGE_ILLEGAL
-    assert "the batch has 32768 messages; topic[T] has queue.type=BatchCQ, which takes 32767 in a batch" in remark
+    assert "the batch has 32768 messages; topic[T] has queue.type=BatchCQ, which allows 32767 per batch" in remark
     assert store.appender.put_count == 0
 
 
@@ -414,7 +414,7 @@ def test_a_topic_whose_attributes_are_not_honoured_is_not_written(
     parts.topic_configs.topics["T"] = TopicConfig("T", attributes={name: value})  # as a store taken over has it
     code, remark = refused(send, command(batch=batch))
     assert code == ResponseCode.MESSAGE_ILLEGAL
-    assert f"topic[T] has {name}={value}, which this broker does not write" in remark
+    assert f"topic[T] has {name}={value}, which this broker does not support" in remark
     assert store.appender.put_count == 0
 
 

@@ -244,4 +244,4 @@ async def test_a_reply_that_is_too_long_is_refused_before_it_is_passed_on(store,
     code, remark = await refusal_async(processor.process, header(), bytes(limit + 1))
 
     assert (code, asked) == (ResponseCode.MESSAGE_ILLEGAL, [])
-    assert f"{limit + 1:,} bytes, over the limit of {limit:,}" in remark
+    assert f"{limit + 1:,} bytes, above the limit of {limit:,}" in remark

@@ -116,8 +116,8 @@ def test_administration_cannot_go_behind_the_end(processor, parts):
         (("h", "T", 0, 1), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group h not exist!"),
         (("../g", "T", 0, 1), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group ../g not exist!"),
         (("g", "U", 0, 1), ResponseCode.TOPIC_NOT_EXIST, "Topic U not exist!"),
-        (("g", "T", 4, 1), ResponseCode.INVALID_PARAMETER, "topic T has the queues 0 to 3"),
-        (("g", "T", -1, 1), ResponseCode.INVALID_PARAMETER, "topic T has the queues 0 to 3"),
+        (("g", "T", 4, 1), ResponseCode.INVALID_PARAMETER, "topic T has queues 0 to 3"),
+        (("g", "T", -1, 1), ResponseCode.INVALID_PARAMETER, "topic T has queues 0 to 3"),
     ],
 )
 def test_what_does_not_exist_is_refused(processor, parts, fields, code, remark):

@@ -136,7 +136,7 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
         ),
         ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32,768 bytes; the limit is 32,767"),
         ({"properties": b"k" * 5000}, PutMessageStatus.MESSAGE_ILLEGAL, "mappedFileSizeCommitLog"),
-        ({"topic": "../up"}, PutMessageStatus.MESSAGE_ILLEGAL, "cannot be the name of a folder"),
+        ({"topic": "../up"}, PutMessageStatus.MESSAGE_ILLEGAL, "cannot be a folder name"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(parts: Parts, fields, status, reason: str):
@@ -216,7 +216,7 @@ def test_what_a_queue_could_not_take_is_dispatched_later_in_order(parts: Parts, 
     assert refused.status is PutMessageStatus.NOT_DISPATCHED
     assert refused.reason.startswith(
         "13 messages, from 0 of the CommitLog on, are stored but cannot be entered into their queues in "
-        f"{parts.config.consume_queue_dir} (storePathConsumeQueue); each send tries again: no room"
+        f"{parts.config.consume_queue_dir} (storePathConsumeQueue); each send retries: no room"
     )
 
     assert parts.appender.put_message(message(b"12")).status is PutMessageStatus.PUT_OK
@@ -430,8 +430,8 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
             refused = appender.put_message(message(b"3"))
             assert refused.status is PutMessageStatus.NOT_DISPATCHED
             assert refused.reason == (
-                "messages are stored and readable, but no more of them can be indexed; each send tries again: the keys "
-                f"of 3 messages wait for the index in {tmp_path}/index (storePathIndex), the limit is 2: "
+                "messages are stored and readable, but no more can be indexed; each send retries: the keys "
+                f"of 3 messages wait for the index in {tmp_path}/index (storePathIndex); the limit is 2: "
                 "cannot allocate: EIO"
             )
 

@@ -250,7 +250,7 @@ class TestBusyDisk:
         assert refused
         for result in (*refused, batched):
             assert result.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
-            assert "the limit is 20 ms (osPageCacheBusyTimeOutMills)" in result.reason
+            assert "above the limit of 20 ms (osPageCacheBusyTimeOutMills)" in result.reason
         assert read_queue(store, "Topic", 0)[0].body == b"first"
         goes_on.set()
         await until(lambda: store.appender.put_message(message(b"after")).status is PutMessageStatus.PUT_OK)

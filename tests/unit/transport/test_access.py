@@ -165,8 +165,8 @@ async def test_refusals_are_logged_rarely_however_many_there_are(
         feed(connection, frame(17))
 
     first, second = (record.getMessage() for record in caplog.records)
-    assert first.endswith("refused since the last such line: 1")
-    assert second.endswith("refused since the last such line: 100")
+    assert first.endswith("rejected since the last such line: 1")
+    assert second.endswith("rejected since the last such line: 100")
 
 
 def test_without_protection_everyone_is_an_administrator():

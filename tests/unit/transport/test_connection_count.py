@@ -18,7 +18,7 @@ def test_one_address_takes_no_more_than_half(caplog):
     assert entered(count, "192.0.2.2") == 5
     assert entered(count, "192.0.2.3") == 0
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("turned 192.0.2.1:1005 away: 5 connections are open from 192.0.2.1")
+    assert line.startswith("connection from 192.0.2.1:1005 rejected: 5 connections are open from 192.0.2.1")
     assert "(half of maxConnections)" in line
 
 
@@ -75,4 +75,4 @@ def test_what_is_left_of_descriptors_is_for_the_store(caplog):
     assert not count.enter("127.0.0.1:2", 100)
     count.leave("127.0.0.1:1")
     assert count.enter("127.0.0.1:2", 99)
-    assert "1 connections are open, and no more than 100 files may be" in caplog.text
+    assert "1 connections are open, and the process may open only 100 files" in caplog.text

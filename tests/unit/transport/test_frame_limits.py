@@ -59,7 +59,7 @@ class TestBodies:
         feed(connection, frame(code, bytes(10_001), 7, serialize_type=kind) + frame(ECHO, b"next", 8))
 
         assert [(answer.opaque, answer.code) for answer in transport.answers] == [(7, 1), (8, 0)]
-        assert "10,001 bytes, over the limit of 10,000" in str(transport.answers[0].remark)
+        assert "10,001 bytes, above the limit of 10,000" in str(transport.answers[0].remark)
         assert "raise maxRequestBodySize" in str(transport.answers[0].remark)
         assert handlers.seen == [(ECHO, b"next")]
         assert endpoint.held_bytes == 0

@@ -83,7 +83,9 @@ async def test_a_free_port_is_taken_and_told(server: RemotingServer):
 async def test_a_port_that_is_in_use_is_named_with_what_to_do(server: RemotingServer):
     other = RemotingServer({}, host="127.0.0.1", port=server.port)
 
-    with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*; stop what uses it"):
+    with pytest.raises(
+        ConfigError, match=rf"cannot listen on 127.0.0.1:{server.port}: .*; stop the process that uses it"
+    ):
         await other.start()
     await other.stop()
 
@@ -264,10 +266,10 @@ async def test_one_more_than_may_be_open_is_turned_away_and_logged(handlers: Han
                 assert await third.at_end() == b""
             await third.close()
 
-        lines = [record.getMessage() for record in caplog.records if "turned" in record.getMessage()]
+        lines = [record.getMessage() for record in caplog.records if " rejected: " in record.getMessage()]
         assert len(lines) == 1, "many of them must not fill the log"
-        assert lines[0].startswith("turned 127.0.0.1:")
-        assert "2 connections are open, the limit is 2 (maxConnections)" in lines[0]
+        assert lines[0].startswith("connection from 127.0.0.1:")
+        assert "2 connections are open and the limit is 2 (maxConnections)" in lines[0]
         assert len(server.connections) == 2
         assert (await first.ask(frame(ECHO))).code == 0
 
@@ -286,9 +288,12 @@ async def test_connections_leave_the_store_its_descriptors(handlers: Handlers, c
     async with running(RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits)) as server:
         peers = [await Peer.open(server.port) for _ in range(40)]
 
-        await until(lambda: "turned" in caplog.text)
+        await until(lambda: " rejected: " in caplog.text)
 
-        assert f"no more than {first + 30} files may be, for the store to keep its reserve (ulimit -n)" in caplog.text
+        assert (
+            f"the process may open only {first + 30} files, so that the store keeps its reserve (ulimit -n)"
+            in caplog.text
+        )
         await until(lambda: 0 < len(server.connections) <= 30)
         assert (await peers[0].ask(frame(ECHO))).code == 0
         for peer in peers:

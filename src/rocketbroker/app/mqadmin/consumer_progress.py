@@ -19,7 +19,7 @@ from rocketbroker.common.errors import BrokerResponseError
 
 
 class QueueRow(msgspec.Struct, rename="camel"):
-    """Progress of a group in one queue; ``last_timestamp`` in ms, 0 when nothing was consumed."""
+    """Progress of a group in one queue; ``last_timestamp`` in ms, 0 if nothing was consumed."""
 
     topic: str
     broker_name: str

@@ -149,7 +149,7 @@ def options_of(name: str) -> list[Option]:
 
 
 def function_options(command: Callable[..., None]) -> list[Option]:
-    """Return the options of the function behind a sub-command."""
+    """Return the options of the function of a sub-command."""
     return [_option(parameter) for parameter in inspect.signature(command).parameters.values()]
 
 

@@ -9,7 +9,7 @@ from rocketbroker.client.admin_client import AdminClient
 
 
 class QueueRow(msgspec.Struct, rename="camel"):
-    """One queue; ``last_update_timestamp`` in ms, 0 when nothing was stored."""
+    """One queue; ``last_update_timestamp`` in ms, 0 if nothing was stored."""
 
     broker_name: str
     queue_id: int

@@ -1,4 +1,4 @@
-"""Settings of the broker; answers to org.apache.rocketmq.common.BrokerConfig."""
+"""Settings of the broker (org.apache.rocketmq.common.BrokerConfig)."""
 
 import re
 from typing import Annotated
@@ -265,7 +265,7 @@ class BrokerConfig(ClientLimits):
     wait_time_mills_in_send_queue: Whole = setting(
         "waitTimeMillsInSendQueue",
         200,
-        "Longest wait of a send behind sends of its connection that wait for the disk; then it is rejected with "
+        "Longest wait of a send for earlier sends of its connection that wait for the disk; then it is rejected with "
         "SYSTEM_BUSY.",
         _HOT_MS,
         low=1,

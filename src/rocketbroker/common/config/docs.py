@@ -32,7 +32,7 @@ Errors in a file are never ignored:
 | a property of RocketMQ [without effect here](../coming-from-rocketmq/settings.md) | warning with its name |
 | an unknown property | error with file, line and the nearest known name |
 | an invalid value | error with the valid values |
-| [a switch of access control or TLS](../operations/security.md#settings-that-are-refused) | error if it is on |
+| [a switch of access control or TLS](../operations/security.md#settings-that-are-rejected) | error if it is on |
 | `brokerRole=SLAVE`, `brokerRole=SYNC_MASTER` | error, because replication is missing |
 """
 

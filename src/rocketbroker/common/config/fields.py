@@ -1,6 +1,6 @@
 """Building blocks of settings: RocketMQ's name, a type that parses properties text, a range, a unit and a meaning.
 
-Answers to the plain fields of BrokerConfig, MessageStoreConfig, NamesrvConfig and NettyServerConfig, whose values
+They correspond to the plain fields of BrokerConfig, MessageStoreConfig, NamesrvConfig and NettyServerConfig, which
 MixAll.properties2Object reads from text. Unlike there, text that the type cannot parse is an error and never ignored.
 """
 

@@ -1,4 +1,4 @@
-"""Changes at run time; answers to Configuration.update behind UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG.
+"""Changes at run time by UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG (Configuration.update).
 
 RocketMQ changes every property with a setter, except for a black list. Here only settings marked `hot` can be changed;
 no setting that names a path, a class or a command is marked.

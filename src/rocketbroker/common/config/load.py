@@ -1,6 +1,6 @@
 """Settings of a process from `-n`, file, environment and defaults, in RocketMQ's order of precedence.
 
-Answers to BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
+The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
 """
 
 import os

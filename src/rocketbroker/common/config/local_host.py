@@ -1,4 +1,4 @@
-"""Address and name of this machine; answers to NetworkUtil.getLocalAddress and BrokerConfig.localHostName."""
+"""Address and name of this machine (NetworkUtil.getLocalAddress, BrokerConfig.localHostName)."""
 
 import socket
 

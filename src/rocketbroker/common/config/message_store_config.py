@@ -1,4 +1,4 @@
-"""Settings of the store; answers to org.apache.rocketmq.store.config.MessageStoreConfig."""
+"""Settings of the store (org.apache.rocketmq.store.config.MessageStoreConfig)."""
 
 import re
 from pathlib import Path

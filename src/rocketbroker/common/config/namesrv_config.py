@@ -1,4 +1,4 @@
-"""Settings of the name server; answers to org.apache.rocketmq.common.namesrv.NamesrvConfig."""
+"""Settings of the name server (org.apache.rocketmq.common.namesrv.NamesrvConfig)."""
 
 from pathlib import Path
 

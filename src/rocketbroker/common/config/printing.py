@@ -1,4 +1,4 @@
-"""Output of `-p` and `-m`; answers to MixAll.printObjectProperties in BrokerStartup and NamesrvStartup.
+"""Output of `-p` and `-m` (MixAll.printObjectProperties in BrokerStartup and NamesrvStartup).
 
 The lines are properties text. Settings that act come first, by class in RocketMQ's order. RocketMQ's other settings
 follow under a comment, with the given value or RocketMQ's default.

@@ -1,6 +1,6 @@
 """Java .properties text: parsed with the location of each entry, changed without touching other lines.
 
-Answers to java.util.Properties as BrokerStartup and Configuration use it. Files are read as UTF-8 (RocketMQ
+The counterpart of java.util.Properties as BrokerStartup and Configuration use it. Files are read as UTF-8 (RocketMQ
 reads Latin-1; ASCII and \\uXXXX escapes give the same). Comments may be in any encoding.
 
 Importing the library takes about 40 ms, so it is imported on demand.

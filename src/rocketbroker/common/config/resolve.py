@@ -1,7 +1,7 @@
 """Validation of entries into models; errors for unknown names and invalid or rejected values name the location.
 
 A name of RocketMQ 4.x or 5.x that no model has is a warning; an unknown name is an error with the nearest known name.
-Answers to MixAll.properties2Object, which ignores both.
+MixAll.properties2Object ignores both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

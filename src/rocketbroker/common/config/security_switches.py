@@ -1,6 +1,6 @@
 """RocketMQ's switches for access control and TLS; this version has neither and rejects settings that turn one on.
 
-Answers to AuthConfig, BrokerConfig.aclEnable and TlsSystemConfig.
+The counterpart of AuthConfig, BrokerConfig.aclEnable and TlsSystemConfig.
 """
 
 from rocketbroker.common.shown_name import shown

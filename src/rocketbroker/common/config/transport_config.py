@@ -1,4 +1,4 @@
-"""Settings of a listening remoting server; answers to org.apache.rocketmq.remoting.netty.NettyServerConfig."""
+"""Settings of a listening remoting server (org.apache.rocketmq.remoting.netty.NettyServerConfig)."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ NAMESRV_PORT = 9876
 FRAME_MAX_LENGTH = 16_777_216
 _WHITE_LIST_MAX = 4_096
 _WHITE_LIST = Trait(
-    own=True, hot=True, takes="IP addresses and networks such as 10.0.0.0/8, joined by ';', 4096 characters at most"
+    own=True, hot=True, takes="IP addresses and networks such as 10.0.0.0/8, joined by ';', at most 4096 characters"
 )
 
 

@@ -44,8 +44,8 @@ class ConsumerCalls:
         limit = self._config.max_calls_per_consumer
         if self._under_way[channel.connection] >= limit:
             remark = (
-                f"maxCallsPerConsumer: consumer {who} has not answered {limit:,} requests yet; ask later or raise "
-                "maxCallsPerConsumer"
+                f"maxCallsPerConsumer: consumer {who} has not answered {limit:,} requests yet; ask again later or "
+                "raise maxCallsPerConsumer"
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
         return channel.connection
@@ -54,7 +54,7 @@ class ConsumerCalls:
         """Return the client's answer to ``command``.
 
         Raises:
-            BrokerResponseError: As ``check``; SYSTEM_ERROR if its connection was lost; CONSUME_MSG_TIMEOUT if it did
+            BrokerResponseError: See ``check``; SYSTEM_ERROR if its connection was lost; CONSUME_MSG_TIMEOUT if it did
                 not answer in 10 s.
         """
         connection = self.check(group, client_id)

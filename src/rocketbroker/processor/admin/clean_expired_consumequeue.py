@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 class Cleaning(Protocol):
     async def clean_expired_consume_queue(self) -> str:
-        """Remove the entries of expired messages from queues and index; return the disk's error, or ""."""
+        """Remove the entries of expired messages from queues and index; return the failed removals, or ""."""
 
 
 class Queues(Protocol):
@@ -37,7 +37,7 @@ class CleanExpiredConsumequeueProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk refused a part; the rest is removed.
+            BrokerResponseError: SYSTEM_ERROR if some files could not be removed; the rest is removed.
         """
         refused = await self._cleaning.clean_expired_consume_queue()
         removed = await self._remover.remove(self._queues.topics_without_messages())

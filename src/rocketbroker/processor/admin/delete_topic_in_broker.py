@@ -48,6 +48,7 @@ class DeleteTopicInBrokerProcessor:
         self._topics.delete(topic)
         await wait_settled(
             [self._topics.settled(topic), self._offsets.flush()],
-            f"the messages of topic {topic} are removed, the rest may stay; delete it again when the disk is writable",
+            f"the messages of topic {topic} are removed, but the rest may stay; delete it again when the disk is "
+            "writable",
         )
         return response()

@@ -27,7 +27,7 @@ def page_of(
         size: most entries wanted.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER if a field is out of range or ``seen_version`` is no DataVersion.
+        BrokerResponseError: INVALID_PARAMETER if a field is out of range or ``seen_version`` is not a DataVersion.
     """
     if seen_version is None and first is None and size is None:
         return dict(table)

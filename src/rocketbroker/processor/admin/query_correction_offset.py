@@ -13,7 +13,7 @@ _NO_CORRECTION = 2**63 - 1
 
 
 class QueryCorrectionOffsetProcessor:
-    """Answers for each queue the least offset of any group, and 2^63 - 1 where ``compareGroup`` is behind that.
+    """Answers, for each queue, the lowest offset of any group, or 2^63 - 1 if the offset of ``compareGroup`` is lower.
 
     Groups in ``filterGroups`` do not count, nor offsets before the first message. RocketMQ deletes the offsets of the
     groups in ``filterGroups``; here the query changes nothing.

@@ -1,4 +1,4 @@
-"""QUERY_TOPICS_BY_CONSUMER (343): topics that a group has offsets in (AdminBrokerProcessor.queryTopicsByConsumer)."""
+"""QUERY_TOPICS_BY_CONSUMER (343): topics in which a group has offsets (AdminBrokerProcessor.queryTopicsByConsumer)."""
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.tables import TopicList

@@ -83,7 +83,7 @@ class ResumeCheckHalfMessageProcessor:
         if later and self._transactions.open_copy(message) is None:
             raise _error(
                 f"transaction {message.uniq_key} was resumed as half message {later[0].queue_offset} and has ended; "
-                f"if it was given up again, name its last message in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}"
+                f"if it was discarded again, name its last message in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC}"
             )
 
     def _open_offset(self, message: MessageExt) -> int | None:
@@ -95,7 +95,7 @@ class ResumeCheckHalfMessageProcessor:
         open_offset = self._transactions.open_offset(message)
         if open_offset is None:
             raise _error(
-                f"transaction {message.uniq_key} is not open: it was committed, rolled back or given up already"
+                f"transaction {message.uniq_key} is not open: it was committed, rolled back or discarded already"
             )
         return open_offset
 

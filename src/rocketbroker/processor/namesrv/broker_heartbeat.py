@@ -1,4 +1,4 @@
-"""BROKER_HEARTBEAT (904): a sign of life between two registrations, mostly sent one way."""
+"""BROKER_HEARTBEAT (904): heartbeat between two registrations, mostly sent one-way."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import BrokerHeartbeatRequestHeader
@@ -7,7 +7,7 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class BrokerHeartbeatProcessor:
-    """Records that a broker is alive; one that is not registered is no error."""
+    """Records that a broker is alive; an unregistered broker is not an error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes

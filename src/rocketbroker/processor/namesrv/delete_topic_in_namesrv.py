@@ -7,7 +7,7 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class DeleteTopicInNamesrvProcessor:
-    """Drops the route; a missing one is no error."""
+    """Drops the route; a missing one is not an error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes

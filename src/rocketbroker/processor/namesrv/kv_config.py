@@ -52,7 +52,7 @@ class KVConfigProcessor:
     async def process_delete(
         self, connection: Connection, command: RemotingCommand[DeleteKVConfigRequestHeader]
     ) -> Command:
-        """Drop a value (102); a missing one is no error.
+        """Drop a value (102); a missing one is not an error.
 
         Raises:
             BrokerResponseError: The change cannot be stored.

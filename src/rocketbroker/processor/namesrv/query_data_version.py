@@ -1,4 +1,4 @@
-"""QUERY_DATA_VERSION (322): a broker asks whether its topics differ from those it last registered."""
+"""QUERY_DATA_VERSION (322): comparison of a broker's topics with those that it last registered."""
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
@@ -13,7 +13,7 @@ _LARGEST_VERSION = 1_024
 
 
 class QueryDataVersionProcessor:
-    """Compares versions; asking counts as a sign of life."""
+    """Compares versions; the request counts as a heartbeat."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes
@@ -22,7 +22,7 @@ class QueryDataVersionProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: The body is no DataVersion.
+            BrokerResponseError: The body is not a DataVersion.
         """
         where = (command.header.cluster_name, command.header.broker_addr)
         changed = self._routes.is_broker_topic_config_changed(*where, asked_version(command))
@@ -42,5 +42,5 @@ def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> Da
     try:
         return DataVersion.decode(command.body, most_values=MOST_VALUES)
     except CodecError as error:
-        text = f"the body of QUERY_DATA_VERSION is no DataVersion: {error}"
+        text = f"the body of QUERY_DATA_VERSION is not a DataVersion: {error}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

@@ -36,7 +36,7 @@ _INLINE_BYTES = 8_192
 class RegisterBrokerProcessor:
     """Accepts registrations; a slave's answer names its master, and every answer may carry the order topics.
 
-    A body that is large, or grows when it is decompressed, is read by a thread, and then swapped in at once.
+    A body that is large, or grows when it is decompressed, is decoded on a thread, and then swapped in at once.
     Registrations are accepted in the order in which they arrive.
 
     Args:

@@ -24,7 +24,8 @@ class RegisterTopicInNamesrvProcessor:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: The topic rule does not allow the name, the body is no route, or a limit is exceeded.
+            BrokerResponseError: The topic rule does not allow the name, the body is not a route, or a limit is
+                exceeded.
         """
         check_topic(command.header.topic)
         if command.body:
@@ -36,13 +37,13 @@ def route_of(command: RemotingCommand[RegisterTopicRequestHeader]) -> TopicRoute
     """Read the body.
 
     Raises:
-        BrokerResponseError: It is no route, or longer than the route of one broker can be.
+        BrokerResponseError: It is not a route, or longer than the route of one broker can be.
     """
     if len(command.body) > _LARGEST_ROUTE:
-        text = f"the body of REGISTER_TOPIC_IN_NAMESRV has {len(command.body):,} bytes; {_LARGEST_ROUTE:,} are allowed"
+        text = f"the body of REGISTER_TOPIC_IN_NAMESRV has {len(command.body):,} bytes; the limit is {_LARGEST_ROUTE:,}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
     try:
         return TopicRouteData.decode(command.body, most_values=MOST_VALUES)
     except CodecError as error:
-        text = f"the body of REGISTER_TOPIC_IN_NAMESRV is no TopicRouteData: {error}"
+        text = f"the body of REGISTER_TOPIC_IN_NAMESRV is not a TopicRouteData: {error}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

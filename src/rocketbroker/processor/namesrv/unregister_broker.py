@@ -1,4 +1,4 @@
-"""UNREGISTER_BROKER (104): removes a broker that stops."""
+"""UNREGISTER_BROKER (104): removes a stopping broker."""
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import UnRegisterBrokerRequestHeader
@@ -7,7 +7,7 @@ from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 
 class UnregisterBrokerProcessor:
-    """Removes the broker with a name and an address; an unknown one is no error."""
+    """Removes the broker with a name and an address; an unknown one is not an error."""
 
     def __init__(self, routes: RouteInfoManager) -> None:
         self._routes = routes

@@ -7,7 +7,7 @@ from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledg
 
 
 def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
-    """Return ``answer``, or the refusal for an outcome that is not ok.
+    """Return ``answer``, or the error for an outcome that is not ok.
 
     FLUSH_DISK_TIMEOUT keeps the fields: the message is stored nevertheless, and they are right.
     """
@@ -20,5 +20,5 @@ def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
 async def answer_when_acknowledged(
     acknowledgements: Acknowledgements, result: PutMessageResult, answer: Command
 ) -> Command:
-    """Wait for the message, then answer as ``acknowledged_answer`` does."""
+    """Wait for the message, then return the result of ``acknowledged_answer``."""
     return acknowledged_answer(answer, await acknowledgements.acknowledged(result))

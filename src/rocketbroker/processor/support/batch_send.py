@@ -109,13 +109,13 @@ class BatchSend:
         return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer
 
     def _check(self, header: SendMessageRequestHeader, target: TopicTarget, length: int) -> None:
-        """Reject what a batch cannot have (CommitLog.asyncPutMessages)."""
+        """Reject features that a batch cannot have (CommitLog.asyncPutMessages)."""
         limit = self._store_config.max_message_size
         if target.is_retry:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
         elif length > limit:
             remark = (
-                f"maxMessageSize: the batch has {length:,} bytes, over the limit of {limit:,}; "
+                f"maxMessageSize: the batch has {length:,} bytes, above the limit of {limit:,}; "
                 "split it or raise maxMessageSize"
             )
         elif header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
@@ -133,11 +133,11 @@ class BatchSend:
 
 
 def _make_inner(message: MessageExtBrokerInner, command: SendCommand, count: int, own: BrokerProperties) -> None:
-    """Make a batch one record."""
+    """Turn a batch into one record."""
     if count > MOST_IN_INNER_BATCH:
         raise _illegal(
             f"the batch has {count} messages; topic[{message.topic}] has queue.type=BatchCQ, "
-            f"which takes {MOST_IN_INNER_BATCH} in a batch; split it"
+            f"which allows {MOST_IN_INNER_BATCH} per batch; split it"
         )
     properties = command.header.properties.encode()
     if not properties.endswith(b"\x02"):

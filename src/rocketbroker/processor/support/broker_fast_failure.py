@@ -57,7 +57,7 @@ class BrokerFastFailure:
         capacity = config.send_thread_pool_queue_capacity
         if len(self._since) >= capacity:
             raise _busy(
-                f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk, "
+                f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk; "
                 f"the limit is {capacity} (sendThreadPoolQueueCapacity)"
             )
         waited_ms = int(connection.waited_s * 1000)
@@ -69,11 +69,11 @@ class BrokerFastFailure:
             )
 
     def answer_when_acknowledged(self, wait: Wait, answer: Callable[[Acknowledgement], A]) -> asyncio.Future[A]:
-        """Wait, and answer; the send counts as waiting until then.
+        """Return the answer after the wait; the send counts as waiting until then.
 
         Args:
             wait: the wait for a stored message.
-            answer: function that makes the answer for the outcome; not called after the future was cancelled.
+            answer: function that returns the answer for the outcome; not called after the future was cancelled.
         """
         loop = asyncio.get_running_loop()
         self._since.append(loop.time())

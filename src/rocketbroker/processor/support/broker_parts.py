@@ -1,4 +1,4 @@
-"""The parts of a broker that the tables hand to processors, each of which gets the few that it needs."""
+"""Parts of a broker that the tables pass to processors; each processor gets the few that it needs."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -53,7 +53,7 @@ class AdminParts:
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """The parts of a broker that processors work on."""
+    """Parts of a broker that processors work on."""
 
     config: BrokerConfig
     clock: Clock

@@ -28,7 +28,7 @@ class BrokerProperties:
         self.answer_fields = region_suffix(config.region_id, trace_on=config.trace_on)
 
     def replace_in(self, properties: bytes) -> bytes:
-        """Set them in properties that may have them already: the message was consumed and is sent again."""
+        """Set the broker's properties in others that may contain them: the message was consumed and is sent again."""
         for name, value in self._pairs:
             properties = replace_property(properties, name, value)
         return properties

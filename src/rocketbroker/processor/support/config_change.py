@@ -23,7 +23,7 @@ def apply_change(models: Sequence[ConfigModel], body: bytes) -> dict[str, str]:
             a wrong value.
     """
     if len(body) > _MOST_BYTES:
-        text = f"the settings have {len(body):,} bytes, over the limit of {_MOST_BYTES:,}; send fewer at a time"
+        text = f"the settings have {len(body):,} bytes, above the limit of {_MOST_BYTES:,}; send fewer at a time"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)
     try:
         return apply_updates(models, parse_updates(body))

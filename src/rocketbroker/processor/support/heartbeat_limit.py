@@ -52,7 +52,7 @@ class HeartbeatLimit:
         _check("maxHeartbeatSize", len(body), "bytes", self._config.max_heartbeat_size)
 
     def check(self, connection: Connection, heartbeat: HeartbeatData) -> None:
-        """Check what the client would have registered in the broker.
+        """Check the total that the client would have registered in the broker.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if it is too much.

@@ -11,7 +11,7 @@ from rocketbroker.codec.message.topic_validator import (
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
-# Topics are named after the broker and its cluster as well, whose names may hold dots and colons.
+# Topics are also named after the broker and its cluster, whose names may have dots and colons.
 _READABLE = re.compile(r"[%|a-zA-Z0-9_.:-]+")
 _RULE = "use one or more of the characters a-z A-Z 0-9 _ - % | . :"
 _SHOWN = 255
@@ -67,7 +67,7 @@ def check_queue(topic: str, queue_id: int, count: int | None = None) -> None:
     """
     check_known_topic(topic)
     if count is not None and not 0 <= queue_id < count:
-        remark = f"QueueId {queue_id} is illegal, topic {topic} has the queues 0 to {count - 1}"
+        remark = f"QueueId {queue_id} is illegal, topic {topic} has queues 0 to {count - 1}"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
     if queue_id < 0:
         remark = f"the queueId {queue_id} of topic {topic} is illegal; use 0 or more"

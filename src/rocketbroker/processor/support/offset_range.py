@@ -1,4 +1,4 @@
-"""Check of an offset that a group is set to."""
+"""Check of an offset to which a group is set."""
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError

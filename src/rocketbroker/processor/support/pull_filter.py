@@ -104,7 +104,7 @@ class PullFilter:
         return self._with_retries(header, data.message_filter)
 
     def _with_retries(self, header: PullMessageRequestHeader, message_filter: MessageFilter) -> MessageFilter:
-        """Filter messages of a retry topic as those of the topic that they come from."""
+        """Return a filter that treats messages of a retry topic as those of their original topic."""
         if self._config.filter_support_retry and header.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             return RetryMessageFilter(self._consumer_filters, header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX))
         return message_filter
@@ -121,7 +121,7 @@ class HeldFilter:
         fetcher: reads the messages.
         topic: the topic of the queue.
         queue_id: the queue.
-        offset: queue offset of the first message to look at.
+        offset: queue offset of the first message to examine.
         message_filter: the filter.
     """
 
@@ -137,7 +137,7 @@ class HeldFilter:
     def __call__(self) -> bool | None:
         """Return true if a message matches, or if the pull has something else to answer.
 
-        ``None`` if there are more messages than the event loop may look at in one turn: call again.
+        ``None`` if there are more messages than the event loop may examine in one turn: call again.
         """
         result = self._fetcher.fetch(
             GetMessageRequest(
@@ -169,7 +169,7 @@ def _not_known_yet(header: PullMessageRequestHeader) -> Wanted:
 
 
 def not_supported(expression_type: str) -> str:
-    """Make the remark for a filter on properties while these are off."""
+    """Return the remark for a filter on properties while these are disabled."""
     return (
         f"The broker does not support consumer to filter message by {expression_type[:64]}: "
         "enablePropertyFilter is false; set it to true to enable such filters"

@@ -27,5 +27,5 @@ RESPONSE_CODES: Final = {
 
 
 def put_refusal(result: PutMessageResult) -> BrokerResponseError:
-    """Make the answer to a put that did not end with PUT_OK."""
+    """Return the answer to a put that did not end with PUT_OK."""
     return BrokerResponseError(RESPONSE_CODES[result.status], f"[{result.status.name}] {result.reason}")

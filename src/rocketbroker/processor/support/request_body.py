@@ -8,8 +8,8 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 
 T = TypeVar("T", bound=RemotingSerializable)
 
-# Bodies of official clients are plain JSON, which msgspec reads at some 300 MB a second; the other dialects are read in
-# Python, this many values in 50 ms.
+# Bodies of official clients are plain JSON, which msgspec decodes at some 300 MB per second; the other dialects are
+# decoded in Python, this many values in 50 ms.
 MOST_VALUES = 10_000
 
 
@@ -17,8 +17,8 @@ def read_body(body: Buffer, kind: type[T]) -> T:
     """Decode the body of a request.
 
     Raises:
-        BrokerResponseError: SYSTEM_ERROR if it is no JSON, or a field is missing or of the wrong type; the remark names
-            the field.
+        BrokerResponseError: SYSTEM_ERROR if it is not JSON, or a field is missing or of the wrong type; the remark
+            names the field.
     """
     try:
         return kind.decode(body, most_values=MOST_VALUES)

@@ -12,7 +12,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, OnAcknowledged, Wait
 
-UNDONE = "the change is undone; make room on the disk, or make it writable, then try again"
+UNDONE = "the change is undone; free space on the disk, or make it writable, then try again"
 
 
 async def wait_settled(changes: Iterable[Settled | None], consequence: str = UNDONE) -> None:
@@ -20,7 +20,7 @@ async def wait_settled(changes: Iterable[Settled | None], consequence: str = UND
 
     Args:
         changes: futures of the changes; ``None`` needs no waiting.
-        consequence: consequence of a refusal by the disk, for the remark.
+        consequence: consequence of a failed write, for the remark.
 
     Raises:
         BrokerResponseError: SYSTEM_ERROR if one of them could not be written.
@@ -33,7 +33,7 @@ async def wait_settled(changes: Iterable[Settled | None], consequence: str = UND
 
 
 def answer_when_settled(changes: Iterable[Settled | None], answer: Command) -> Command | Awaitable[Command]:
-    """Answer at once if no change is under way; refuse as ``wait_settled`` does."""
+    """Answer at once if no change is pending; raise the error of ``wait_settled``."""
     waits = [change for change in changes if change is not None]
     return _answer_when_settled(waits, answer) if waits else answer
 
@@ -50,7 +50,7 @@ async def answer_within(changes: Collection[Settled], answer: Command, limit_s: 
 
 
 def topic_waits(topics: TopicConfigManager, *queues: tuple[str, int]) -> list[Wait]:
-    """List the waits for those topics of ``queues`` (topic and number) that are not on disk or not registered."""
+    """Return the waits for those topics of ``queues`` (topic and number) that are not on disk or not registered."""
     found = ((queue, topics.settled(queue[0])) for queue in queues)
     return [partial(_when_created, topics, *queue, settled) for queue, settled in found if settled is not None]
 

@@ -24,7 +24,7 @@ from rocketbroker.processor.support.table_change import topic_waits
 from rocketbroker.store.flush.acknowledgement import Wait
 
 _UNIT_FLAG = 1
-_NOT_WRITTEN = "which this broker does not write; send to a topic without it"
+_NOT_WRITTEN = "which this broker does not support; send to a topic without it"
 _UNIT_SUB_FLAG = 2
 
 
@@ -48,10 +48,10 @@ class TopicTarget:
 
 
 def other_queue(header: SendMessageRequestHeader, target: TopicTarget) -> int:
-    """Choose any queue of the topic for a negative number.
+    """Return a random queue of the topic for a negative number.
 
     Raises:
-        BrokerResponseError: INVALID_PARAMETER, the number is too large.
+        BrokerResponseError: INVALID_PARAMETER; the number is too large.
     """
     if header.queue_id < 0:
         return random.randrange(max(target.config.write_queue_nums, 1))
@@ -106,7 +106,7 @@ class TopicTargets:
         return target
 
     def waits(self, *queues: tuple[str, int]) -> list[Wait]:
-        """List waits for the topics of ``queues`` (topic and number) that are not on disk yet, or not registered."""
+        """Return waits for the topics of ``queues`` (topic and number) that are not on disk yet, or not registered."""
         return topic_waits(self._manager, *queues)
 
     def _forget_deleted(self) -> None:

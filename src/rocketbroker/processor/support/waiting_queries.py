@@ -29,8 +29,8 @@ class WaitingQueries:
         limit = self._config.max_waiting_queries
         if self._count >= limit:
             remark = (
-                f"maxWaitingQueries: {self._count:,} queries are under way, the limit is {limit:,}; ask again later or "
-                "raise maxWaitingQueries"
+                f"maxWaitingQueries: {self._count:,} queries are running and the limit is {limit:,}; ask again later "
+                "or raise maxWaitingQueries"
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
         self._count += 1

@@ -1,7 +1,7 @@
 """Check of one BatchConsumeQueue against the records of the CommitLog.
 
 Records come window by window in the order of the log, and so do entries: each is looked up by its place in the log.
-Entries without a record, and records without an entry, are reported after all were seen.
+Entries without a record, and records without an entry, are reported at the end.
 """
 
 from pathlib import Path
@@ -41,8 +41,8 @@ class BatchQueueAudit:
 
     Args:
         directory: its folder.
-        log_begin: physical offset of the first byte of the log; what entries lead to before it was removed by age.
-        state: how the store was left.
+        log_begin: physical offset of the first byte of the log; records of entries before it have expired.
+        state: state in which the last broker left the store.
         findings: receives the findings.
     """
 
@@ -57,15 +57,15 @@ class BatchQueueAudit:
         self._settled = np.zeros(len(self._entries), np.bool_)
         bases = self._column("msg_base_offset")
         ends = bases + self._column("batch_size")
-        #: The queue offset after its last message.
+        #: Queue offset after its last message.
         self.end = int(ends[-1]) if len(ends) else 0
         self._check_order(bases, ends)
-        # Entries that only say where the queue continues lead to no record of theirs.
+        # Entries that only mark where the queue continues lead to no record of their own.
         self._real = is_entry(self._entries) & (self._entries["size"] != MIN_RECORD_SIZE)
         self._waiting: list[tuple[int, int, int]] = []
 
     def _read(self) -> tuple[Entries, Positions]:
-        """Return the entries that were written, and their numbers."""
+        """Return the written entries, and their numbers."""
         entries = self._files.read(self._files.first, self._files.end)
         written = np.flatnonzero(entries["size"])
         return entries[written], written + self._files.first
@@ -106,7 +106,7 @@ class BatchQueueAudit:
         found[inside] = self._column("commit_log_offset")[numbers[inside]] == records.commit_log_offset[inside]
         self._settled[numbers[found]] = True
         self._compare(records, np.flatnonzero(found), numbers)
-        # Records before the queue's oldest one belong to a topic that was deleted, and created again.
+        # Records before the queue's oldest one belong to a topic that was deleted and created again.
         oldest = int(offsets.min()) if len(offsets) else -1
         for at in np.flatnonzero(~found).tolist():
             offset = int(records.commit_log_offset[at])
@@ -122,12 +122,12 @@ class BatchQueueAudit:
             entry, record = entries[at], int(found[at])
             said = ", ".join(f"{name} {entry[name]}" for name in _SAME)
             wanted = ", ".join(str(getattr(records, name)[record]) for name in _SAME)
-            text = f"the entry has {said}, the record at {records.commit_log_offset[record]} {wanted}"
+            text = f"the entry has {said}, but the record at {records.commit_log_offset[record]} has {wanted}"
             mended = not self._state.is_known(int(records.store_time[record]))
             self._add(AuditRule.QUEUE_ENTRY_MISMATCH, int(numbers[record]), text, mended=mended)
 
     def finish(self, log: LogLookup) -> None:
-        """Add the findings that are clear only after all records were seen."""
+        """Add the findings that are certain only after all records were seen."""
         offsets = self._column("commit_log_offset")
         wrong = self._real & ~self._settled & ((offsets < 0) | (offsets >= self._log_begin)) & ~log.is_damaged(offsets)
         led_to = set()
@@ -136,16 +136,16 @@ class BatchQueueAudit:
             self._tell_astray(number, int(offsets[number]), log)
         for offset, base, stored in self._waiting:
             if offset not in led_to:
-                text = f"the record at {offset}, of queue offset {base}"
+                text = f"the record at {offset} with queue offset {base}"
                 self._add(AuditRule.MESSAGE_NOT_QUEUED, -1, text, mended=not self._state.is_known(stored))
 
     def _tell_astray(self, number: int, offset: int, log: LogLookup) -> None:
         known = self._state.is_known(int(self._entries["store_time"][number]))
         mended = self._state.unclean and (offset >= log.end or not known)
         if offset >= log.end:
-            text = f"the entry leads to {offset}, the log ends at {log.end}"
+            text = f"the entry leads to {offset}, but the log ends at {log.end}"
             self._add(AuditRule.QUEUE_ENTRY_BEYOND_LOG, number, text, mended=mended)
         elif there := log.describe(offset):
-            self._add(AuditRule.QUEUE_ENTRY_MISMATCH, number, f"at {offset} stands {there}", mended=mended)
+            self._add(AuditRule.QUEUE_ENTRY_MISMATCH, number, f"the record at {offset} is {there}", mended=mended)
         else:
             self._add(AuditRule.QUEUE_ENTRY_UNREADABLE, number, f"no record begins at {offset}", mended=mended)

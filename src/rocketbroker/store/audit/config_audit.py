@@ -13,7 +13,7 @@ from rocketbroker.store.audit.findings import Findings
 
 
 def audit_checkpoint(path: Path, newest_ms: int | None, findings: Findings) -> None:
-    """Check the checkpoint, see ``check_checkpoint``. Without one the next start checks everything."""
+    """Check the checkpoint (``check_checkpoint``); without one the next start checks everything."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -25,7 +25,7 @@ def audit_checkpoint(path: Path, newest_ms: int | None, findings: Findings) -> N
 
 
 def check_config(directory: Path, findings: Findings) -> dict[str, Mapping[Any, Any]]:
-    """Read the tables and return those that can be read, by the name of the file."""
+    """Return the readable tables by the name of their file."""
     tables = {}
     for path in _tables(directory):
         try:
@@ -58,5 +58,5 @@ def check_consumer_offsets(
         for queue_id, offset in (offsets if isinstance(offsets, dict) else {}).items():
             end = queue_ends.get((topic, int(queue_id)))
             if end is not None and isinstance(offset, int) and offset > end:
-                text = f"group {group} is at {offset} of {topic}/{queue_id}, which ends at {end}"
+                text = f"group {group} is at {offset} of {topic}/{queue_id}, but the queue ends at {end}"
                 findings.add(AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, path, 0, text, mended=state.unclean)

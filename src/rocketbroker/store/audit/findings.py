@@ -1,4 +1,4 @@
-"""Findings of a check: all are counted, and some of each rule and severity are kept."""
+"""Findings of a check: all are counted, some of each rule and severity are kept."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Findings:
         self.counts: Counter[tuple[AuditRule, Severity]] = Counter()
 
     def add(self, rule: AuditRule, path: object, position: int, detail: str, *, mended: bool = False) -> None:
-        """Count a finding, and keep it within the limit of its rule."""
+        """Count a finding; keep it if the limit of its rule and severity allows."""
         found = finding(rule, path, position, detail, mended=mended)
         kind = rule, found.severity
         self.counts[kind] += 1

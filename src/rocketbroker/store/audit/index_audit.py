@@ -24,14 +24,14 @@ from rocketbroker.store.audit.index_keys import HASH_BITS, Pairs, among, pairs, 
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_files import open_local
 
-# Behind any physical offset that a file could name.
+# Greater than any physical offset that a file could name.
 _MOST = 1 << 64
 
 
 class IndexFileAudit:
     """One index file, and its entries that lead to a message with their key.
 
-    ``last`` is the physical offset of the last message it has entries of.
+    ``last`` is the physical offset of the last message with entries in it.
     """
 
     def __init__(self, image: IndexImage, log: LogLookup, state: StoreState, findings: Findings) -> None:
@@ -50,7 +50,7 @@ class IndexFileAudit:
         if (self._offsets[1:] < self._offsets[:-1]).any():
             self._order = np.argsort(self._offsets, kind="stable")
             self._sorted = self._offsets[self._order]
-        # Entries that lead before the log belong to expired messages.
+        # Entries that lead before the begin of the log belong to expired messages.
         self._good = (self._offsets >= 0) & (self._offsets < log.begin)
         self._known_offset = self._good.copy()
         self.last = int(self._sorted[-1]) if len(self._sorted) else -1
@@ -78,7 +78,7 @@ class IndexFileAudit:
         return (int(good.min()), int(good.max())) if len(good) else (self.last, self.last)
 
     def finish(self) -> tuple[Positions, Positions]:
-        """Add findings and return physical offsets and key hashes of the entries that lead astray."""
+        """Add findings; return physical offsets and key hashes of the entries that lead to a wrong place."""
         log = self._log
         self._good |= log.is_damaged(self._offsets)
         bad = np.flatnonzero(~self._good)
@@ -102,18 +102,18 @@ class IndexFileAudit:
     def _check_header(self) -> None:
         header, image, wrong = self.image.header, self.image, []
         if header.index_count > image.entry_count:
-            wrong.append(f"indexCount is {header.index_count}, the file has room for {image.entry_count}")
+            wrong.append(f"indexCount is {header.index_count}, but the file has room for {image.entry_count}")
         if len(self._offsets) and self._good[0] and header.begin_phy_offset != self._offsets[0]:
-            wrong.append(f"beginPhyOffset is {header.begin_phy_offset}, that of the first entry {self._offsets[0]}")
+            wrong.append(f"beginPhyOffset is {header.begin_phy_offset}, but the first entry has {self._offsets[0]}")
         if len(self._offsets) and self._good[-1] and header.end_phy_offset != self._offsets[-1]:
-            wrong.append(f"endPhyOffset is {header.end_phy_offset}, that of the last entry {self._offsets[-1]}")
+            wrong.append(f"endPhyOffset is {header.end_phy_offset}, but the last entry has {self._offsets[-1]}")
         if header.begin_timestamp > header.end_timestamp:
             wrong.append(f"beginTimestamp {header.begin_timestamp} is after endTimestamp {header.end_timestamp}")
         for text in wrong:
             self._findings.add(AuditRule.INDEX_HEADER, image.path, 0, text, mended=self.mended)
 
     def _check_chains(self) -> None:
-        """Check that slots and entries name the newest entry before them; wrong entries do not count."""
+        """Check that slots and entries name the newest entry before them, wrong entries excepted."""
         count = len(self._hashes)
         good = np.flatnonzero(self._good)
         slots = (self._hashes[good] % self.image.slot_count).astype(np.int64)
@@ -125,27 +125,27 @@ class IndexFileAudit:
         actual = self._previous[numbers - 1]
         wrong = (actual != expected) & ~((actual > 0) & (actual <= count) & is_bad[np.clip(actual, 0, count)])
         for at in np.flatnonzero(wrong).tolist():
-            text = f"previous is {actual[at]}, the entry before it with its slot is {expected[at]}"
+            text = f"it names {actual[at]} as the entry before it in its slot instead of {expected[at]}"
             self._add(AuditRule.INDEX_CHAIN, int(numbers[at]), text, mended=self.mended)
         self._check_slots(slots, numbers, is_bad)
 
     def _check_slots(self, slots: Positions, numbers: Positions, is_bad: NDArray[np.bool_]) -> None:
         heads = np.zeros(self.image.slot_count, np.int64)
-        heads[slots] = numbers  # of several values for one slot numpy keeps the last, the newest entry
+        heads[slots] = numbers  # numpy keeps the last of several values for a slot, the newest entry
         actual = self.image.slots().astype(np.int64)
         count = len(is_bad) - 1
         inside = (actual > 0) & (actual <= count)
         wrong = (actual != heads) & ~(inside & is_bad[np.clip(actual, 0, count)])
         for slot in np.flatnonzero(wrong).tolist():
-            # A kill between slots and header leaves slots ahead of it: the next entries put there mend that.
+            # A kill between slots and header leaves slots ahead of it: the next entries put there repair that.
             mended = self.mended or (self._unclean and actual[slot] > count)
-            text = f"slot {slot} names entry {actual[slot]}, its newest is {heads[slot]}"
+            text = f"slot {slot} names entry {actual[slot]} instead of its newest, {heads[slot]}"
             position = slot_position(slot, self.image.slot_count)
             self._findings.add(AuditRule.INDEX_CHAIN, self.image.path, position, text, mended=mended)
 
 
 def index_paths(directory: Path) -> list[Path]:
-    """List the index files by name, which is by time."""
+    """Return the index files by name, and therefore by time."""
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if path.name.isdigit() and path.is_file())
@@ -156,20 +156,20 @@ def _image(path: Path, sizes: tuple[int, int] | None) -> IndexImage:
         return IndexImage(str(path), open_local)
     found, wanted = path.stat().st_size, file_size(*sizes)
     if found != wanted:
-        raise CodecError(f"{found} bytes; maxHashSlotNum {sizes[0]} and maxIndexNum {sizes[1]} make {wanted}")
+        raise CodecError(f"{found} bytes instead of {wanted}, by maxHashSlotNum {sizes[0]} and maxIndexNum {sizes[1]}")
     return IndexImage(str(path), open_local, sizes[0])
 
 
 class IndexAudit:
-    """Check of a store's index; an index without files counts as switched off.
+    """Check of a store's index; an index without files counts as disabled.
 
     Args:
         directory: ``index``.
-        sizes: maxHashSlotNum and maxIndexNum, ``None`` if the files have to tell.
+        sizes: maxHashSlotNum and maxIndexNum, ``None`` to read them from the files.
         log: result of the walk so far.
-        state: how the store was left.
+        state: state in which the last broker left the store.
         findings: receives the findings.
-        deleted_before: by topic the physical offset before which its messages were deleted with it.
+        deleted_before: by topic, the physical offset before which its messages were deleted.
     """
 
     def __init__(
@@ -189,9 +189,9 @@ class IndexAudit:
         self._coming = list(self._images)
         self._open: list[IndexFileAudit] = []
         self._ranges: list[tuple[int, int]] = []
-        # Physical offsets and key hashes of entries that lead astray.
+        # Physical offsets and key hashes of entries that lead to a wrong place.
         self._astray: list[tuple[Positions, Positions]] = []
-        # Keys that no entry was found for: physical offset, store time and key hash of each.
+        # Keys without an entry: physical offset, store time and key hash of each.
         self._missing: list[tuple[Positions, Positions, Positions]] = []
 
     def _load(self, paths: list[Path], sizes: tuple[int, int] | None) -> list[IndexImage]:
@@ -246,7 +246,7 @@ class IndexAudit:
             self._ranges.append(file.range)
 
     def finish(self) -> None:
-        """Add the findings that are clear only after all messages were seen."""
+        """Add the findings that are certain only after all messages were seen."""
         self._open_up_to(_MOST)
         self._close_before(_MOST)
         if not self._ranges:
@@ -255,8 +255,8 @@ class IndexAudit:
         bad_offsets = np.concatenate([offsets for offsets, _ in self._astray])
         bad_hashes = np.concatenate([hashes for _, hashes in self._astray])
         for offsets, timestamps, hashes in self._missing:
-            # Reported already: an entry of this message or with this key leads astray. Nothing is indexed before the
-            # first file.
+            # Reported already: an entry of this message or with this key leads to a wrong place. Nothing is indexed
+            # before the first file.
             said = np.isin(offsets, bad_offsets) | np.isin(hashes, bad_hashes) | (offsets <= self._ranges[0][0])
             for offset, timestamp in zip(offsets[~said].tolist(), timestamps[~said].tolist(), strict=True):
                 self._add_missing(offset, timestamp)

@@ -1,7 +1,7 @@
-"""Check of a whole CommitLog: yields its records a window at a time and notes the bytes without a record.
+"""Check of a whole CommitLog: yields its records window by window and notes the bytes without a record.
 
 Damage does not end the check: it continues at the next record. Damage ends the log only where the next start truncates
-it: where an unclean stop may have torn it, and where only older records follow, which RocketMQ leaves beyond the end of
+it: where an unclean stop may have torn it and only older records follow. RocketMQ leaves such records after the end of
 a log that it has truncated.
 """
 
@@ -32,15 +32,15 @@ WINDOW_SIZE: Final = 16 << 20
 class LogAudit:
     """The records of a CommitLog and the damage in it; complete once its iteration is exhausted.
 
-    ``end`` is the physical offset after the last record, ``damaged`` the ranges of physical offsets that hold no sound
+    ``end`` is the physical offset after the last record, ``damaged`` the ranges of physical offsets without a sound
     record.
 
     Args:
         files: the files by offset.
-        state: how the store was left.
+        state: state in which the last broker left the store.
         findings: receives the damage.
         file_size: mappedFileSizeCommitLog, ``None`` to take it from the files.
-        queued_end: physical offset after the last message that queues know; after a clean stop the log reaches so far.
+        queued_end: physical offset after the last message that queues know; after a clean stop the log reaches it.
         check_crc: true to check bodies by their checksums as well.
         progress: called with the bytes read since the last call.
     """
@@ -59,7 +59,7 @@ class LogAudit:
         self.files = files
         self.begin = self.end = files[0].base if files else 0
         self.damaged: list[tuple[int, int]] = []
-        # A file without data, but with others after it, was lost and recreated.
+        # A file without data that is followed by others was lost and recreated.
         written = [number for number, file in enumerate(files) if file.data_end]
         self._with_data = files[: written[-1] + 1] if written else []
         self._state = state
@@ -69,7 +69,7 @@ class LogAudit:
         self._file_size = file_size
         self._queued_end = queued_end
         self._torn = False
-        # Store time of the record before the one that the walk has reached.
+        # Store time of the record before the current one.
         self._stored = 0
 
     def __iter__(self) -> Iterator[Records]:
@@ -125,14 +125,14 @@ class LogAudit:
             return -1
         end = after if after >= 0 else file.size if follower else file.data_end
         self.damaged.append((file.base + position, file.base + end))
-        self._findings.add(rule, file.path, position, f"{detail}; {end - position} bytes hold no record")
+        self._findings.add(rule, file.path, position, f"{detail}; {end - position} bytes are not part of a record")
         return after
 
     def _ends_log(self, window: LogWindow, position: int, after: int, follower: CommitLogFile | None) -> bool:
-        """Return true if the next start truncates the log at the damage, rather than pass over it."""
+        """Return true if the next start truncates the log at the damage instead of skipping it."""
         stored = _time_at(window, after) if after >= 0 else _first_store_timestamp(follower)
         if self._state.unclean:
-            # A message after it was on disk for certain, so it was, too.
+            # A later message was certainly on disk, and so was this one.
             return stored is None or not self._state.is_known(stored)
         is_queued = window.file.base + position < self._queued_end
         return not is_queued and (stored is None or stored < self._stored)

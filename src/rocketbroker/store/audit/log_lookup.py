@@ -16,7 +16,7 @@ from rocketbroker.store.audit.log_audit import LogAudit
 
 
 class LogLookup:
-    """The checked part of the log so far, and its records by physical offset."""
+    """The part of the log that was checked so far, and its records by physical offset."""
 
     def __init__(self, walk: LogAudit) -> None:
         self._files = walk.files

@@ -11,7 +11,7 @@ from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_search import Found, find_record
 from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
 
-#: A record and whether its body has its checksum, or the physical offset and length of a range without a record.
+#: A record and true if its body matches its checksum, or physical offset and length of a range without a record.
 LogItem = tuple[MessageExt, bool] | tuple[int, int]
 
 # Often only the first records are read.

@@ -1,8 +1,8 @@
 """Check of one ConsumeQueue against the messages of the CommitLog.
 
-The messages come window by window, in the order of the log. A message that the entry with its queue offset leads to is
-matched at once. The others wait until all were seen, since only then is it clear whether an entry leads astray, a queue
-offset was used twice, or an entry is missing.
+Messages come window by window, in the order of the log. A message is matched at once if the entry with its queue offset
+leads to it. The others wait to the end: only then is it certain that an entry leads to a wrong place, that a queue
+offset was used twice, or that an entry is missing.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ _WIDEST = 1 << 20
 
 
 class QueueMessages(NamedTuple):
-    """Messages of one queue that should have an entry in it, in the order of the log; columns of the shape (n,)."""
+    """Messages of one queue that should have an entry, in the order of the log; columns of shape (n,)."""
 
     offsets: Positions
     queue_offsets: Positions
@@ -44,8 +44,8 @@ class QueueAudit:
 
     Args:
         directory: its folder.
-        log_begin: physical offset of the first byte of the log; what entries lead to before it was removed by age.
-        state: how the store was left.
+        log_begin: physical offset of the first byte of the log; messages of entries before it have expired.
+        state: state in which the last broker left the store.
         findings: receives the findings.
     """
 
@@ -57,16 +57,16 @@ class QueueAudit:
         self._state = state
         self._findings = findings
         self.first_entry = self.end = self.files.first
-        # Physical offset of the oldest message that the queue knows: older ones of its topic were deleted with it.
+        # Physical offset of the oldest message that the queue knows: older ones belong to a deleted topic.
         self._oldest = -1
         # Physical offset after the last message that it knows.
         self.queued_end = 0
         self._survey()
-        # Mask of the places that lead to their message.
+        # Mask of the places with an entry that leads to its message.
         self._settled = np.zeros(max(self.end - self.files.first, 0), np.bool_)
         self._last = -1
         self._waiting: list[QueueMessages] = []
-        # Physical offset by queue offset, of entries that led to no message of theirs.
+        # Physical offset by queue offset, of entries that lead to another record.
         self._astray: dict[int, int] = {}
 
     def _survey(self) -> None:
@@ -129,8 +129,8 @@ class QueueAudit:
     def _mismatch(self, messages: QueueMessages, number: int, entry: np.void) -> None:
         wanted = [int(messages.sizes[number]), int(messages.tags_codes[number])]
         text = (
-            f"the entry has size {entry['size']} and tags code {entry['tags_code']}, "
-            f"the record at offset {messages.offsets[number]} {wanted[0]} and {wanted[1]}"
+            f"the entry has size {entry['size']} and tags code {entry['tags_code']}, but "
+            f"the record at offset {messages.offsets[number]} has {wanted[0]} and {wanted[1]}"
         )
         mended = not self._state.is_known(int(messages.store_timestamps[number]))
         self._add(AuditRule.QUEUE_ENTRY_MISMATCH, int(messages.queue_offsets[number]), text, mended=mended)
@@ -139,10 +139,10 @@ class QueueAudit:
         path, position = self.files.place(queue_offset)
         self._findings.add(rule, path, position, f"{self.name} queue offset {queue_offset}: {text}", mended=mended)
 
-    # -- when all messages were seen
+    # -- after all messages
 
     def find_astray(self, log: LogLookup) -> set[int]:
-        """Add findings on entries that led to no message of theirs, and return the physical offsets they lead to."""
+        """Add findings on entries that lead to a wrong record; return the physical offsets to which they lead."""
         waiting = self._all_waiting()
         astray = self._astray
         for start, chunk in self.files.chunks():
@@ -163,13 +163,13 @@ class QueueAudit:
         return QueueMessages(*[np.empty(0, np.int64)] * 5)
 
     def _holes(self, start: int, is_hole: NDArray[np.bool_], waiting: QueueMessages) -> None:
-        """Find places without an entry, between others, whose message is nowhere either."""
+        """Add findings on places without an entry, between others, whose message is missing too."""
         places = np.setdiff1d(np.flatnonzero(is_hole) + start, waiting.queue_offsets)
         if not len(places):
             return
         for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
             upto = f" to {run[-1]}" if len(run) > 1 else ""
-            # After an unclean stop the queue may be ahead of a log whose end was cut.
+            # After an unclean stop the queue may be ahead of a log that was truncated.
             mended = self._state.unclean and int(run[0]) > self._last
             self._add(AuditRule.QUEUE_OFFSET_MISSING, int(run[0]), f"neither message nor entry{upto}", mended=mended)
 
@@ -178,10 +178,10 @@ class QueueAudit:
         own = waiting.queue_offsets == at
         mended = self._state.unclean and (beyond or not self._all_known(waiting.where(own)))
         if beyond:
-            text = f"the entry leads to {offset}, the log ends at {log.end}"
+            text = f"the entry leads to {offset}, but the log ends at {log.end}"
             self._add(AuditRule.QUEUE_ENTRY_BEYOND_LOG, at, text, mended=mended)
         elif there := log.describe(offset):
-            self._add(AuditRule.QUEUE_ENTRY_MISMATCH, at, f"at {offset} stands {there}", mended=mended)
+            self._add(AuditRule.QUEUE_ENTRY_MISMATCH, at, f"the record at {offset} is {there}", mended=mended)
         else:
             self._add(AuditRule.QUEUE_ENTRY_UNREADABLE, at, f"no record begins at {offset}", mended=mended)
 
@@ -189,7 +189,7 @@ class QueueAudit:
         return all(map(self._state.is_known, messages.store_timestamps.tolist()))
 
     def find_unqueued(self, led_to: set[int]) -> None:
-        """Add findings on messages that no entry led to, but those at ``led_to``, which other findings name."""
+        """Add findings on messages without an entry, except those at ``led_to``, which other findings name."""
         waiting = self._all_waiting()
         for offset, queue_offset, timestamp in zip(
             waiting.offsets.tolist(), waiting.queue_offsets.tolist(), waiting.store_timestamps.tolist(), strict=True
@@ -197,7 +197,7 @@ class QueueAudit:
             if queue_offset in self._astray or offset in led_to:
                 continue
             if self._is_settled(queue_offset):
-                text = f"the message at {offset} has it too"
+                text = f"the message at {offset} has the same queue offset"
                 self._add(AuditRule.QUEUE_OFFSET_REPEATED, queue_offset, text)
             else:
                 mended = not self._state.is_known(timestamp)

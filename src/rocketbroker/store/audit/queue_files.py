@@ -1,4 +1,4 @@
-"""Files of one queue's folder; none is kept open, since a store may have tens of thousands."""
+"""Files of one queue's folder; they are opened on demand, because a store may have tens of thousands."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -31,20 +31,20 @@ class QueueFolder(QueueFiles):
         self.directory = directory
 
     def place(self, number: int) -> tuple[Path, int]:
-        """File and position of an entry."""
+        """Return file and position of an entry."""
         at = number * self.layout.itemsize
         file_size = self.file_size
         position = at % file_size if file_size else at
         return self.directory / offset_to_file_name(at - position), position
 
     def chunks(self, start: int = 0) -> Iterator[tuple[int, Entries]]:
-        """Yield all entries that there is room for from a number on, each chunk with the number of its first entry."""
+        """Yield all entries with room in the files from a number on, in chunks with the number of their first entry."""
         for begin in range(max(self.first, start), self.end, _AT_ONCE):
             yield begin, self.read(begin, min(begin + _AT_ONCE, self.end))
 
 
 def open_local(path: str) -> LocalFile:
-    """Open a file of this machine."""
+    """Open a local file."""
     return LocalFile(path, partial(_unreadable, path))
 
 

@@ -1,4 +1,4 @@
-"""Check of all queues against the CommitLog: each gets its messages of a window."""
+"""Check of all queues against the CommitLog; each receives its messages of a window."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,11 +27,11 @@ class QueuesAudit:
     Args:
         directories: ``consumequeue`` and ``batchconsumequeue``.
         log_begin: physical offset of the first byte of the log.
-        state: how the store was left.
+        state: state in which the last broker left the store.
         findings: receives the findings.
-        delay_levels: ms by level; entries of SCHEDULE_TOPIC_XXXX bear the time of delivery.
-        deleted_before: by topic the physical offset before which its messages were deleted with it.
-        wanted: returns true if a topic is to be checked.
+        delay_levels: ms by level; entries of SCHEDULE_TOPIC_XXXX have the time of delivery as tags code.
+        deleted_before: by topic, the physical offset before which its messages were deleted.
+        wanted: returns true if a topic is to check.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class QueuesAudit:
             for topic, queue_id, folder in queue_folders(batch_directory)
             if wanted(topic)
         }
-        # Messages of missing queues: their number, and the place of the first.
+        # Messages of missing queues: their number, and the offset of the first.
         self._without: dict[tuple[str, int], tuple[int, int]] = {}
 
     @property
@@ -71,7 +71,7 @@ class QueuesAudit:
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
-        """The queue offset after the last message of each queue that has any, by topic and number."""
+        """Queue offset after the last message of each non-empty queue, by topic and queue number."""
         ends = {name: queue.end for name, queue in self.queues.items()}
         ends |= {name: queue.end for name, queue in self.batch_queues.items()}
         return {name: end for name, end in ends.items() if end}
@@ -91,7 +91,7 @@ class QueuesAudit:
             return
         members = members[~window.are_batches[members]]
         if not len(members):
-            return  # as of a topic that was deleted
+            return  # like those of a deleted topic
         queue = self.queues.get((name, queue_id))
         if queue is None:
             count, first = self._without.get((name, queue_id), (0, int(window.offsets[members[0]])))
@@ -113,7 +113,7 @@ class QueuesAudit:
         return window.tags_codes[members]
 
     def finish(self, log: LogLookup) -> None:
-        """Add the findings that are clear only after all messages were seen."""
+        """Add the findings that are certain only after all messages were seen."""
         led_to: set[int] = set()
         for queue in self.queues.values():
             led_to |= queue.find_astray(log)
@@ -123,7 +123,7 @@ class QueuesAudit:
             batch_queue.finish(log)
         for (topic, queue_id), (count, first) in self._without.items():
             path = self._directory / topic / str(queue_id)
-            text = f"{count} messages of {topic}/{queue_id}, the first at {first} of the CommitLog"
+            text = f"{count} messages of {topic}/{queue_id}, the first at {first} in the CommitLog"
             self._findings.add(AuditRule.QUEUE_MISSING, path, 0, text)
 
 
@@ -146,7 +146,7 @@ def queue_folders(directory: Path) -> Iterator[tuple[str, int, Path]]:
 
 
 def queue_topics(directory: Path) -> list[Path]:
-    """Return the folders of topics in ``consumequeue``, by name; not those of deleted ones, and not LMQs."""
+    """Return the folders of topics in ``consumequeue`` by name, without deleted topics and LMQs."""
     if not directory.is_dir():
         return []
     return sorted(

@@ -1,4 +1,4 @@
-"""Checks a whole store offline: CommitLog, ConsumeQueues, index, checkpoint and tables against each other."""
+"""Offline check of a whole store: consistency of CommitLog, ConsumeQueues, index, checkpoint and tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class AuditOptions:
     """Options of a check.
 
     ``topic`` limits the queues to one topic. ``limit`` findings of each rule and severity are kept, all are counted.
-    ``sizes_given`` says that the settings' file sizes are the store's; without, the files tell.
+    ``sizes_given`` marks the file sizes of the settings as those of the store; otherwise they are read from the files.
     """
 
     check_crc: bool = True
@@ -41,7 +41,7 @@ class AuditOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Findings of a check. ``begin`` and ``end`` are physical offsets of the CommitLog, ``counts`` has all findings."""
+    """Findings of a check. ``begin`` and ``end`` are physical offsets of the log; ``counts`` counts all findings."""
 
     root: Path
     state: StoreState
@@ -61,12 +61,12 @@ def log_files(directory: Path) -> list[CommitLogFile]:
     """Return the files of the CommitLog by offset.
 
     Raises:
-        StoreError: There is no such folder, or a file cannot be read.
+        StoreError: The folder does not exist, or a file cannot be read.
     """
     try:
         names = [path.name for path in directory.iterdir() if path.is_file()]
     except OSError as error:
-        raise StoreError(f"{directory} is no CommitLog: {error.strerror}") from error
+        raise StoreError(f"{directory} is not a CommitLog: {error.strerror}") from error
     return [measure(file.base, Path(file.path)) for file in offset_files(dict.fromkeys(names, 0), str(directory))]
 
 
@@ -75,7 +75,7 @@ def audit(
 ) -> AuditReport:
     """Check the store that ``config`` names; nothing is written and no lock is taken.
 
-    ``progress`` gets the bytes of the log that were checked, and all there are.
+    ``progress`` receives the bytes of the log that were checked, and their total.
 
     Raises:
         StoreError: There is no store, or its log cannot be read.

@@ -1,6 +1,6 @@
 """Repair of a damaged store: set aside what can be rebuilt, and open the store as a broker does.
 
-Only what is derived from the CommitLog is ever set aside. Recovery itself decides what becomes of the CommitLog.
+Only files derived from the CommitLog are ever set aside. Recovery itself decides about the CommitLog.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -53,14 +53,14 @@ _LOST_RULES = frozenset(
         AuditRule.RECORD_CRC,
     }
 )
-# Nothing is sent through this store.
+# No messages are sent through this store.
 _NO_HOST = bytes(8)
 
 
 def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
-    """Return the files and folders that recovery has to rebuild, given all findings of a check with errors in them.
+    """Return the files and folders that recovery must rebuild, by all findings of a check that has errors.
 
-    A single queue is rebuilt only by a walk over the whole log, which recovery makes for a missing index; without an
+    A single queue is rebuilt only by a walk over the whole log, which recovery makes for a missing index. Without an
     index all queues must be set aside for it.
     """
     broken = {rule for (rule, severity) in report.counts if severity is rule.severity}
@@ -76,7 +76,7 @@ def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
 
 
 def beyond_repair(report: AuditReport) -> list[AuditRule]:
-    """Return the rules whose findings no repair mends: only the CommitLog had the lost data."""
+    """Return the rules whose findings cannot be repaired: only the CommitLog had the lost data."""
     return sorted(rule for rule, severity in report.counts if severity is Severity.ERROR and rule in _LOST_RULES)
 
 
@@ -84,7 +84,7 @@ def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
     """Rename files and folders to ``<name>.damaged``, and return their new paths (blocks).
 
     Raises:
-        StoreError: A broker has the store open, or one could not be renamed.
+        StoreError: A broker has the store open, or a file or folder cannot be renamed.
     """
     lock = StoreLock(Path(config.store_path_root_dir), config.abort_path)
     lock.acquire()
@@ -98,11 +98,11 @@ def _rename(path: Path) -> Path:
     try:
         return damaged_files.set_aside(path, LOCAL)
     except OSError as error:
-        raise StoreError(f"{path} cannot be set aside as {path.name}.damaged: {error.strerror}") from error
+        raise StoreError(f"{path} cannot be renamed to {path.name}.damaged: {error.strerror}") from error
 
 
 def _topics(path: Path) -> dict[str, TopicConfig]:
-    """Return the topics, which determine the kind of their queues; for unreadable ones the folders do."""
+    """Return the topics, which determine the kind of their queues; if they are unreadable, the folders do."""
     for each in (path, backup_of(path)):
         try:
             table = loads_config(each.read_bytes()).get("topicConfigTable")
@@ -115,11 +115,11 @@ def _topics(path: Path) -> dict[str, TopicConfig]:
 async def recover_store(
     config: MessageStoreConfig, locked: Callable[[], object], opened: Callable[[MessageStore], Awaitable[None]]
 ) -> None:
-    """Open and stop the store, as a starting and stopping broker does; recovery logs its findings.
+    """Open and close the store as a broker does; recovery logs its findings.
 
     Args:
         config: paths and sizes of the store.
-        locked: called once no broker can open the store, before it is opened; reads its other files.
+        locked: called before the store is opened, when no broker can open it any more; may read its other files.
         opened: called once the store is open.
 
     Raises:

@@ -17,7 +17,7 @@ from rocketbroker.store.audit.store_audit import log_files
 
 
 def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
-    """Return ``config`` with the store's file sizes; the index is on when its folder exists.
+    """Return ``config`` with the store's file sizes; the index is enabled if its folder exists.
 
     Raises:
         StoreError: There is no CommitLog.

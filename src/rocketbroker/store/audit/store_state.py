@@ -1,4 +1,4 @@
-"""State in which the last broker left a store, and whether one has it open; read-only."""
+"""State in which the last broker left a store, and true if one has it open; read-only."""
 
 from pathlib import Path
 
@@ -13,5 +13,5 @@ def read_state(config: MessageStoreConfig) -> StoreState:
     try:
         checkpoint = config.checkpoint_path.read_bytes()
     except OSError:
-        checkpoint = None  # the check of the checkpoint says what is wrong
+        checkpoint = None  # the check of the checkpoint reports the fault
     return StoreState.of(config.abort_path.exists() or bool(holders), holders, checkpoint)

@@ -22,7 +22,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, Move
 log = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
-# Rounds that DELETE_EXPIRED_COMMITLOG continues for, while there are files to remove.
+# Rounds for which DELETE_EXPIRED_COMMITLOG continues while there are files to remove.
 _MAX_MANUAL_DELETE_FILE_TIMES = 20
 
 
@@ -95,7 +95,7 @@ class CleanCommitLogService:
         self._unconsumed = unconsumed
         self._manual_rounds = 0
         self._retry_at = 0.0
-        # True once the log says that no room can be made.
+        # True after "no file can be removed" was logged.
         self._stuck = False
 
     def delete_files_manually(self) -> None:
@@ -120,16 +120,16 @@ class CleanCommitLogService:
         self._tell_if_stuck(disk, removed)
 
     def _why(self, disk: FullestDisk) -> str:
-        """Return why expired files go now, empty if they stay."""
+        """Return the reason to remove expired files now, empty if they stay."""
         if self._manual_rounds:
-            return "asked for by DELETE_EXPIRED_COMMITLOG"
+            return "DELETE_EXPIRED_COMMITLOG requested it"
         hour = time.localtime(self._clock.time_ms() // 1000).tm_hour
         if hour in map(int, self._config.delete_when.removesuffix(";").split(";")):
             return f"it is {hour} o'clock (deleteWhen={self._config.delete_when})"
         return disk.above(self._config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
 
     async def _remove_files(self, disk: FullestDisk, why: str) -> int:
-        """Remove files one by one, and return how many."""
+        """Remove files one by one, and return their number."""
         config = self._config
         removed = 0
         while removed < config.delete_file_batch_max:
@@ -156,7 +156,7 @@ class CleanCommitLogService:
             retry_ms = self._config.redelete_hanged_file_interval
             self._retry_at = self._clock.monotonic() + retry_ms / 1000
             log.exception(
-                "commitlog: the disk refused to remove a file; next try in %s ms (redeleteHangedFileInterval)", retry_ms
+                "CommitLog: a file could not be removed; next attempt in %s ms (redeleteHangedFileInterval)", retry_ms
             )
             return False
         return True
@@ -175,7 +175,7 @@ class CleanCommitLogService:
         return modified + self._config.file_reserved_time * _HOUR_MS <= self._clock.time_ms()
 
     def _why_forced(self, disk: FullestDisk) -> str:
-        """Return why a file goes before it has expired, empty if it stays."""
+        """Return the reason to remove a file before it expires, empty if it stays."""
         config = self._config
         if not config.clean_file_forcibly_enable:
             return ""
@@ -183,12 +183,12 @@ class CleanCommitLogService:
         return disk.above(config.disk_space_clean_forcibly_ratio, "diskSpaceCleanForciblyRatio", coming)
 
     async def _remove_first(self, why: str, *, forced: bool) -> None:
-        """Remove the first file and keep no reference to it: its room is free once nobody holds it."""
+        """Remove the first file and keep no reference to it: its blocks are freed once nobody holds it."""
         files = self._store.commit_log.queue.files
         file, begin = files[0], files[1].file_from_offset
         begins = await self._thread.run(self._store.queues.first_offsets, begin)
         if forced:
-            what = f"{file.path} is removed before it has expired (cleanFileForciblyEnable): {why}"
+            what = f"{file.path} is removed before it expires (cleanFileForciblyEnable): {why}"
             self._tell_losses(what, begins.moved)
 
         def take_out() -> None:
@@ -201,19 +201,19 @@ class CleanCommitLogService:
     def _tell_losses(self, what: str, moved: Sequence[MovedBegin]) -> None:
         ranges = [QueueRange(queue.topic, queue.queue_id, queue.min_offset, first) for queue, first in moved]
         losses = self._unconsumed(ranges)
-        log.warning("%s; unconsumed messages that it takes: %s", what, len(losses) or "none that any group has told of")
+        log.warning("%s; groups and queues that lose unconsumed messages: %s", what, len(losses))
         for loss in losses:
             log.warning("%s", loss)
 
     def _tell_if_stuck(self, disk: FullestDisk, removed: int) -> None:
-        """Log once that no room can be made."""
+        """Log once that no file can be removed."""
         config = self._config
         full = "" if removed else disk.above(config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
         if full and not self._stuck:
             log.warning(
-                "%s, but no commit log file can be removed now: each is the last one, changed within %s h "
-                "(fileReservedTime), with delayed messages that are not due, kept by the disk, or the room of removed "
-                "files is still to come",
+                "%s, but no CommitLog file can be removed now: each is the last one, was changed within %s h "
+                "(fileReservedTime), has delayed messages that are not due, could not be removed, or removed files are "
+                "still read",
                 full, config.file_reserved_time,
             )  # fmt: skip
         self._stuck = bool(full)

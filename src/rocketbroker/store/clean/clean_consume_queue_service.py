@@ -15,19 +15,19 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 
 log = logging.getLogger(__name__)
 
-# Files named in a message about those that the disk refuses to remove.
+# Files named in a message about failed removals.
 _MOST_NAMED = 10
 
 
 class CleanConsumeQueueService:
     """Queue and index files follow the beginning of the log.
 
-    The last file of a queue stays, whatever is in it: it holds the queue offset that the next message gets.
+    The last file of a queue always stays: it determines the queue offset of the next message.
 
     Args:
-        store: the log, which says where the messages begin, the queues and the settings.
+        store: the log, where messages begin, the queues and the settings.
         index_service: the index, ``None`` without one.
-        clock: clock of the next try after a refusal.
+        clock: clock of the next attempt after a failure.
         thread: the cleaning thread.
     """
 
@@ -48,13 +48,13 @@ class CleanConsumeQueueService:
         self._thread = thread
         self._cleaned_to = -1
         self._retry_at = 0.0
-        # The last refusal of the disk, which was logged.
+        # Text of the last failed removals, which was logged.
         self._told = ""
 
     async def clean(self, *, again: bool = False) -> str:
         """Remove files before the log's beginning, if that has moved since; with ``again`` in any case.
 
-        Return the disk's refusals, empty without one; they are tried again after ``redeleteHangedFileInterval``.
+        Return the failed removals as a text, empty without one; they are retried after ``redeleteHangedFileInterval``.
         """
         begin = self._commit_log.min_offset
         if not again and (begin <= self._cleaned_to or self._clock.monotonic() < self._retry_at):
@@ -100,7 +100,7 @@ class CleanConsumeQueueService:
 
     async def _pause(self) -> None:
         await self._thread.release()
-        # While a full disk rejects sends, no room is to spare, and files of the log follow soon.
+        # While a full disk rejects sends, do not pause: space is needed, and the removal of log files comes next.
         full = self._refusals.reason(Refusal.DISK_FULL)
         await asyncio.sleep(0 if full else self._config.delete_consume_queue_files_interval / 1000)
 
@@ -124,11 +124,13 @@ class CleanConsumeQueueService:
 
 
 def _text_of(refused: Sequence[OSError], retry_ms: int) -> str:
-    """Return the refusals, each with its path and reason; empty without one."""
+    """Return the errors as a text, each with its path and reason; empty without one."""
     if not refused:
         return ""
     named = [f"{error.filename}: {error.strerror}" for error in refused[:_MOST_NAMED]]
     if len(refused) > _MOST_NAMED:
         named.append(f"{len(refused) - _MOST_NAMED} more")
-    text = f"removals that the disk refused: {len(refused)}; next try in {retry_ms} ms (redeleteHangedFileInterval): "
+    text = (
+        f"files that could not be removed: {len(refused)}; next attempt in {retry_ms} ms (redeleteHangedFileInterval): "
+    )
     return text + "; ".join(named)

@@ -30,9 +30,9 @@ class IndexedStore(CleanedStore, Protocol):
 
 
 class CleanFilesService:
-    """Both cleaning services, one round at a time, and the disk watch beside them.
+    """Runs both cleaning services, one round at a time, and the disk watch.
 
-    Started after the store and stopped before it.
+    Start it after the store and stop it before the store.
 
     Args:
         store: the store.
@@ -76,12 +76,12 @@ class CleanFilesService:
         await self._watch.stop()
 
     def delete_files_manually(self) -> None:
-        """Request the removal of expired commit log files at any hour, and return before it happens."""
+        """Request the removal of expired CommitLog files at any hour; return before it happens."""
         self._commit_log.delete_files_manually()
         self._next_at = 0.0
 
     async def clean_expired_consume_queue(self) -> str:
-        """Remove queue and index files of expired messages; return the disk's refusals, or ""."""
+        """Remove queue and index files of expired messages; return the failed removals as a text, or ""."""
         async with self._round:
             return await self._consume_queue.clean(again=True)
 

@@ -1,4 +1,4 @@
-"""The thread on which files are removed, and the files that are removed but still read."""
+"""Thread that removes files, and the removed files that are still read."""
 
 import asyncio
 import logging
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class CleanThread:
-    """Runner of work that waits for the disk, one job after the other. Call its methods on the event loop.
+    """Runs work that waits for the disk, one job after the other. Call its methods on the event loop.
 
     Args:
-        clock: measures how long a removed file is still read.
+        clock: measures the time since a file was removed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class CleanThread:
     async def remove(self, remove: Callable[[], RemovedFile | None], take_out: Callable[[], None]) -> bool:
         """Remove a file and at once take it out of service; return false if ``remove`` did not remove it.
 
-        Both happen or neither, even if the caller is cancelled meanwhile. A later ``release`` frees the file's room.
+        Both happen or neither, even if the caller is cancelled meanwhile. A later ``release`` frees the file's blocks.
 
         Raises:
             OSError: The disk failed.
@@ -54,7 +54,7 @@ class CleanThread:
         return True
 
     async def release(self) -> None:
-        """Free the room of removed files that nobody reads any more."""
+        """Free the blocks of removed files that nobody reads any more."""
         if self._held:
             await self.run(self._release)
 
@@ -65,17 +65,17 @@ class CleanThread:
                 self._told.discard(entry[0])
 
     def coming_room(self, longest_ms: int) -> int:
-        """Return the bytes of removed files that are still read; log and leave out a file that is read for too long.
+        """Return the bytes of removed files that are still read; log and omit a file that is read for too long.
 
         Args:
-            longest_ms: limit of the wait (destroyMapedFileIntervalForcibly).
+            longest_ms: longest time that a removed file may be read (destroyMapedFileIntervalForcibly).
         """
         now = self._clock.monotonic()
         late = {file for file, since in self._held if (now - since) * 1000 > longest_ms}
         for file in late - self._told:
             log.warning(
-                "%s was removed more than %s ms ago (destroyMapedFileIntervalForcibly), but messages of it are still "
-                "on their way to slow consumers: the disk gets its %s bytes back when the last of them is sent",
+                "%s was removed more than %s ms ago (destroyMapedFileIntervalForcibly), but its messages are still "
+                "being sent to slow consumers: its %s bytes are freed after the last of them",
                 file.path, longest_ms, file.size,
             )  # fmt: skip
         self._told |= late
@@ -83,7 +83,7 @@ class CleanThread:
 
     @property
     def holds_files(self) -> bool:
-        """True if the room of a removed file is not free yet."""
+        """True if the blocks of a removed file are not free yet."""
         return bool(self._held)
 
     async def stop(self) -> None:
@@ -106,6 +106,6 @@ def _release(file: RemovedFile) -> bool:
     try:
         return file.release()
     except OSError:
-        log.exception("the blocks of %s could not be given back in steps; the disk frees them all at once", file.path)
+        log.exception("%s is removed: its blocks could not be freed in steps, and are freed all at once", file.path)
         file.close()
         return True

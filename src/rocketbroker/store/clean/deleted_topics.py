@@ -1,7 +1,7 @@
-"""Marks of deleted topics: ``config/deletedTopics.json``, by topic the CommitLog offset at its deletion.
+"""Marks of deleted topics: ``config/deletedTopics.json``, by topic the CommitLog offset of its deletion.
 
-The messages of a deleted topic stay in the log until their file expires. A rebuild of queues from the log leaves out
-those before the mark, so that the topic does not come back.
+The messages of a deleted topic stay in the log until their file expires. A rebuild of queues from the log omits those
+before the mark, so that the topic does not return.
 """
 
 import logging
@@ -32,9 +32,9 @@ class DeletedTopics:
         self._path = path
         self._file_system = file_system
         self.marks: dict[str, int] = {}
-        # Error that keeps a withdrawn mark in the file, until the file is rewritten.
+        # Error because of which the file still has a withdrawn mark, until it is rewritten.
         self._why_stale = ""
-        # Deletions write the file on their thread; the flush thread repeats refused writes.
+        # Deletions write the file on their thread; the flush thread retries failed writes.
         self._lock = threading.Lock()
 
     def load(self, report: list[str]) -> None:
@@ -45,7 +45,7 @@ class DeletedTopics:
             except FileNotFoundError:
                 continue
             except (OSError, CodecError, ValueError, TypeError) as error:
-                report.append(f"{path}: cannot be read, topics that were deleted may come back: {error}")
+                report.append(f"{path} cannot be read, so that deleted topics may return: {error}")
             else:
                 return
 
@@ -53,7 +53,7 @@ class DeletedTopics:
         """Mark topics as deleted before a CommitLog offset (blocks); marks before the begin of the log are dropped.
 
         Raises:
-            OSError: The disk failed; the marks are as they were.
+            OSError: The disk failed; the marks are unchanged.
         """
         with self._lock:
             marks = {topic: mark for topic, mark in self.marks.items() if mark > min_offset}
@@ -63,20 +63,20 @@ class DeletedTopics:
         replace_contents(self._path, dumps_config({"deleted": marks}), self._file_system)
         self.marks = marks
         if self._why_stale:
-            log.warning("%s is written again: no topic is marked as deleted that is there", self._path)
+            log.warning("%s is rewritten: it no longer marks existing topics as deleted", self._path)
         self._why_stale = ""
 
     def take_back(self, topic: str, before: int) -> None:
         """Restore the earlier mark of a topic that stays, 0 for none (blocks).
 
-        A refusal by the disk is logged, and the write is tried again by each ``write_again``.
+        A failed write is logged, and retried by each ``write_again``.
         """
         with self._lock:
             self.marks = {**self.marks, topic: before}
             self._try_to_write()
 
     def write_again(self) -> None:
-        """Rewrite the file if the disk refused to withdraw marks (blocks; on any thread)."""
+        """Rewrite the file if it still has withdrawn marks (blocks; on any thread)."""
         with self._lock:
             if self._why_stale:
                 self._try_to_write()
@@ -88,15 +88,15 @@ class DeletedTopics:
             why = f"{error.strerror}"
             if why != self._why_stale:
                 log.error(  # noqa: TRY400 - a traceback adds nothing
-                    "%s still says that topics are deleted which are there, and cannot be written: %s; it is tried "
-                    "again until it can, and a start after a crash before that deletes those without newer messages",
+                    "%s marks existing topics as deleted and cannot be rewritten: %s; the write is retried until it "
+                    "succeeds; a start after an earlier crash deletes those of the topics without newer messages",
                     self._path,
                     why,
                 )
             self._why_stale = why
 
     def clamp(self, end_of_log: int) -> str:
-        """Lower marks beyond the end of the log, which lost what came before the mark: new messages will be there.
+        """Lower marks beyond the end of the log, which lost the messages before the mark: new messages will be there.
 
         Return a text about them, empty if there are none.
 
@@ -107,14 +107,13 @@ class DeletedTopics:
         if not beyond:
             return ""
         self.add(beyond, end_of_log, 0)
-        return f"{self._path}: topics were deleted at offsets that the CommitLog does not reach any more"
+        return f"{self._path}: topics were deleted at offsets beyond the end of the CommitLog; their marks are lowered"
 
     def finish(self, queues: ConsumeQueueStore, min_offset: int) -> None:
-        """Take queues out of service whose topics were marked but not created again: a crash came between mark and
-        removal.
+        """Remove the queues of topics that were marked and not created again: a crash came between mark and removal.
 
-        Do not call it after a clean stop, which waits for deletions: a mark of an existing topic could not be
-        withdrawn.
+        Do not call it after a clean stop, which waits for deletions: it would also remove existing topics whose mark
+        could not be withdrawn.
 
         Args:
             queues: the queues.
@@ -134,5 +133,5 @@ class DeletedTopics:
 def _parse(content: dict[str, object]) -> dict[str, int]:
     marks = content.get("deleted")
     if not isinstance(marks, dict):
-        raise TypeError("deleted is no object")
+        raise TypeError("deleted is not an object")
     return {str(topic): int(mark) for topic, mark in marks.items()}

@@ -50,7 +50,7 @@ def measure_disk(path: Path) -> DiskUse:
 
 
 class FullestDisk(NamedTuple):
-    """The fuller of the disks of commit log and consume queues, and a folder on it."""
+    """Fuller one of the disks of CommitLog and ConsumeQueues, and a folder on it."""
 
     path: Path
     use: DiskUse
@@ -64,13 +64,13 @@ class FullestDisk(NamedTuple):
         """Return a text if the disk is fuller than a setting allows, else an empty one.
 
         Args:
-            limit: in percent.
-            name: of the setting.
+            limit: limit in percent.
+            name: name of the setting.
             coming: bytes that will be free soon.
         """
         if self.percent <= limit or (self.use.used - coming) * 100 <= limit * self.use.capacity:
             return ""
-        return f"the disk of {self.path} is {self.percent:.1f} % full, which is more than {limit} % ({name})"
+        return f"the disk of {self.path} is {self.percent:.1f} % full, above the limit of {limit} % ({name})"
 
 
 def look_at_disks(config: MessageStoreConfig, measure: MeasureDisk = measure_disk) -> FullestDisk:

@@ -19,7 +19,7 @@ _REFUSING_MS = 1000
 
 
 class DiskWatch:
-    """Disk measurement every ``cleanResourceInterval``, on a dedicated thread.
+    """Measures the disks every ``cleanResourceInterval``, on a dedicated thread.
 
     So neither the pauses of a cleaning round nor a long removal delays rejecting or accepting sends.
 
@@ -60,7 +60,7 @@ class DiskWatch:
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def look(self) -> FullestDisk:
-        """Measure now, reject or accept sends accordingly, and return the fuller disk.
+        """Measure the disks, reject or accept sends accordingly, and return the fuller disk.
 
         Raises:
             OSError: A disk cannot be measured.
@@ -69,9 +69,9 @@ class DiskWatch:
         disk = await asyncio.get_running_loop().run_in_executor(self._executor, look_at_disks, config, self._measure)
         full = disk.above(config.disk_space_warning_level_ratio, "diskSpaceWarningLevelRatio")
         if full and not self.refusing:
-            log.error("%s: sends are refused until there is room again; messages are read all the same", full)
+            log.error("%s: sends are rejected until space is freed; pulls continue", full)
         elif self.refusing and not full:
-            log.warning("sends are taken again: the disk of %s is %.1f %% full", disk.path, disk.percent)
+            log.warning("sends are accepted again: the disk of %s is %.1f %% full", disk.path, disk.percent)
         self.refusing = bool(full)
         if full:
             self._refusals.set(Refusal.DISK_FULL, full)

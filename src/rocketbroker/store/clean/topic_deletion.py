@@ -1,7 +1,7 @@
 """Deletion of topics with their queues (DefaultMessageStore.deleteTopics).
 
-Meanwhile the topics accept no messages. The deletion is noted on disk before they are removed (``DeletedTopics``), so
-that a start never brings them back; the flush thread removes their files.
+During a deletion the topics accept no messages. The deletion is noted on disk before the queues are removed
+(``DeletedTopics``), so that a start never restores them; the flush thread removes their files.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ class TopicDeletion:
         self._tasks = TaskOwner("TopicDeletion")
 
     async def stop(self) -> None:
-        """Wait for the running deletion, and start no other."""
+        """Wait for the running deletion, and start no other one."""
         async with self._file_changes:
             await self._tasks.stop()
 
     async def delete_topics(self, topics: set[str]) -> int:
-        """Remove the queues of topics, and return how many topics had any. The messages stay until their file expires.
+        """Remove the queues of topics; return the number of topics with queues. Messages stay until their file expires.
 
         Raises:
-            StoreError: The log could not be synced, or messages could not be brought to their queues first.
-            OSError: The disk failed the note or a folder's new name; that topic is as it was.
+            StoreError: The log could not be synced, or messages could not be entered into their queues first.
+            OSError: The note could not be written or a folder renamed; that topic is unchanged.
         """
-        # Runs to its end, even if the requester is gone.
+        # It runs to its end, even if the requester is gone.
         return await asyncio.shield(self._tasks.start(self._delete_all(topics), "delete topics"))
 
     async def _delete_all(self, topics: set[str]) -> int:
@@ -72,7 +72,7 @@ class TopicDeletion:
                 flushed = await self._flusher.wait_flushed(mark)
                 if not flushed.ok:
                     raise StoreError(flushed.reason)
-                # From here on no message of theirs is without its entry, which might need a file in the folder.
+                # From here on all their messages have an entry; a missing one might need a file in the folder.
                 self._dispatch()
                 return sum([await self._delete(topic, mark) for topic in sorted(topics)])
             finally:

@@ -1,7 +1,6 @@
 """Encoder of a batch of messages for one queue as records (MessageExtEncoder.encode of a MessageExtBatch).
 
-The common fields are packed once, and the others go column by column through C loops: no bytecode runs for each
-message.
+The common fields are packed once, and the others column by column in C loops: no bytecode runs for each message.
 """
 
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ ALLOCATE_STEP = 64 * 1024 * 1024
 _POPULATE_STEP = 4 * 1024 * 1024
 _POPULATE_AHEAD = 8 * 1024 * 1024
 
-# A frame of the default limit carries no longer record, whatever the limit was when the record was stored.
+# A frame within the default limit carries no longer record, whatever the limit was when the record was stored.
 _MAX_RECORD = 16 * 1024 * 1024
 
 _HOST_BITS = 3
@@ -49,14 +49,14 @@ class RawAppend(NamedTuple):
 
 
 class CommitLog:
-    """The log: appends records and hands out slices of what it holds.
+    """The log: appends records and returns slices of its content.
 
     Args:
         queue: files of the log.
         allocate_service: prepares files and blocks.
         store_host: the broker's address in the form of records.
-        longest_record: a record longer than this and 16 MiB is not read by its offset, since it may be forged. The
-            value grows with appended records, as maxMessageSize may.
+        longest_record: records longer than both this and 16 MiB are not read by offset, because they may be forged;
+            appended records raise it, since maxMessageSize may grow.
     """
 
     __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
@@ -96,8 +96,8 @@ class CommitLog:
         Raises:
             StoreFullError: The disk has no room for it; nothing was written.
             MessageIllegalError: It is longer than a file.
-            StoreBusyError: The disk has not made room for it in time.
-            StoreError: A file could not be had.
+            StoreBusyError: The disk has not allocated blocks in time.
+            StoreError: A file could not be created.
         """
         body = message.body
         properties = message.properties
@@ -184,8 +184,8 @@ class CommitLog:
         Raises:
             StoreFullError: The disk has no room for them.
             MessageIllegalError: They are longer than a file.
-            StoreBusyError: The disk has not made room for it in time.
-            StoreError: A file could not be had.
+            StoreBusyError: The disk has not allocated blocks in time.
+            StoreError: A file could not be created.
         """
         file = self._room(size)
         return file.file_from_offset + file.wrote
@@ -198,8 +198,8 @@ class CommitLog:
         if file is None or not fits(size, file.file_size - file.wrote):
             if not fits(size, self.queue.file_size):
                 raise MessageIllegalError(
-                    f"{size} bytes and the mark behind them do not fit into one file of the CommitLog, "
-                    f"which has {self.queue.file_size} (mappedFileSizeCommitLog)"
+                    f"{size} bytes and the BLANK after them do not fit into one file of the CommitLog, "
+                    f"which has {self.queue.file_size} bytes (mappedFileSizeCommitLog)"
                 )
             file = self._roll(file)
         end = min(file.wrote + size + BLANK_LENGTH, file.file_size)
@@ -273,8 +273,7 @@ class CommitLog:
 
         Raises:
             StoreError: The disk has no room for the copy.
-            OSError: The disk failed. The log ends at or after ``offset``, and must be truncated again before
-                anything is appended.
+            OSError: The disk failed. The log ends at or after ``offset``, and must be truncated again before an append.
         """
         queue = self.queue
         self._forget_prepared()
@@ -282,7 +281,7 @@ class CommitLog:
         last = queue.files[-1]
         end = offset - last.file_from_offset
         if end < last.wrote:
-            # Its name has changed hands already, whatever the disk says next.
+            # The name belongs to the copy already, whatever happens next.
             queue.replace_last(last.copy_until(end))
         queue.files[-1].sync_names()
 
@@ -304,7 +303,7 @@ class CommitLog:
         found: list[memoryview] = []
         begin = end = 0
         for offset, size in ranges:
-            # Most ranges lie in the file of the one before.
+            # Most ranges are in the file of the one before.
             if not begin <= offset <= end - size:
                 file = self._holding(offset, size)
                 if file is None:
@@ -320,7 +319,7 @@ class CommitLog:
         self._room(BLANK_LENGTH)
 
     def bytes_at(self, offset: int, size: int) -> bytes | None:
-        """Read the bytes at an offset; unlike with ``slice``, a thread that waits for the disk holds up no other."""
+        """Read the bytes at an offset; unlike with ``slice``, waiting for the disk delays no other thread."""
         file = self._holding(offset, size)
         return None if file is None else os.pread(file.fd, size, offset - file.file_from_offset)
 
@@ -337,12 +336,12 @@ class CommitLog:
         return head is not None and is_record(*peek(head)) and peek(head)[0] == size
 
     def record(self, offset: int) -> bytes | None:
-        """Return the whole record at an offset, or ``None`` when none begins there (blocks)."""
+        """Return the whole record at an offset, or ``None`` if none begins there (blocks)."""
         head = self.bytes_at(offset, BODY_POSITION)
         if head is None:
             return None
         size, magic = peek(head)
-        # The offset comes from a client: anything may be there, even a record that somebody forged in a body.
+        # The offset comes from a client: anything may be there, even a record forged in a body.
         if not is_record(size, magic) or size > self.longest_record or int.from_bytes(head[28:36], "big") != offset:
             return None
         record = self.bytes_at(offset, size)

@@ -1,6 +1,6 @@
 """Walk through the files of the broker's CommitLog (CommitLog.checkMessageAndReturnSize).
 
-The records of one file are found by ``codec/storefile/log_walk.py``; here the walk goes from file to file.
+The records of one file are found by ``codec/storefile/log_walk.py``; this walk goes from file to file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BEYOND_END: Final = "a record goes beyond the end of the log"
 
 
 class CorruptRange(NamedTuple):
-    """Bytes of a file without a sound record: ``length`` bytes from ``position`` on, and what is wrong there."""
+    """Bytes of a file without a sound record: ``length`` bytes from ``position`` on, and the fault."""
 
     path: Path
     position: int
@@ -43,9 +43,9 @@ class CorruptRange(NamedTuple):
 class LogWalk:
     """Walk through the log from ``offset`` on, file by file.
 
-    An iteration yields sound records and ends after the last one. ``offset`` is then where it stopped, and ``damage``
-    says what is wrong there: it is empty when nothing is written there or the end is reached. To resume after the
-    damage, call ``next_sound``, set ``offset``, and iterate again.
+    An iteration yields sound records and ends after the last one. ``offset`` is then the position where it stopped, and
+    ``damage`` the fault there: empty if nothing is written there or the end is reached. To resume after the damage,
+    call ``next_sound``, set ``offset``, and iterate again.
 
     Args:
         queue: the files of the log.
@@ -82,7 +82,7 @@ class LogWalk:
             self.offset = base + file.size
 
     def _ends_file(self, file: MappedFile, walk: FileWalk) -> bool:
-        """Return true if the file has no room for more where the walk stopped; else note what is wrong."""
+        """Return true if the file has no room for more where the walk stopped; else note the fault."""
         if file.size - walk.position < BLANK_LENGTH:
             return True
         rule, detail = walk.damage()
@@ -96,7 +96,7 @@ class LogWalk:
         return self.damage or _NOTHING_WRITTEN
 
     def next_sound(self) -> int | None:
-        """Return the CommitLog offset before the end at which the walk can resume after where it stopped, if any."""
+        """Return the CommitLog offset before the end at which the walk can resume after its stop, if any."""
         file = self._queue.find(self.offset)
         if file is None or self.offset >= self._end:
             return None
@@ -135,9 +135,9 @@ def _window(file: MappedFile, end: int, block: int = 0) -> LogWindow:
 
 
 def sound_until(file: MappedFile, position: int, end: int) -> tuple[int, str]:
-    """Return the end of the sound records between two positions of a file, and what is wrong there.
+    """Return the end of the sound records between two positions of a file, and the fault there.
 
-    Nothing is wrong at ``end``, or at a BLANK that reaches to it.
+    There is no fault at ``end``, or at a BLANK that reaches to it.
     """
     walk = FileWalk(_window(file, end, _LAST_BLOCK), position, end, few=_FEW, check_bodies=True)
     for stretch in walk:

@@ -60,7 +60,7 @@ def _parts(
     at = 0
     for range_offset, range_size in ranges:
         offset, end = range_offset, range_offset + range_size
-        # Of two entries that seem to be neighbours one may be damaged, and they may lead to two files.
+        # Of two entries that seem to be neighbours, one may be damaged, so that they lead to different files.
         while offset < end:
             file = file_of(commit_log, offset)
             if file is None:

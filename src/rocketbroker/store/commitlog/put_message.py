@@ -22,7 +22,7 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
     born_host: bytes = bytes(8)
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    # Result of ``find_properties``, when the caller knows it already.
+    # Result of ``find_properties``, if the caller has it.
     found: FoundProperties | None = None
 
 
@@ -36,10 +36,10 @@ class PutMessageStatus(Enum):
     PUT_OK = 0
     MESSAGE_ILLEGAL = 1
     PROPERTIES_SIZE_EXCEEDED = 2
-    # A file or its blocks could not be made, for another reason than a full disk.
+    # A file or its blocks could not be created, for another reason than a full disk.
     CREATE_MAPPED_FILE_FAILED = 3
     DISK_FULL = 4
-    # The disk refused a sync, and the unsynced data has to be rewritten.
+    # A sync failed, and the unsynced data has to be rewritten.
     READ_ONLY = 5
     # Messages are stored that could not be entered into their queues.
     NOT_DISPATCHED = 6
@@ -48,9 +48,9 @@ class PutMessageStatus(Enum):
     # The writer waited for blocks of the log for longer than osPageCacheBusyTimeOutMills.
     OS_PAGE_CACHE_BUSY = 9
     TOPIC_BEING_DELETED = 10
-    # The message is stored, but the disk refused a sync or took longer than syncFlushTimeout.
+    # The message is stored, but a sync failed or took longer than syncFlushTimeout.
     FLUSH_DISK_TIMEOUT = 11
-    # The message is stored, but the disk refused the topic that it made.
+    # The message is stored, but the topic that it created could not be written.
     TOPIC_NOT_CREATED = 12
 
 

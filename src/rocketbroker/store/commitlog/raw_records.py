@@ -1,4 +1,4 @@
-"""Bytes of another store's CommitLog, before they are appended as they are (CommitLog.appendData)."""
+"""Bytes of another store's CommitLog, before they are appended unchanged (CommitLog.appendData)."""
 
 from struct import Struct
 from typing import Final, NamedTuple

@@ -1,7 +1,7 @@
 """Dispatch of appended messages: queue entries, index keys, wake-ups (CommitLogDispatcher).
 
 The append path supplies all fields, so nothing is read back. ``ReputMessageService`` fills queues itself where the log
-is ahead of them, and hands over the keys.
+is ahead of them, and passes on the keys.
 """
 
 import logging
@@ -18,15 +18,15 @@ from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchR
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-# Messages whose keys may wait for a disk that refuses the index: about 100 MB.
+# Messages whose keys may wait for the index while it cannot be written: about 100 MB.
 MOST_WAITING = 500_000
 
 
 class CommitLogDispatcher:
-    """Dispatcher of messages to their queue, the index and the listener.
+    """Dispatches messages to their queue, the index and the listener.
 
     Args:
-        index_service: ``None`` when messageIndexEnable is off.
+        index_service: the index, ``None`` if messageIndexEnable is off.
         listener: notified of messages.
     """
 
@@ -91,7 +91,7 @@ class CommitLogDispatcher:
         """Index messages that are in their queues already, oldest first.
 
         Raises:
-            StoreError: The disk failed the keys of so many messages that no more may wait; these do not.
+            StoreError: The index backlog is full, and these keys were not added.
         """
         if self._index_error is not None:
             self._check_backlog()
@@ -109,13 +109,13 @@ class CommitLogDispatcher:
             self.flush_index()
 
     def flush_index(self) -> None:
-        """Enter the waiting keys; after an error, only once ``RETRY_S`` have passed."""
+        """Enter the waiting keys; after an error, not before ``RETRY_S`` have passed."""
         if self.index_service is None or self._is_index_held or time.monotonic() < self._index_retry_at:
             return
         try:
             self.index_service.flush()
         except StoreError as error:
-            # The keys are kept and tried again; consumers are still served.
+            # The keys are kept and retried; consumers are still served.
             self._index_retry_at = time.monotonic() + RETRY_S
             self._index_error = error
             log.exception(
@@ -141,5 +141,5 @@ class CommitLogDispatcher:
             if self._index_error is not None:
                 raise StoreError(
                     f"the keys of {self.index_service.waiting} messages wait for the index in "
-                    f"{self.index_service.directory} (storePathIndex), the limit is {MOST_WAITING}: {self._index_error}"
+                    f"{self.index_service.directory} (storePathIndex); the limit is {MOST_WAITING}: {self._index_error}"
                 ) from self._index_error

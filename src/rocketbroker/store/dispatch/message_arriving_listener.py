@@ -8,7 +8,7 @@ class MessageArrivingListener(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """True if anybody waits; spares the calls when nobody does."""
+        """True if anybody waits; saves the calls otherwise."""
 
     def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         """Handle a message that became readable; the queue now ends at ``max_offset``."""

@@ -1,5 +1,6 @@
-"""Dispatch of many records of the log to their queues at once, by numpy. Separate from ``reput_message_service.py``
-since importing numpy takes longer than a broker's start may.
+"""Dispatch of many records of the log to their queues at once, with numpy.
+
+It is separate from ``reput_message_service.py`` because importing numpy takes longer than a broker may take to start.
 """
 
 from bisect import bisect_left
@@ -22,7 +23,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_f
 from rocketbroker.store.queue.dispatch_request import IndexKeys
 from rocketbroker.store.queue.due_times import due_times
 
-# Entries after this offset have positions that no file's name can express.
+# Entries beyond this offset have positions that no file name can express.
 _LAST_OFFSET = 1 << 58
 
 
@@ -51,7 +52,7 @@ class ReputColumns:
         self._on_damage = on_damage
         # CommitLog offset of the last message that each queue had before, -1 for none.
         self._known_ends: dict[ConsumeQueueInterface, int] = {}
-        # Ranges of the log without a sound record: messages that a queue misses were there.
+        # Ranges of the log without a sound record: messages missing from a queue were there.
         self._holes: list[int] = []
 
     def passed_over(self, begin: int, end: int, why: str) -> None:
@@ -74,7 +75,7 @@ class ReputColumns:
                 continue
             queue = self._queue(topic, queue_id, of_batches=bool(messages.are_batches[members].any()))
             if queue is None:
-                self._refuse(messages, members, f"topic {topic!r}, queue {queue_id} cannot be")
+                self._refuse(messages, members, f"topic {topic!r}, queue {queue_id} is impossible")
             elif queue.holds_batches:
                 chosen[self._enter_batches(queue, messages, members)] = True
             else:
@@ -86,7 +87,7 @@ class ReputColumns:
         return _index_keys(messages, chosen)
 
     def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface | None:
-        """Return the queue of messages with these fields, ``None`` when no queue can have them: they are damaged."""
+        """Return the queue of messages with these fields, ``None`` if the fields are impossible: they are damaged."""
         try:
             name = topic.decode()
         except UnicodeDecodeError:
@@ -104,7 +105,7 @@ class ReputColumns:
         """Enter messages into their queue, and return those to index.
 
         Messages before the last one that the queue had are in it, or belong to a topic that was deleted and created
-        again: they must not come back after the new messages (ConsumeQueueInterface.putMessagePositionInfo).
+        again: they must not be added after the new messages (ConsumeQueueInterface.putMessagePositionInfo).
         """
         known = messages.offsets[members] <= self._known_ends[queue]
         gone = known & (messages.queue_offsets[members] >= queue.max_offset)
@@ -114,7 +115,7 @@ class ReputColumns:
         return np.setdiff1d(left, refused) if refused else left
 
     def _put(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> list[int]:
-        """Enter messages that the queue did not have, and return those that it cannot have."""
+        """Enter messages that the queue did not have; return those that cannot be in it."""
         numbers = messages.queue_offsets[members]
         entries = np.empty(len(members), CONSUME_QUEUE_ENTRY)
         entries["commit_log_offset"] = messages.offsets[members]
@@ -128,7 +129,7 @@ class ReputColumns:
                 queue.put_entries(first, entries[begin:end].tobytes())
                 self._on_entered(queue, first, entries["tags_code"][begin:end].tolist())
             else:
-                self._refuse(messages, run, f"queue offset {first} cannot be, the queue ends at {queue.max_offset}")
+                self._refuse(messages, run, f"queue offset {first} is impossible: the queue ends at {queue.max_offset}")
                 refused += run.tolist()
         return refused
 
@@ -157,7 +158,7 @@ class ReputColumns:
     def _make_place(self, queue: ConsumeQueueInterface, first: int, offset: int, count: int) -> bool:
         """Move the queue's end to the first of messages at a CommitLog offset; return false if they cannot be there.
 
-        A later message replaces an older one: their topic was deleted between the two, and created again.
+        A later message replaces an older one: their topic was deleted in between, and created again.
         """
         end = queue.max_offset
         last = queue.entry(end - 1)
@@ -189,7 +190,7 @@ class ReputColumns:
 
 
 def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
-    """Return why a record of a queue of batches cannot have a queue offset, empty when it can.
+    """Return the reason why a record cannot have a queue offset in a queue of batches, empty if it can.
 
     A record that restarts the queue replaces all others: their topic was deleted, and created again.
     """
@@ -199,7 +200,7 @@ def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
         can_be = 0 <= first <= _LAST_OFFSET
     else:
         can_be = first in {0, end} or (first > end and (first - end) * MIN_INNER_SIZE <= offset - sum(last[:2]))
-    return "" if can_be else f"queue offset {first} cannot be, the queue ends at {end}"
+    return "" if can_be else f"queue offset {first} is impossible: the queue ends at {end}"
 
 
 def _index_keys(messages: WindowMessages, chosen: NDArray[np.bool_]) -> IndexKeys:

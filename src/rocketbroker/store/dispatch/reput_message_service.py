@@ -20,7 +20,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 if TYPE_CHECKING:
     from rocketbroker.store.dispatch.reput_columns import ReputColumns
 
-# Called with the offsets of a part of the log that holds no sound record, and the reason.
+# Called with the offsets of a part of the log without a sound record, and the reason.
 DamageListener = Callable[[int, int, str], None]
 
 
@@ -92,7 +92,7 @@ class ReputMessageService:
         self._work.set()
 
     def dispatch_some(self, end: int) -> None:
-        """Dispatch one stretch of records before ``end``, or pass over damage; ``offset`` follows.
+        """Dispatch one stretch of records before ``end``, or skip damage; ``offset`` advances.
 
         Raises:
             StoreFullError: The disk has no room for entries that are missing; the call may be made again.
@@ -124,7 +124,7 @@ class ReputMessageService:
     # -- catching up
 
     def catch_up(self, offset: int, end: int, on_progress: Callable[[int], None] | None = None) -> None:
-        """Dispatch records between two CommitLog offsets that queues or index lack, and pass over damage.
+        """Dispatch records between two CommitLog offsets that queues or index lack; skip damage.
 
         Args:
             offset: first CommitLog offset.

@@ -1,7 +1,7 @@
 """Waits between a put and its acknowledgement (CommitLog.handleDiskFlushAndHA).
 
-A wait starts with a call and ends with a callback on the event loop. Callbacks instead of tasks: SYNC_FLUSH has a wait
-for each send.
+A wait starts with a call and ends with a callback on the event loop. Callbacks instead of tasks: under SYNC_FLUSH there
+is one wait per send.
 """
 
 import asyncio

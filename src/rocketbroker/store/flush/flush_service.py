@@ -4,7 +4,7 @@ The event loop never waits for a disk. Under ASYNC_FLUSH the log is synced every
 ``flushCommitLogLeastPages`` were written, and every ``flushCommitLogThoroughInterval`` in any case. Under SYNC_FLUSH
 one sync serves all sends before it.
 
-A failed sync does not tell which pages it left out. A later sync that succeeds does not either: a kernel that could not
+A failed sync does not report which pages it missed. A later successful one does not either: a kernel that could not
 write pages marks them clean. So the store becomes read-only until the unsynced data has been read back, checked against
 its checksums, rewritten and synced.
 """

@@ -1,7 +1,7 @@
 """One hash index of message keys (org.apache.rocketmq.store.index.IndexFile).
 
-Keys are entered in batches, as numpy columns: a few array operations fill slots, chains and entries, whatever the
-number of keys.
+Keys are entered in batches, as numpy columns: a few array operations fill slots, chains and entries, for any number of
+keys.
 """
 
 import os
@@ -54,7 +54,8 @@ class IndexFile:
         self._slot_count = slot_count
         self._entry_count = entry_count
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
-        # Read instead of using the mapping: a hole of a tmpfs gets a page when it is touched, and SIGBUS without room.
+        # Read instead of using the mapping: touching a hole of a tmpfs allocates a page, and raises SIGBUS without
+        # room.
         self.header = decode_header(os.pread(self.file.fd, INDEX_HEADER_SIZE, 0))
         # True if keys may have been entered that were not synced.
         self.changed = True
@@ -69,7 +70,7 @@ class IndexFile:
         self._entries = np.frombuffer(self.file.buffer, INDEX_ENTRY, entry_count, self._entries_position)
 
     def _give_up(self) -> None:
-        """Close everything and remove a file without entries: the next try creates one under another name."""
+        """Close everything and remove a file without entries: the next attempt creates one under another name."""
         if self.header.index_count > 1:
             self.file.close()
         else:
@@ -115,8 +116,8 @@ class IndexFile:
             hash_slot_count=header.hash_slot_count + int(np.count_nonzero(previous == 0)),
             index_count=first + count,
         )
-        # After entries and header, since a query on another thread follows the slots. Of several values for one slot
-        # numpy keeps the last, which is the newest entry.
+        # After entries and header, because a query on another thread follows the slots. numpy keeps the last of several
+        # values for a slot, which is the newest entry.
         self._write_head(slots, numbers)
 
     def _write_head(self, slots: npt.NDArray[np.int32] | slice, numbers: npt.NDArray[np.int32] | int) -> None:
@@ -128,7 +129,7 @@ class IndexFile:
     def _previous(self, slots: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return the predecessor of each entry in the chain of its slot; 0 for the first."""
         previous = self._slots[slots].astype(np.int32)
-        # A stop between slots and header leaves slots that name entries which are about to be written.
+        # A stop between slots and header leaves slots that name entries yet to be written.
         previous[previous >= numbers[0]] = 0
         order = np.argsort(slots, kind="stable")
         sorted_slots = slots[order]
@@ -149,8 +150,8 @@ class IndexFile:
 
         Yields an offset for each message with that key hash and store time, each once, and ``None`` for others.
 
-        It may run on any thread while keys are entered. It reads, since a chain may be long and cold: a page fault on
-        the mapping would hold up all threads.
+        It may run on any thread while keys are entered. It reads the file, because a chain may be long and cold: a page
+        fault on the mapping would delay all threads.
         """
         last = None
         newest = newest_entry(self._read, self._slot_count, key_hash)
@@ -171,7 +172,7 @@ class IndexFile:
         return os.pread(self.file.fd, size, position)
 
     def cut(self, physical_offset: int) -> int:
-        """Remove the keys of messages from a CommitLog offset on, and return how many. The keys before it are whole.
+        """Remove the keys of messages from a CommitLog offset on; return their number. The keys before it are sound.
 
         The slots are rebuilt from the remaining entries: any of the others may be lost, or half written.
         """
@@ -199,14 +200,14 @@ class IndexFile:
     def _is_cut(self, number: int, physical_offset: int) -> bool:
         entry = self._entries[number]
         offset = entry["phy_offset"]
-        # A power loss may leave zeros where entries were written, after those that are whole.
+        # A power loss may leave zeros where entries were written, after those that are sound.
         if offset >= physical_offset or (offset == 0 and entry["key_hash"] == 0):
             return True
         position = entry_position(number, self._slot_count)
         if number == 1 or position // SECTOR == (position + INDEX_SIZE - 1) // SECTOR:
             return False
-        # It lies in two sectors, one of which may be lost: in a file offsets never go back. (An offset whose lower half
-        # is lost may pass as 4 GiB, or a multiple, and does no harm: no message there has its key.)
+        # It may span two sectors, one of which may be lost: in a file offsets never decrease. (An offset whose lower
+        # half is lost may pass as 4 GiB, or a multiple, and does no harm: no message there has its key.)
         return bool(offset < self._entries[number - 1]["phy_offset"]) or self._is_cut(number - 1, physical_offset)
 
     def sync(self) -> None:

@@ -1,7 +1,7 @@
 """The index files and the keys that wait for them (org.apache.rocketmq.store.index.IndexService).
 
-Keys wait until there are enough of them for numpy to pay, or until a query: the store enters waiting keys before each
-query, so that it finds every dispatched message.
+Keys wait until they are enough for numpy to pay off, or until a query: the store enters waiting keys before each query,
+so that it finds every dispatched message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rocketbroker.store.index.index_file import IndexFile
 
-# Messages worth a batch; a tick of the store enters fewer.
+# Messages that are worth a batch; a tick of the store enters fewer.
 BATCH_MESSAGES = 1024
 # Messages whose keys are hashed at once.
 _AT_ONCE = 8192
@@ -91,9 +91,9 @@ class IndexService:
         expected: Sequence[str] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> int | None:
-        """Map the files that exist; set a damaged one aside, and remove the files after it (blocks).
+        """Map the existing files; set a damaged one aside, and remove the files after it (blocks).
 
-        Return the CommitLog offset from which on the index then lacks messages, ``None`` when no file was damaged.
+        Return the CommitLog offset from which on the index then lacks messages, ``None`` if no file was damaged.
 
         Args:
             report: receives a text for each damaged file.
@@ -122,7 +122,7 @@ class IndexService:
 
     def _lacks_from_here(self, path: Path, why: str, report: list[str] | None) -> int:
         if report is not None:
-            report.append(f"{path}: {why}; the index is rebuilt from there")
+            report.append(f"{path}: {why}; the index is rebuilt from this file on")
         return max(self.end_physical_offset, 0)
 
     def _paths(self) -> list[Path]:
@@ -139,7 +139,7 @@ class IndexService:
         with path.open("rb", buffering=0) as file:
             header = decode_header(file.read(INDEX_HEADER_SIZE).ljust(INDEX_HEADER_SIZE, b"\0"))
         if not self._makes_sense(header):
-            return f"its header makes no sense: {header}"
+            return f"its header is invalid: {header}"
         return ""
 
     def _makes_sense(self, header: IndexHeader) -> bool:
@@ -162,7 +162,7 @@ class IndexService:
         return [file.file.path.name for file in self.files]
 
     def cut(self, physical_offset: int) -> int:
-        """Remove the keys of messages from a CommitLog offset on, with files that then are empty; return how many.
+        """Remove the keys of messages from a CommitLog offset on, and emptied files; return the number of keys.
 
         It blocks, on any thread while no keys come and nobody calls ``flush``. Keys that wait count as well.
 
@@ -172,7 +172,7 @@ class IndexService:
         count = self._cut_waiting(physical_offset)
         while self.files and _begins_at(self.files[-1]) >= physical_offset:
             file = self.files[-1]
-            # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
+            # The name is removed first: a file that the disk keeps must stay in the list, or nobody would remove it.
             removed = file.file.remove()
             self.files = self.files[:-1]
             count += file.header.index_count - 1
@@ -207,7 +207,7 @@ class IndexService:
             try:
                 file.sync()
             except OSError:
-                # A file that is removed meanwhile need not be on disk.
+                # A file removed meanwhile need not be on disk.
                 if file in self.files:
                     raise
         return entered
@@ -264,7 +264,7 @@ class IndexService:
         """Enter the keys that wait.
 
         Raises:
-            StoreFullError: The disk has no room; the keys that do not fit are kept for the next try.
+            StoreFullError: The disk has no room; the keys that do not fit are kept for the next attempt.
             StoreError: It failed for another reason; likewise.
         """
         self._hash_runs()
@@ -276,7 +276,7 @@ class IndexService:
             self._entered_timestamp = self._hashed.popleft().stored_until
 
     def _enter(self, keys: IndexKeys) -> int:
-        """Enter as many keys as one file has room for, and return how many are done."""
+        """Enter as many keys as fit into one file; return their number."""
         if keys.offsets[0] <= self._indexed_to:
             return int(keys.offsets.searchsorted(self._indexed_to, side="right"))
         file = self._file_with_room()
@@ -341,7 +341,7 @@ class IndexService:
         return self.directory / name
 
     def first_file_before(self, physical_offset: int) -> IndexFile | None:
-        """Return the first file, if all its messages lie before a CommitLog offset and it is not the last."""
+        """Return the first file, if all its messages are before a CommitLog offset and it is not the last file."""
         if len(self.files) > 1 and self.files[0].header.end_phy_offset < physical_offset:
             return self.files[0]
         return None
@@ -355,13 +355,13 @@ class IndexService:
             self.files = self.files[1:]
 
     def search(self, topic: str, key: str, begin_ms: int, end_ms: int, *, tag: bool = False) -> Iterator[int | None]:
-        """Visit the entries of a key (or a tag) one by one, newest first (blocks; on any thread).
+        """Yield the entries of a key (or a tag) one by one, newest first (blocks; on any thread).
 
-        Yields the CommitLog offset of each message, once, and ``None`` for other entries. Waiting keys are found only
+        Each message is yielded once, as its CommitLog offset; other entries as ``None``. Waiting keys are found only
         after a ``flush``.
         """
         key_hash = key_hash_of(java_hash(build_tag_key(topic, key) if tag else build_key(topic, key)))
-        # A message whose keys lie in two files may be in both, entered again after an unclean stop.
+        # A message with keys in two files may be in both, entered again after an unclean stop.
         found: set[int] = set()
         for file in self.files[::-1]:
             if file.covers(begin_ms, end_ms):
@@ -379,7 +379,7 @@ class IndexService:
         return header.end_timestamp, header.end_phy_offset
 
     def give_up_queries(self) -> None:
-        """Make the queries on other threads end soon, with their findings so far."""
+        """Make the queries on other threads end soon, with their results so far."""
         for file in self.files:
             file.given_up = True
 

@@ -1,7 +1,8 @@
 """Preparation of the next file and the next blocks before they are needed (AllocateMappedFileService).
 
-One owned thread: creating, mapping and allocating can all wait for the disk. The writer, which is the event loop, waits
-for them for a limited time. After that, puts are rejected while the disk is busy, and everything else continues.
+Creating, mapping and allocating can all wait for the disk, and run on one owned thread. The writer, which is the event
+loop, waits for them for a limited time. After that, puts are rejected while the disk is busy, and everything else
+continues.
 """
 
 import time
@@ -15,7 +16,7 @@ from rocketbroker.store.logfile.mapped_file import MappedFile
 
 
 class AllocateMappedFileService:
-    """Preparation of files and blocks on a dedicated thread.
+    """Prepares files and blocks on a dedicated thread.
 
     Attributes:
         busy_after_s: longest wait of the writer for a file or for blocks, once for each; ``None`` for no limit.
@@ -27,21 +28,21 @@ class AllocateMappedFileService:
         self._files: dict[Path, Future[MappedFile]] = {}
         self._blocks: Future[None] | None = None
         self.busy_after_s: float | None = None
-        # The file or blocks that were late, and when the writer first asked for them.
+        # The file or blocks that were late, and the time of the writer's first request for them.
         self._late: Future[MappedFile] | Future[None] | None = None
         self._late_since = 0.0
 
     def prepare(self, path: Path, file_size: int, step: int) -> None:
-        """Start to create a file; ``take`` hands it over."""
+        """Start creating a file; ``take`` returns it."""
         if path not in self._files:
             self._files[path] = self._executor.submit(self._make, path, file_size, step)
 
     def take(self, path: Path, file_size: int, step: int) -> MappedFile:
-        """Return the prepared file, waiting while it is not ready; create it now if nobody prepared it.
+        """Return the prepared file, waiting for it if necessary; create it now if nobody prepared it.
 
         Raises:
             StoreFullError: The disk has no room for it.
-            StoreBusyError: It was not ready in time; ask again.
+            StoreBusyError: It was not ready in time; call again.
         """
         self.prepare(path, file_size, step)
         future = self._files[path]
@@ -50,15 +51,15 @@ class AllocateMappedFileService:
         try:
             return future.result()
         finally:
-            # Its error's frames hold this one, and all those that called: a cycle would keep their files mapped.
+            # The error's frames refer to this one and its callers: a cycle would keep their files mapped.
             del future
 
     def ensure_allocated(self, file: MappedFile, end: int) -> None:
-        """Allocate blocks for all bytes of a file before ``end``, waiting while they are not ready.
+        """Allocate blocks for all bytes of a file before ``end``, waiting for them if necessary.
 
         Raises:
             StoreFullError: The disk has no room for them.
-            StoreBusyError: They were not ready in time; ask again.
+            StoreBusyError: They were not ready in time; call again.
         """
         while end > file.allocated:
             future = self._blocks = self._blocks or self._executor.submit(file.ensure_allocated, end)
@@ -83,7 +84,7 @@ class AllocateMappedFileService:
             limit_ms = int((self.busy_after_s or 0) * 1000)
             raise StoreBusyError(
                 "broker busy, start flow control for a while: the disk has not given the next blocks of "
-                f"{path} for {waited_ms} ms, the limit is {limit_ms} ms (osPageCacheBusyTimeOutMills)"
+                f"{path} for {waited_ms} ms, above the limit of {limit_ms} ms (osPageCacheBusyTimeOutMills)"
             ) from None
         self._late = None
 
@@ -94,8 +95,8 @@ class AllocateMappedFileService:
             # Name and size reach the disk before those of a later file: no power loss takes a file out of the middle.
             file.sync()
         except (StoreError, OSError) as error:
-            # The next message tries again. Each try would leave an open file behind, and a start would find a file of
-            # full size that is nothing but a hole.
+            # The next message tries again. Each attempt would leave an open file, and a start would find a file of full
+            # size that is only a hole.
             file.delete()
             if isinstance(error, OSError):
                 raise StoreError(f"cannot sync {path}: {why_refused(error)}") from error
@@ -103,7 +104,7 @@ class AllocateMappedFileService:
         return file
 
     def discard(self) -> None:
-        """Remove the prepared files that nobody took (blocks): the next file will be a different one.
+        """Remove the prepared files that nobody has taken (blocks): the next file will be a different one.
 
         Raises:
             OSError: The disk failed.
@@ -116,11 +117,11 @@ class AllocateMappedFileService:
             del self._files[path]
 
     def grow(self, file: MappedFile, start: int, end: int) -> None:
-        """Start to make blocks and pages of a range; a failure shows when the writer gets there and tries itself."""
+        """Start allocating blocks and pages of a range; on a failure the writer retries when it gets there."""
         self._executor.submit(_grow, file, start, end)
 
     def stop(self) -> None:
-        """Stop the thread; files that nobody took are empty, and are closed and kept for the next start."""
+        """Stop the thread; files that nobody has taken are empty, and are closed and kept for the next start."""
         self._executor.shutdown()
         self._blocks = self._late = None
         for future in self._files.values():

@@ -1,8 +1,8 @@
 """Repair of missing, wrongly sized and foreign files of a store, before they are mapped.
 
-Nothing of the CommitLog is given up. A file that became shorter gets its size back, and one that is missing in the
-middle is recreated, so that the others keep their offsets; what is lost of them is reported. Queues and index can be
-rebuilt from the log, so a damaged file of theirs is renamed to ``<name>.damaged``.
+No part of the CommitLog is discarded. A file that became shorter gets its size back, and one that is missing in the
+middle is recreated, so that the others keep their offsets; lost parts are reported. Queues and index can be rebuilt
+from the log, so their damaged files are renamed to ``<name>.damaged``.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _SET_ASIDE = re.compile(r"\.damaged(-[0-9]+)?\Z")
 
 
 class MendedRange(NamedTuple):
-    """Lost bytes of the CommitLog, by offsets, and why they are lost."""
+    """Lost bytes of the CommitLog, by offsets, and the reason."""
 
     begin: int
     end: int
@@ -49,28 +49,29 @@ def mend_commit_log(
 ) -> tuple[list[MendedRange], int]:
     """Restore the size of CommitLog files and recreate those missing between two others (blocks).
 
-    Return what was lost of the files that others follow, and the offset after the last of these files, 0 without any.
+    Return the parts lost in files that are followed by others, and the offset after the last of these files, 0 without
+    any.
 
     Args:
         directory: the folder of the files.
-        file_size: right size of each file in bytes.
+        file_size: size of each intact file in bytes.
         file_system: the disk.
         report: receives the findings, a text for each file.
         before_change: called before a file is changed,
             with the offset after the last lost byte.
 
     Raises:
-        StoreError: They were created with another size; or too many are missing.
+        StoreError: They were created with another size, or too many are missing.
     """
     for path in directory.glob(f"*{CUT_SUFFIX}"):
-        # A crash came before the copy replaced the file that was cut.
+        # A crash came before the copy replaced the truncated file.
         file_system.unlink(path)
     files, foreign = _files_of(directory)
     report += [f"{path}: is not a file of the CommitLog; left unchanged" for path in foreign]
     _check_sizes(files, file_size)
     short = [file for file in files if file.size < file_size and (file.size or file is not files[-1])]
     lost = [
-        MendedRange(file.offset + file.size, file.offset + file_size, "the file was cut short")
+        MendedRange(file.offset + file.size, file.offset + file_size, "the file was truncated")
         for file in short
         if file is not files[-1]
     ]
@@ -110,7 +111,7 @@ def _check_sizes(files: list[_Named], file_size: int) -> None:
 def _other_size(file: _Named, file_size: int) -> StoreError:
     return StoreError(
         f"{file.path} has {file.size} bytes, but files of this kind are set to {file_size}; "
-        "set mappedFileSizeCommitLog to what the store was made with"
+        "set mappedFileSizeCommitLog to the size with which the store was created"
     )
 
 
@@ -134,7 +135,7 @@ def mend_queue(
         file_system: the disk.
         report: receives the findings, a text for each file.
         before_change: called before a file is changed.
-        clean_stop: true if all was on disk, so that no file but the last may lack entries.
+        clean_stop: true if everything was on disk, so that no file but the last may lack entries.
         unit_size: bytes of an entry.
     """
     files, foreign = _files_of(directory)
@@ -157,7 +158,7 @@ def mend_queue(
             before_change()
             if file.size and "missing" not in why:
                 why += f", and it was set aside as {set_aside(file.path, file_system).name}"
-            report.append(f"{file.path}: {why}; the queue is rebuilt from there")
+            report.append(f"{file.path}: {why}; the queue is rebuilt from this file on")
             for later in files[number:]:
                 file_system.unlink(later.path)
             file_system.sync_folder(directory)
@@ -168,7 +169,7 @@ def mend_queue(
 def _why_damaged(files: list[_Named], number: int, file_size: int) -> str:
     file, is_last = files[number], number == len(files) - 1
     if not file.size and is_last:
-        return ""  # created, but never grown to its size: a crash came between
+        return ""  # created but not grown to its size: a crash came between
     if file.size != file_size:
         return f"has {file.size} bytes instead of {file_size}"
     if file.offset % file_size:

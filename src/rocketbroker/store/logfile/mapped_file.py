@@ -3,7 +3,7 @@
 The file has its full size from the start, but blocks are allocated in steps ahead of the write position: a store into a
 hole of a sparse mapping would kill the process by SIGBUS when the disk is full. No mapped file is ever shortened.
 
-This is the one place of the store that maps, allocates and syncs.
+Only this module of the store maps, allocates and syncs.
 """
 
 import contextlib
@@ -52,8 +52,8 @@ class MappedFile:
         file_size: its size in bytes.
         step: bytes allocated at a time; 0 allocates all at once.
         file_system: the disk.
-        keeps_open: true to keep a descriptor, for files that threads read from often. Others, of which a store may have
-            tens of thousands, are opened by name for the few things that the mapping does not do.
+        keeps_open: true to keep a descriptor, for files that threads often read. Other files, of which a store may have
+            tens of thousands, are opened by name for the few operations that cannot use the mapping.
 
     Raises:
         StoreFullError: The disk has no room for it.
@@ -91,7 +91,7 @@ class MappedFile:
         keeps_open: bool = True,
     ) -> None:
         self.fd = -1
-        # Keeps the blocks while the file is being removed, also from one try to the next.
+        # Keeps the blocks while the file is being removed, even between two attempts.
         self._removed: RemovedFile | None = None
         self.path = path
         self.keeps_open = keeps_open
@@ -109,8 +109,8 @@ class MappedFile:
         if not keeps_open and (why := MAPPINGS.why_reached()):
             raise StoreError(f"cannot map {path}: {why}")
         self.fd = self._open()
-        # Folders whose names may not be on disk yet, the innermost first; ``None`` until the first sync asks. This
-        # includes a file that existed, since its creator may have failed half way, or never synced it.
+        # Folders whose names may not be on disk yet, the innermost first; ``None`` before the first sync. This includes
+        # a file that existed, since its creator may have failed half way, or never synced it.
         self._new_names: list[Path] | None = None
         try:
             existed = os.fstat(self.fd).st_size
@@ -127,7 +127,7 @@ class MappedFile:
             raise
         self._writable = memoryview(self._map).cast("B")
         self.buffer = self._writable.toreadonly()
-        # Called with each range stored into the mapping, where a test watches the disk.
+        # Called with each range stored into the mapping, if a test observes the disk.
         self._stored = file_system.watcher(self.fd)
         if not keeps_open:
             self._close_descriptor()
@@ -144,7 +144,7 @@ class MappedFile:
         if size not in (0, self.file_size):
             raise StoreError(
                 f"{self.path} has {size} bytes, but files of this kind are set to {self.file_size}; "
-                "set the mappedFileSize of the settings to what the store was made with"
+                "set the mappedFileSize of the settings to the size with which the store was created"
             )
 
     def ensure_allocated(self, end: int) -> None:
@@ -153,7 +153,7 @@ class MappedFile:
         Raises:
             StoreFullError: The disk has no room.
         """
-        # The owned thread and the writer may both get here: one look at the mark, and it never goes back.
+        # The owned thread and the writer may both get here: the mark is read once, and never goes back.
         allocated = self.allocated
         if end <= allocated:
             return
@@ -221,7 +221,7 @@ class MappedFile:
     def read_at(self, position: int, length: int) -> bytes:
         """Return ``length`` bytes from ``position``, fewer at the file's end (blocks).
 
-        A read holds up no other thread, unlike a page fault. A page fault in a hole kills the process on a full tmpfs.
+        A read delays no other thread, unlike a page fault. A page fault in a hole kills the process on a full tmpfs.
         """
         with self.opened() as fd:
             return os.pread(fd, length, position)
@@ -234,7 +234,7 @@ class MappedFile:
     def populate(self, start: int, end: int) -> None:
         """Make the pages of a range present and writable, so that the writer does not fault on each (blocks).
 
-        The range must have blocks. A kernel that cannot do it is left to fault pages in one by one.
+        The range must have blocks. On a kernel without support, pages are faulted in one by one.
         """
         start -= start % mmap.PAGESIZE
         end = min(end, self.allocated)
@@ -257,8 +257,8 @@ class MappedFile:
         ``sync_names`` of the copy.
 
         Raises:
-            StoreError: The disk has no room for both, or refused.
-            OSError: Likewise.
+            StoreError: The disk has no room for both files, or failed.
+            OSError: The disk failed.
         """
         file_system, aside = self._file_system, self.path.with_name(self.path.name + CUT_SUFFIX)
         file_system.unlink(aside)
@@ -290,7 +290,7 @@ class MappedFile:
         """Write all dirty pages of the file and its name to disk (blocks, without holding the GIL).
 
         Raises:
-            OSError: The disk failed; what is dirty may be lost.
+            OSError: The disk failed; dirty bytes may be lost.
         """
         if self.keeps_open:
             self._file_system.sync(self.fd)
@@ -299,7 +299,7 @@ class MappedFile:
         self.sync_names()
 
     def sync_names(self) -> None:
-        """Bring the file's name to disk, and those of its folders, if they may not be there (blocks).
+        """Sync the file's name, and those of its folders, if they may not be on disk (blocks).
 
         Raises:
             OSError: The disk failed.
@@ -312,7 +312,7 @@ class MappedFile:
 
     @property
     def to_flush(self) -> bool:
-        """True if something was written that is not on disk for certain."""
+        """True if some written bytes are not on disk for certain."""
         return self.wrote > self.flushed or self.zeroed
 
     def flush(self) -> None:
@@ -380,7 +380,7 @@ class MappedFile:
         reading.
 
         Raises:
-            OSError: The disk failed; the call may be made again.
+            OSError: The disk failed; the call may be repeated.
         """
         file_system = self._file_system
         if self._removed is None:

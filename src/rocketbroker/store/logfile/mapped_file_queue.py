@@ -51,7 +51,7 @@ class MappedFileQueue:
             return
         for path in sorted(p for p in self.directory.iterdir() if p.name.isdigit() and len(p.name) == 20):
             if path.stat().st_size == 0:
-                # Created, but never grown to its size: a crash came between.
+                # Created but not grown to its size: a crash came between.
                 self.file_system.unlink(path)
                 continue
             file = self._map(path)

@@ -1,7 +1,7 @@
-"""A file without a name, whose blocks the disk gets back once nobody reads it.
+"""File without a name, whose blocks are freed once nobody reads it.
 
-RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mapping counts them: it lives as long as
-slices of it that are on their way to consumers.
+RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mapping counts them: it lives while slices of
+it are being sent to consumers.
 """
 
 import weakref
@@ -19,8 +19,8 @@ class RemovedFile:
 
     Args:
         path: its former path.
-        fd: a descriptor of it, which this object closes.
-        size: its bytes.
+        fd: a descriptor of the file, which this object closes.
+        size: size of the file in bytes.
         mapping: returns its mapping while anybody holds it.
         file_system: the disk.
     """
@@ -44,7 +44,7 @@ class RemovedFile:
         """
         if self._mapping() is not None:
             return False
-        # It is not mapped any more, so shortening it kills nobody.
+        # It is no longer mapped, so shortening it kills nobody.
         for end in reversed(range(0, self.size, _STEP)):
             self._file_system.set_size(self._fd, end)
         self.close()

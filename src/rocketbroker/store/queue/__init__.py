@@ -1,1 +1,1 @@
-"""ConsumeQueues: where each message of a queue lies in the CommitLog (org.apache.rocketmq.store.queue)."""
+"""ConsumeQueues: the place in the CommitLog of each message of a queue (org.apache.rocketmq.store.queue)."""

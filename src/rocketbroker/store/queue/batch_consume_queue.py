@@ -1,6 +1,6 @@
 """The index of one queue of a topic with ``queue.type=BatchCQ`` (org.apache.rocketmq.store.queue.BatchConsumeQueue).
 
-An entry takes 46 bytes and stands for one record: a message or a whole batch, with as many queue offsets as messages.
+An entry takes 46 bytes and represents one record: a message or a whole batch, with as many queue offsets as messages.
 So an entry has two numbers: its place in the files, and the queue offset of its first message, which ascends with it.
 """
 
@@ -31,7 +31,7 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 # Returns bytes of the CommitLog by offset and size, ``None`` where there are fewer.
 ReadLog = Callable[[int, int], ReadableBuffer | None]
 
-# Damage is seldom longer than some pages of entries.
+# Damage is rarely longer than some pages of entries.
 _FAR = 2048
 
 
@@ -47,12 +47,12 @@ class BatchEntry(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The queue offset after its last message."""
+        """Queue offset after its last message."""
         return self.base + self.messages
 
     @property
     def begin_in_log(self) -> int:
-        """Its place in the CommitLog; before the whole log for an entry that only says where the queue continues."""
+        """CommitLog offset; before the whole log for an entry that only marks where the queue continues."""
         return -1 if is_filler(self.physical_offset, self.size) else self.physical_offset
 
 
@@ -67,7 +67,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         queue_id: its number.
         directory: its folder, ``batchconsumequeue/<topic>/<queueId>``.
         file_size: bytes of each file, a multiple of 46.
-        read_log: reads records, for the fields of an entry that are no arguments of ``put``.
+        read_log: reads records, for the fields of an entry that are not arguments of ``put``.
         file_system: the disk.
     """
 
@@ -86,7 +86,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     ) -> None:
         super().__init__(topic, queue_id, directory, file_size, file_system)
         self._read_log = read_log
-        # The number of the next entry.
+        # Number of the next entry.
         self._end_number = 0
         # End of the allocated entries: records were appended for them, or are about to be.
         self._room_number = 0
@@ -97,7 +97,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
 
     @property
     def _numbers(self) -> range:
-        """The numbers of the existing entries."""
+        """Numbers of the existing entries."""
         files = self.queue.files
         return range(files[0].file_from_offset // BATCH_CQ_STORE_UNIT_SIZE if files else 0, self._end_number)
 
@@ -110,7 +110,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return BatchEntry(*BATCH_ENTRY.unpack_from(file.buffer, position)[:6])
 
     def _read(self, number: int) -> BatchEntry:
-        """Return an entry as ``_mapped`` does, by reading (blocks)."""
+        """Return an entry like ``_mapped``, by reading the file (blocks)."""
         file = self.queue.find(number * BATCH_CQ_STORE_UNIT_SIZE)
         if file is None:
             return _NOTHING
@@ -131,7 +131,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     def _near(self, number: int, queue_offset: int) -> int:
         """Return the entry that holds a queue offset where bisection missed it: the one before, else the one after.
 
-        An entry damaged since the start leads the bisection astray.
+        An entry damaged since the start misleads the bisection.
         """
         around = range(max(number - _FAR, self._numbers.start), number)
         held = (each for each in around if (entry := self._mapped(each)).base <= queue_offset < entry.end)
@@ -140,7 +140,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- entries by queue offset
 
     def batches(self, queue_offset: int, limit: int) -> Iterator[BatchEntry]:
-        """Return up to ``limit`` entries from the one that holds a queue offset, or from the next one if none does."""
+        """Return up to ``limit`` entries from the one that holds a queue offset, or the next one, on."""
         number = self._holding(queue_offset, self._mapped)
         if self._mapped(number).end <= queue_offset:
             number = self._near(number, queue_offset)
@@ -160,7 +160,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return entry if entry.base <= queue_offset < entry.end else None
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """Return the entry of the record that holds a message, or ``None`` when the queue does not hold it.
+        """Return the entry of the record that holds a message, or ``None`` if the queue does not hold it.
 
         For offsets that ``go_on_at`` marked as used, return the entry of the last record before them.
         """
@@ -198,7 +198,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- writing
 
     def make_room(self, end: int) -> None:
-        """Allocate one more entry. Called for each record: how many entries the offsets take is not known before."""
+        """Allocate one more entry; called for each record, as the entries for the offsets are not known before."""
         waiting = self.next_offset - self.max_offset
         # An entry has at least one message, and some messages with allocated room may not have been appended.
         room_number = min(max(self._room_number, self._end_number), self._end_number + waiting)
@@ -276,23 +276,23 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self.max_offset = self.next_offset = queue_offset
 
     def cut(self, queue_offset: int) -> None:
-        """Forget the entries from a queue offset on; all of them, and their files, when it lies before the first.
+        """Discard the entries from a queue offset on; all of them, and their files, if it is before the first.
 
         Raises:
-            StoreFullError: The disk has no room to note that the offsets before it were used.
+            StoreFullError: The disk has no room to record that the offsets before it were used.
         """
         if queue_offset < self.min_offset:
             self._delete_all()
             self.min_offset = queue_offset
         self.hide_from(queue_offset)
         self.queue.truncate(self._end_number * BATCH_CQ_STORE_UNIT_SIZE)
-        # The zeros must be on disk before the checkpoint advances: what they hide would be taken for entries.
+        # The zeros must be on disk before the checkpoint advances: the data that they hide would be taken for entries.
         self.dirty = True
         if self._numbers and self._last.end < queue_offset:
             # The offsets between the two were used by messages that the log has lost.
             self.go_on_at(queue_offset)
 
-    # -- a start
+    # -- start
 
     def load(self) -> None:
         """Map the files, and find the begin of the entries and the end of those that agree with their predecessors.
@@ -329,7 +329,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
                 count, end, physical, before = count + 1, base + messages, offset, fields
             written = (count + self._numbers.start) * BATCH_CQ_STORE_UNIT_SIZE - file.file_from_offset
             self.is_doubtful = ended and data.count(0, written) < len(data) - written
-        # Of the first contradicting entry and the one before it, either may be wrong.
+        # Either the first contradicting entry or the one before it may be wrong.
         agrees = self.agrees(BatchEntry(*before))
         self.is_doubtful = self.is_doubtful or not agrees
         return count if agrees else count - 1
@@ -360,7 +360,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
             return True
 
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard what loading found after the sound entries; return false if nothing was there.
+        """Discard the data that loading found after the sound entries; return false if there was none.
 
         Args:
             report: receives the finding.
@@ -377,7 +377,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
 
     @property
     def begin_of_files(self) -> int | None:
-        """The first queue offset in its files, 0 before any file was removed; ``None`` without files."""
+        """First queue offset in its files, 0 before any file was removed; ``None`` without files."""
         files = self.queue.files
         if not files:
             return None
@@ -396,7 +396,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     def first_offset_from(self, physical_offset: int) -> int:
         """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
 
-        It reads, on any thread: a page fault on the mapping would hold up all threads.
+        It reads the file, on any thread: a page fault on the mapping would delay all threads.
         """
         number = self._from_physical(physical_offset, self._read)
         return max(self._read(number).base, self.min_offset) if number < self._end_number else self.max_offset

@@ -39,16 +39,16 @@ class BatchQueues:
         return BatchConsumeQueue(topic, queue_id, folder, self.file_size, self._read_log, file_system)
 
     def check_folder(self, folder: Path, *, of_batches: bool) -> None:
-        """Check that a topic's folder is of the kind that its attributes say (``queueTypeShouldBe``).
+        """Check that a topic's folder matches its attributes (``queueTypeShouldBe``).
 
         Raises:
-            StoreError: It is not.
+            StoreError: It does not.
         """
         config = self._topics.get(folder.name)
         if config is None or config.is_batch_cq is of_batches:
             return
         has = "has" if config.is_batch_cq else "does not have"
         raise StoreError(
-            f"{folder} is there, but topic {folder.name} {has} queue.type=BatchCQ in config/topics.json: if the topic "
-            "is right, move the folder away; its queues are then rebuilt from the CommitLog"
+            f"{folder} exists, but topic {folder.name} {has} queue.type=BatchCQ in config/topics.json; if the topic "
+            "is right, move the folder away: its queues are then rebuilt from the CommitLog"
         )

@@ -1,7 +1,7 @@
 """The index of one queue: 20 bytes for each message (org.apache.rocketmq.store.ConsumeQueue).
 
-``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
-the two lie messages that are in the CommitLog but not dispatched yet.
+``next_offset`` is the queue offset of the next message; readers find the end at ``max_offset``. Messages between the
+two are in the CommitLog but not dispatched yet.
 """
 
 import os
@@ -26,9 +26,9 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 _ALLOCATE_STEP = 65536
 _REMEMBERED_TAGS = 1024
 
-# Entries that ``go_on_at`` makes at once.
+# Entries that ``go_on_at`` writes at once.
 _FILLED_AT_ONCE = 65536
-# Damage is seldom longer than some pages of entries.
+# Damage is rarely longer than some pages of entries.
 _FAR = 2048
 
 
@@ -78,7 +78,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """Enter messages that follow each other, from the bytes of their entries; an error leaves none of them entered.
+        """Enter consecutive messages from the bytes of their entries; after an error none of them is entered.
 
         Raises:
             StoreFullError: The disk has no room for the next file.
@@ -111,7 +111,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         per_file = queue.file_size // CQ_STORE_UNIT_SIZE
         base = queue_offset // per_file * per_file
         if queue_offset * CQ_STORE_UNIT_SIZE < queue.min_offset:
-            # The first files were lost, and the contents of the others are entered again.
+            # The first files were lost, and the entries of the others are written again.
             queue.delete_all()
         if not queue.files:
             self.min_offset = queue_offset
@@ -186,7 +186,7 @@ class ConsumeQueue(ConsumeQueueInterface):
 
     @staticmethod
     def _first_entry(file: MappedFile) -> int:
-        """Return the queue offset of the first entry of a file that is no filler."""
+        """Return the queue offset of the first entry of a file that is not a filler."""
         low, high = 0, file.wrote // CQ_STORE_UNIT_SIZE
         while low < high:
             middle = (low + high) // 2
@@ -252,7 +252,7 @@ class ConsumeQueue(ConsumeQueueInterface):
             self.min_offset = queue_offset
         self.hide_from(queue_offset)
         self.queue.truncate(queue_offset * CQ_STORE_UNIT_SIZE)
-        # The zeros must be on disk before the checkpoint advances: what they hide would be taken for entries.
+        # The zeros must be on disk before the checkpoint advances: the data that they hide would be taken for entries.
         self.dirty = True
         self._start = self._ready = self._end = self.room_end = 0
 
@@ -263,7 +263,7 @@ class ConsumeQueue(ConsumeQueueInterface):
     def first_offset_from(self, physical_offset: int) -> int:
         """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
 
-        It reads, on any thread: a page fault on the mapping would hold up all threads.
+        It reads the file, on any thread: a page fault on the mapping would delay all threads.
         """
         low, high = self.min_offset, self.max_offset
         if low >= high or (self._read_physical_offset(low) or 0) >= physical_offset:
@@ -289,7 +289,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         return physical_offset if is_written(size) and physical_offset >= 0 else None
 
     def first_file_without_messages(self) -> MappedFile | None:
-        """Return the first file, if all its entries lie before ``min_offset`` and another file has entries."""
+        """Return the first file, if all its entries are before ``min_offset`` and another file has entries."""
         files = self.queue.files
         if len(files) > 1 and files[1].wrote and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
             return files[0]
@@ -299,7 +299,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         low, high = self.min_offset, self.max_offset
         first = self.entry(low)
         if first is not None and first[0] >= min_physical_offset:
-            return  # bisection that met a damaged entry would pass over sound ones
+            return  # after a damaged entry, bisection would skip sound ones
         while low < high:
             middle = (low + high) // 2
             entry = next(self.entries(middle, 1), None)
@@ -313,7 +313,7 @@ class ConsumeQueue(ConsumeQueueInterface):
 def written_bytes(file: MappedFile) -> int:
     """Return the bytes of entries at the start of a file: entries are written in order, so bisection finds the end.
 
-    It reads instead of using the mapping: a hole of a tmpfs gets its page when it is touched, and SIGBUS without room.
+    It reads instead of using the mapping: touching a hole of a tmpfs allocates a page, and raises SIGBUS without room.
     """
     low, high = 0, file.file_size // CQ_STORE_UNIT_SIZE
     with file.opened() as fd:

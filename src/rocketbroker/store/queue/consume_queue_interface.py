@@ -1,7 +1,7 @@
 """Common part of all consume queues (org.apache.rocketmq.store.queue.ConsumeQueueInterface).
 
-``next_offset`` is the queue offset that the next message gets; ``max_offset`` is where readers find the end. Between
-the two lie messages that are in the CommitLog but not dispatched yet.
+``next_offset`` is the queue offset of the next message; readers find the end at ``max_offset``. Messages between the
+two are in the CommitLog but not dispatched yet.
 """
 
 from abc import ABC, abstractmethod
@@ -75,8 +75,8 @@ class ConsumeQueueInterface(ABC):
         self.next_offset = 0
         # A message that gets this queue offset, or a later one, needs ``make_room`` first.
         self.room_end = 0
-        # Entries before this queue offset were stored by an earlier process, or before a sync that failed. They are
-        # checked before they are handed out. Changed on the event loop.
+        # Entries before this queue offset were stored by an earlier process, or before a failed sync. They are checked
+        # before they are returned. Changed on the event loop.
         self.trusted_from = 0
         # Tags codes seen in checked records.
         self.tags_codes: set[int] = set()
@@ -94,7 +94,7 @@ class ConsumeQueueInterface(ABC):
     def put_run(
         self, queue_offset: int, physical_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]
     ) -> None:
-        """Enter messages that follow each other.
+        """Enter consecutive messages.
 
         Raises:
             StoreFullError: The disk has no room for the next file.
@@ -102,7 +102,7 @@ class ConsumeQueueInterface(ABC):
         self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
 
     def message_end(self, queue_offset: int) -> int:
-        """Return the CommitLog offset after a message, 0 when the queue does not hold it (``message_entry``)."""
+        """Return the CommitLog offset after a message, 0 if the queue does not hold it (``message_entry``)."""
         entry = self.message_entry(queue_offset)
         return sum(entry[:2]) if entry else 0
 
@@ -112,7 +112,7 @@ class ConsumeQueueInterface(ABC):
     def make_room(self, end: int) -> None:
         """Allocate files and blocks for all entries before queue offset ``end``, pending ones included.
 
-        Call it before a message is appended to the CommitLog, so that no disk can refuse its entry afterwards.
+        Call it before a message is appended to the CommitLog, so that its entry cannot fail afterwards.
 
         Raises:
             StoreFullError: The disk has no room.
@@ -130,7 +130,7 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """Enter messages that follow each other, from the bytes of their entries in an ordinary queue.
+        """Enter consecutive messages, from the bytes of their entries in an ordinary queue.
 
         Raises:
             StoreFullError: The disk has no room for the next file.
@@ -157,7 +157,7 @@ class ConsumeQueueInterface(ABC):
         It blocks, on any thread while nobody writes. Readers meanwhile need ``hide_from`` before it.
 
         Raises:
-            StoreFullError: The disk has no room to note that the offsets before it were used.
+            StoreFullError: The disk has no room to record that the offsets before it were used.
             OSError: The disk failed; the call may be made again.
         """
 
@@ -188,11 +188,11 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
-        """Return the record of a message as its entry names it, ``None`` when the queue does not hold it."""
+        """Return the record of a message as its entry names it, ``None`` if the queue does not hold it."""
 
     @abstractmethod
     def place_of(self, queue_offset: int) -> tuple[str, int]:
-        """Return the file and the position of an entry, for messages to people."""
+        """Return file and position of an entry, for messages to people."""
 
     @staticmethod
     @abstractmethod
@@ -213,7 +213,7 @@ class ConsumeQueueInterface(ABC):
     def first_offset_from(self, physical_offset: int) -> int:
         """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
 
-        It reads, on any thread: a page fault on the mapping would hold up all threads.
+        It reads the file, on any thread: a page fault on the mapping would delay all threads.
         """
 
     # -- life cycle
@@ -228,7 +228,7 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard what ``load`` found after the sound entries; return false if nothing was there.
+        """Discard the data that ``load`` found after the sound entries; return false if there was none.
 
         Args:
             report: receives the finding.
@@ -242,7 +242,7 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def first_file_without_messages(self) -> MappedFile | None:
-        """Return the first file, if all it holds lies before ``min_offset`` and it is not the last with entries."""
+        """Return the first file, if all its messages are before ``min_offset`` and it is not the last with entries."""
 
     @abstractmethod
     def correct_min_offset(self, min_physical_offset: int) -> None:

@@ -20,7 +20,7 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 
 log = logging.getLogger(__name__)
 
-# A folder's name has no more bytes.
+# Most bytes of a folder's name.
 _LONGEST_NAME = 255
 
 
@@ -75,7 +75,7 @@ class ConsumeQueueStore:
         # How often queues were cut since the start: what was found before a cut may be gone.
         self.cuts = 0
         self._retired: deque[tuple[Path, list[ConsumeQueueInterface]]] = deque()
-        # Folders of deleted topics that the disk refused to remove.
+        # Folders of deleted topics that could not be removed yet.
         self._told: set[Path] = set()
         # Queues whose begin could not be read.
         self._unreadable: set[ConsumeQueueInterface] = set()
@@ -88,7 +88,7 @@ class ConsumeQueueStore:
         return self._queues.get((topic, queue_id))
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
-        """Return the queue for a new message, created if it is missing. The caller has checked the topic's name.
+        """Return the queue for a new message; create a missing one. The caller has checked the topic's name.
 
         Raises:
             TopicBeingDeletedError: Its topic is being deleted.
@@ -97,7 +97,7 @@ class ConsumeQueueStore:
         return queue if queue is not None else self._add(topic, queue_id)
 
     def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
-        """Return the queue for a batch record, created if it is missing; an unknown topic becomes one of batches.
+        """Return the queue for a batch record; create a missing one. An unknown topic becomes one of batches.
 
         Raises:
             TopicBeingDeletedError: Its topic is being deleted.
@@ -107,7 +107,7 @@ class ConsumeQueueStore:
 
     def _add(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueueInterface:
         if "/" in topic or topic in {"", ".", ".."}:
-            raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder")
+            raise MessageIllegalError(f"topic {topic!r} cannot be a folder name; send to another topic")
         if topic in self._closed_topics:
             raise TopicBeingDeletedError(
                 f"topic {topic} is being deleted; create it again once the deletion is complete"
@@ -118,14 +118,14 @@ class ConsumeQueueStore:
         return queue
 
     def holds_batches(self, topic: str) -> bool:
-        """Return true if the queues of a topic hold batches: those that it has, or would get by its attribute."""
+        """Return true if the queues of a topic hold batches, or would by its attribute."""
         others, batch = self._topics.get(topic), self._batch_queues
         if others:
             return next(iter(others.values())).holds_batches
         return batch is not None and batch.is_batch(topic)
 
     def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface:
-        """Make a queue of the same kind as the topic's others. The first follows its attribute, else the caller."""
+        """Return a new queue of the kind of the topic's others; the first follows its attribute, else the caller."""
         batch = self._batch_queues
         of_batches = self.holds_batches(topic) or (of_batches and not self._topics.get(topic))
         if of_batches and batch is not None:
@@ -149,7 +149,7 @@ class ConsumeQueueStore:
 
     @property
     def topics(self) -> set[str]:
-        """Return all topics that have queues."""
+        """All topics with queues."""
         return set(self._topics)
 
     def __iter__(self) -> Iterator[ConsumeQueueInterface]:
@@ -162,12 +162,12 @@ class ConsumeQueueStore:
         *,
         clean_stop: bool = True,
     ) -> set[ConsumeQueueInterface]:
-        """Map all queues that exist, and return those that lack entries because files of theirs were damaged.
+        """Map all existing queues, and return those that lack entries because of damaged files.
 
         Args:
-            report: receives what was wrong with files, a text for each.
+            report: receives one text per damaged file.
             before_change: called before a damaged file is changed.
-            clean_stop: true if all was on disk.
+            clean_stop: true if everything was on disk.
         """
         damaged: set[ConsumeQueueInterface] = set()
         texts = [] if report is None else report
@@ -207,9 +207,9 @@ class ConsumeQueueStore:
         return damaged
 
     def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueueInterface]:
-        """Return a queue of each topic of batches: only the log may know that these had queues.
+        """Return a queue of each topic of batches without a folder: only the log may know that it had queues.
 
-        The folder is created, so that a topic that never had a message costs only one start this.
+        The folder is created, so that a topic without messages costs only one start.
         """
         topics = batch.topics()
         if topics:
@@ -218,7 +218,7 @@ class ConsumeQueueStore:
         return {self.find_or_create(topic, 0) for topic in topics}
 
     def _topic_folders(self, directory: Path) -> Iterator[Path]:
-        """Return the folders of topics; remove those of deleted topics that were left when the last broker stopped."""
+        """Yield the folders of topics; remove leftover folders of deleted topics."""
         for topic in sorted(p for p in directory.iterdir() if p.is_dir()) if directory.is_dir() else ():
             if RETIRED.search(topic.name):
                 self._remove_tree(topic)
@@ -284,7 +284,7 @@ class ConsumeQueueStore:
         """Move a topic away and take it out of service, while nobody puts messages (blocks).
 
         Raises:
-            OSError: The disk failed; the topic is as it was.
+            OSError: The disk failed; the topic is unchanged.
         """
         self.move_away(topic)
         return self.take_out(topic)
@@ -293,7 +293,7 @@ class ConsumeQueueStore:
         """Rename the folder of a closed topic, so that the topic can be created again (blocks; on any thread).
 
         Raises:
-            OSError: The disk failed; the topic is as it was.
+            OSError: The disk failed; the topic is unchanged.
         """
         queues = self.queues_of(topic).values()
         if not queues:
@@ -322,7 +322,7 @@ class ConsumeQueueStore:
     def remove_retired(self) -> None:
         """Remove the files of deleted topics (blocks); called on the flush thread, which may have been syncing them.
 
-        A refusal by the disk is logged once, and each later call tries again; a start removes the files too.
+        A failure is logged once, and each later call retries; a start removes the files too.
         """
         for _ in range(len(self._retired)):
             folder, queues = self._retired.popleft()
@@ -343,12 +343,12 @@ class ConsumeQueueStore:
     def first_offsets(self, physical_offset: int) -> FirstOffsets:
         """Find the queues that begin before a CommitLog offset, and their begin at it (blocks; on any one thread).
 
-        An unreadable queue holds up no other, and is logged once until it can be read.
+        An unreadable queue delays no other, and is logged once until it can be read.
         """
         found = FirstOffsets([], [])
         for queue in self:
             try:
-                # Files are opened by name, and the folder of a deleted topic may be renamed meanwhile.
+                # Files are opened by name, and the folder of a deleted topic may be renamed at the same time.
                 with self._paths:
                     first = queue.first_offset_from(physical_offset)
             except OSError as error:
@@ -387,7 +387,7 @@ class ConsumeQueueStore:
         return self.find(queue.topic, queue.queue_id) is queue
 
     def topics_without_messages(self) -> set[str]:
-        """Return the topics whose queues are all without messages."""
+        """Return the topics without a message in any queue."""
         return {
             topic
             for topic, queues in self._topics.items()

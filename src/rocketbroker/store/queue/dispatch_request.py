@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and index keys. A bare tuple, since one is
+# Queue, queue offset, CommitLog offset, size, tags code, store time in ms, and index keys. A bare tuple, because one is
 # made for each message.
 DispatchRequest = tuple[ConsumeQueueInterface, int, int, int, int, int, FoundProperties]
 
@@ -22,7 +22,7 @@ NO_TAGS = -1
 
 
 class DispatchRun(NamedTuple):
-    """Messages of one queue that follow each other: the fields of ``DispatchRequest`` as columns.
+    """Consecutive messages of one queue: the fields of ``DispatchRequest`` as columns.
 
     ``joined_unique_keys`` as in ``codec.message.batch_properties.FoundColumns``.
     """
@@ -50,7 +50,7 @@ class DispatchRun(NamedTuple):
 class IndexKeys(NamedTuple):
     """Keys to enter into the index, as columns, oldest message first; shape (k,).
 
-    ``hashes`` are the ``keyHash`` of an IndexFile, ``offsets`` and ``timestamps`` those of the messages;
+    ``hashes`` are the ``keyHash`` of an IndexFile, ``offsets`` and ``timestamps`` belong to the messages;
     ``stored_until`` is the store time in ms of the last message, which may have no key.
     """
 

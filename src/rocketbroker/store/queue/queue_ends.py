@@ -1,7 +1,7 @@
 """Ends of log, queues and index when all was last known to be on disk: ``config/consumeQueueEnds.json``.
 
 Nothing else shows that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
-offsets would be used again. Everything below the end of the log that the file names was on disk then.
+offsets would be used again. Everything before the noted end of the log was on disk at that time.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,13 @@ _MOST_FILES_LOST = 1
 
 
 class QueueEnds(NamedTuple):
-    """CommitLog offsets of the log's begin and end; ``queues`` has the first queue offset and the one after the last,
-    by topic and queue number; ``index_files`` the names of the index files, ``None`` when there was no index.
+    """Known ends of a store.
+
+    Attributes:
+        begin_of_log: CommitLog offset of the first record.
+        end_of_log: CommitLog offset after the last record.
+        queues: first queue offset and the one after the last, by topic and queue number.
+        index_files: names of the index files, ``None`` without an index.
     """
 
     begin_of_log: int
@@ -60,7 +65,7 @@ def write_queue_ends(
 
 
 def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore, report: list[str]) -> QueueEnds | None:
-    """Return the file's content; ``None`` without a file, or if it is damaged or cannot be true, which is reported.
+    """Return the file's content; ``None`` without a file, or if it is damaged or contradicts the store (reported).
 
     Args:
         path: the file.
@@ -76,7 +81,7 @@ def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore,
         report.append(f"{path}: cannot be read and is ignored: {error}")
         return None
     if why := _why_untrue(ends, log, queues):
-        report.append(f"{path}: cannot be true and is ignored: {why}")
+        report.append(f"{path}: contradicts the store and is ignored: {why}")
         return None
     return ends
 
@@ -97,41 +102,41 @@ def _parse(content: dict[str, object]) -> QueueEnds:
     if not isinstance(begin_of_log, int) or not isinstance(end_of_log, int):
         raise TypeError("beginOfLog or endOfLog has a wrong type")
     if any(not 0 <= begin <= end for begin, end in queues.values()):
-        raise ValueError("the first offset of a queue is negative or behind its end")
+        raise ValueError("the first offset of a queue is negative or beyond its end")
     return QueueEnds(
         begin_of_log, end_of_log, queues, None if index_files is None else [str(name) for name in index_files]
     )
 
 
 def _why_untrue(ends: QueueEnds, log: MappedFileQueue, queues: ConsumeQueueStore) -> str:
-    """Return what in the file exceeds the log and the queues, empty when nothing does.
+    """Return the value in the file that exceeds the log and the queues, empty if none does.
 
-    Each message that a queue lacks now took bytes of the log then.
+    Each message missing from a queue now took bytes of the log then.
     """
     if not ends.begin_of_log <= ends.end_of_log:
         return f"the log would begin at {ends.begin_of_log} and end at {ends.end_of_log}"
     if log.files and ends.end_of_log > (most := most_end(log)):
-        return f"the CommitLog would end at {ends.end_of_log}, but its files allow {most} at most"
+        return f"the CommitLog would end at {ends.end_of_log}, but its files allow at most {most}"
     most = (ends.end_of_log - ends.begin_of_log) // MIN_RECORD_SIZE
     for (topic, queue_id), (begin, end) in ends.queues.items():
         if queue_id < 0 or not is_folder_name(topic):
-            return f"queue {queue_id} of {topic!r} cannot be"
+            return f"queue {queue_id} of {topic!r} is impossible"
         queue = queues.find(topic, queue_id)
         lacks = end - begin if queue is None else end - max(queue.max_offset, begin)
         in_batches = queues.holds_batches(topic)
         if lacks > (most * MOST_IN_INNER_BATCH if in_batches else most):
-            return f"queue {queue_id} of {topic} would lack {lacks} messages, but the CommitLog had {most} at most"
+            return f"queue {queue_id} of {topic} would lack {lacks} messages, but the CommitLog had at most {most}"
         most -= 0 if in_batches else max(lacks, 0)
     return ""
 
 
 def most_end(log: MappedFileQueue) -> int:
-    """Return the greatest CommitLog offset at which the log can have ended: a wrong number must not lengthen it."""
+    """Return the greatest possible end of the log: a wrong number must not lengthen it."""
     return log.max_file_end + _MOST_FILES_LOST * log.file_size
 
 
 def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:
-    """Return a text if the log begins later than it did."""
+    """Return a text if the log has lost its first files."""
     if ends.begin_of_log >= log.min_offset:
         return []
     path = log.path_of(ends.begin_of_log)
@@ -143,7 +148,7 @@ def find_lost_queues(
 ) -> tuple[list[ConsumeQueueInterface], list[ConsumeQueueInterface]]:
     """Find the queues that lost messages, and those of them that must be rebuilt from their begin.
 
-    Nothing is changed, except that ``queues`` finds missing queues again, without entries.
+    Nothing is changed, except that missing queues are added to ``queues``, without entries.
 
     Args:
         ends: noted ends of the queues.
@@ -165,7 +170,7 @@ def find_lost_queues(
 
 
 def _ends_with_its_message(queue: ConsumeQueueInterface, read_log: Callable[[int, int], bytes | None]) -> bool:
-    """Return true if the last entry leads to its message, or there is no entry: else others may be damaged too."""
+    """Return true if there is no entry or the last one leads to its message: otherwise others may be damaged too."""
     record = queue.expected_record(queue.max_offset - 1)
     if record is None:
         return True

@@ -1,7 +1,7 @@
 """Selection in queues whose records may be batches (DefaultMessageStore.getMessage of a BatchConsumeQueue).
 
-A batch is returned whole or not at all, even to a read that begins inside it; clients split it. As in RocketMQ, filters
-see the record, not the messages in it. All records are checked before they are returned.
+A batch is returned as a whole or not at all, even to a read that begins inside it; clients split it. As in RocketMQ,
+filters see the record, not the messages in it. All records are checked before they are returned.
 """
 
 import sys
@@ -88,7 +88,7 @@ class BatchQueueReader:
         for entry, follower in pairwise(chain(queue.batches(queue_offset, sys.maxsize), [None])):
             assert entry is not None
             if entry.end <= reached:
-                continue  # a damaged entry led the bisection too far back
+                continue  # a damaged entry misled the bisection to an earlier one
             upto = queue.max_offset if follower is None else follower.base
             if not entry.base < entry.end <= upto and not queue.agrees(entry):
                 self._report(queue, entry, f"it names {entry.messages} messages, but the next offset is {upto}")
@@ -101,7 +101,7 @@ class BatchQueueReader:
         if self._may_be_there(queue, entry):
             return matches is None or matches(entry.tags_code)
         if entry.size != MIN_RECORD_SIZE:
-            what = f"it names {entry.size} bytes at {entry.physical_offset}, where no record of the queue can be"
+            what = f"it names {entry.size} bytes at {entry.physical_offset}, where the queue cannot have a record"
             self._report(queue, entry, what)
         return False
 

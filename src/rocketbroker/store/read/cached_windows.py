@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# Bytes to ask the kernel about at a time, and how long its answer holds: asking costs as much as reading a few small
-# messages. Unless memory is short, what was in the page cache a moment ago is still there.
+# Bytes per question to the kernel, and seconds for which its answer is used: asking costs as much as reading a few
+# small messages. Unless memory is short, data recently in the page cache is still there.
 _WINDOW: Final = 1024 * 1024
 _BELIEVED_S: Final = 1.0
-# Windows remembered: 4 GiB of the log.
+# Most cached windows: 4 GiB of the log.
 _MOST_WINDOWS: Final = 4096
 
 

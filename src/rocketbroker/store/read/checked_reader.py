@@ -1,11 +1,11 @@
 """Reads of messages that may come from the disk; damaged ones are left out.
 
-New messages are in the page cache as this process wrote them, and are sent unchecked. Those far back, or stored before
-the start or before a failed sync, may come from a disk that has changed them. Each of these is checked against its
-queue entry and its own checksum.
+New messages are in the page cache as this process wrote them, and are sent unchecked. Older ones, stored before the
+start or a failed sync or far back in the log, may come from a disk that has changed them. Each of these is checked
+against its queue entry and its own checksum.
 
-The event loop reads only what is in the page cache, because it must not wait for the disk; a thread reads the rest. The
-distance of a message from the end of the log says little about where it is.
+The event loop reads only the page cache, because it must not wait for the disk; a thread reads the rest. The distance
+of a message from the end of the log does not determine where it is.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from rocketbroker.store.read.cached_windows import CachedWindows
 from rocketbroker.store.read.damage_log import DamageLog
 from rocketbroker.store.read.get_message import PropertyFilter, UncheckedMessages
 
-# Replaces an entry that can name no record; skipped like one whose message was removed.
+# Replaces an entry that cannot name a record; skipped like one whose message was removed.
 _NO_RECORD: Final = (-1, 0, 0)
 # Checking more would block the event loop for over a millisecond.
 MOST_ON_LOOP: Final = 1024 * 1024
 # Messages further apart are looked up in the page cache one by one, nearer ones together with the gaps between them.
 _MOST_SPANNED: Final = 4 * 1024 * 1024
 _offset_of: Final = itemgetter(1)
-# Tags codes remembered for each queue.
+# Most cached tags codes of a queue.
 _MOST_TAGS_CODES: Final = 1024
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class CheckedReader:
     Args:
         commit_log: the records.
         damage_log: log of the messages left out.
-        executor: threads for reads of what is not in the page cache.
+        executor: threads for reads beyond the page cache.
     """
 
     def __init__(self, commit_log: CommitLog, damage_log: DamageLog, executor: Executor) -> None:
@@ -94,7 +94,7 @@ class CheckedReader:
     def entries(
         self, queue: ConsumeQueueInterface, queue_offset: int, first: int, limit: int
     ) -> Iterable[tuple[int, int, int]]:
-        """Read entries like ``ConsumeQueue.entries``, with offset -1 for one that can name no record.
+        """Read entries like ``ConsumeQueue.entries``, with offset -1 for one that cannot name a record.
 
         Args:
             queue: the queue.
@@ -137,7 +137,7 @@ class CheckedReader:
             elif offset >= 0 and size >= least and not found:
                 yield entry  # its file was removed
                 continue
-            self.report_entry(queue, number, f"it names {size} bytes at {offset}, where no record of the queue can be")
+            self.report_entry(queue, number, f"it names {size} bytes at {offset}, where the queue cannot have a record")
             yield _NO_RECORD
 
     @staticmethod
@@ -262,7 +262,7 @@ class CheckedReader:
     ) -> bool:
         code = tags_code_bytes(get_property(properties, b"TAGS"))
         if code != record[3]:
-            self.report_entry(queue, record[0], f"its tags code is {record[3]}, that of its message is {code}")
+            self.report_entry(queue, record[0], f"its tags code is {record[3]}, but its message has {code}")
         if len(queue.tags_codes) < _MOST_TAGS_CODES:
             queue.tags_codes.add(code)
         return matches(code)
@@ -285,7 +285,7 @@ class CheckedReader:
         self._damage_log.report(
             str(file.path),
             offset - file.file_from_offset,
-            f"{_name(queue, queue_offset)} is not there: {what} (its entry is in {path} at {position})",
+            f"{_name(queue, queue_offset)} is missing: {what} (its entry is in {path} at {position})",
         )
 
 

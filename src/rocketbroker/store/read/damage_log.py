@@ -5,7 +5,7 @@ import threading
 
 log = logging.getLogger(__name__)
 
-# Damaged messages that are remembered, so that each is logged once; further ones are only counted.
+# Most cached damaged messages, each of which is logged once; further ones are only counted.
 _MOST_LOGGED = 1000
 
 
@@ -15,7 +15,7 @@ class DamageLog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logged: set[tuple[str, int]] = set()
-        # Damaged messages found since the start; those that are not remembered count at each read.
+        # Damaged messages found since the start; those that are not cached count at each read.
         self.count = 0
 
     def report(self, path: str, position: int, what: str) -> None:

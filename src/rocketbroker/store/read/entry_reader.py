@@ -32,7 +32,7 @@ class EntryReader:
     def entries(self, queue: ConsumeQueueInterface, queue_offset: int, limit: int) -> list[ExpectedRecord]:
         """Read up to ``limit`` entries of one queue file, at most ``MOST_BYTES`` of messages but at least one.
 
-        A damaged entry that can name no record gets the physical offset -1 and the tags code 0.
+        A damaged entry that cannot name a record has the physical offset -1 and the tags code 0.
         """
         found: list[ExpectedRecord] = []
         size = 0
@@ -46,7 +46,7 @@ class EntryReader:
     def entries_at(self, queue: ConsumeQueueInterface, queue_offsets: Sequence[int]) -> list[ExpectedRecord]:
         """Read the entries at the first of ``queue_offsets`` (ascending), about ``MOST_BYTES`` of messages.
 
-        An entry that is damaged, or no longer in the queue, gets the physical offset -1.
+        A damaged or removed entry has the physical offset -1.
         """
         found: list[ExpectedRecord] = []
         size = at = 0

@@ -1,7 +1,7 @@
 """Selection by a filter on properties, which needs the records (DefaultMessageStore.getMessage).
 
-One read looks at ``maxFilterMessageSize`` bytes of queue entries at most. The filter sees new messages where they are
-mapped. The rest may come from the disk: ``CheckedReader`` gets the places of as many as the event loop may read, and
+One read examines at most ``maxFilterMessageSize`` bytes of queue entries. The filter sees new messages in the mapped
+files. The rest may come from the disk: ``CheckedReader`` gets the places of as many as the event loop may read, and
 applies the filter to the sound ones.
 """
 
@@ -93,7 +93,7 @@ class FilteredReader:
     def _select_unchecked(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter, limit: int
     ) -> Selection:
-        """Select messages for the filter to look at, as many as the event loop may read."""
+        """Select messages for the filter to examine, as many as the event loop may read."""
         entries = self._checked_reader.entries(queue, request.offset, limit, limit)
         log_min = self._commit_log.min_offset
         was_removed = False

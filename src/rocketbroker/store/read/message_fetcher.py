@@ -1,4 +1,4 @@
-"""Reads from queues, the one entry to messages in order (DefaultMessageStore.getMessage).
+"""Reads from queues, the only entry to messages in order (DefaultMessageStore.getMessage).
 
 A queue's entries select the messages. New ones are slices of the mapped files. The others are checked: at once if they
 are in the page cache, else on a thread when the result is awaited.
@@ -98,7 +98,7 @@ class MessageFetcher:
 
 
 def _outside(offset: int, minimum: int, maximum: int) -> GetMessageResult:
-    """Make the result of a read from an offset at which the queue has no message."""
+    """Return the result of a read from an offset at which the queue has no message."""
     if maximum == 0:
         return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, maximum, minimum, maximum)
     if offset < minimum:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # Most bytes of records in an answer; a frame has 16 MiB.
 _QUERY_BYTES = 12 * 1024 * 1024
-# Index entries that a query looks at in one turn, about 50 ms.
+# Index entries that a query examines in one turn, about 50 ms.
 ENTRIES_AT_A_TIME = 20_000
 
 
@@ -85,7 +85,7 @@ class MessageQueries:
     def queued_message(self, physical_offset: int) -> bytes | None:
         """Read the record at an offset that a client named, ``None`` if no queue leads to one (blocks).
 
-        A body may hold what looks like a record, its own offset included.
+        A body may contain bytes that look like a record, its own offset included.
         """
         return self._if_queued(physical_offset, self._commit_log.record(physical_offset))
 
@@ -109,7 +109,7 @@ class MessageQueries:
         The result has as many messages as one frame can carry, at least one.
 
         Raises:
-            StoreError: The query would have to look at too many entries of the index.
+            StoreError: The query would examine too many entries of the index.
         """
         index_service = self._dispatcher.index_service
         if index_service is None:
@@ -128,7 +128,7 @@ class MessageQueries:
                 return found
         raise StoreError(
             f"maxIndexEntriesPerQuery: {len(found):,} messages were found in "
-            f"{self._config.max_index_entries_per_query:,} entries of the index, and there are more to look at; ask "
+            f"{self._config.max_index_entries_per_query:,} entries of the index, and there are more; ask "
             "for fewer messages or a later time, or raise maxIndexEntriesPerQuery"
         )
 
@@ -150,7 +150,7 @@ class MessageQueries:
         return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Let running queries end with what they have found, and end the thread (blocks)."""
+        """Let running queries end with their results so far, and end the thread (blocks)."""
         if self._dispatcher.index_service is not None:
             self._dispatcher.index_service.give_up_queries()
         self._executor.shutdown()

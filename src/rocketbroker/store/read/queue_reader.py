@@ -42,7 +42,7 @@ class QueueReader:
         return self._select_unchecked(queue, request, queue.max_offset) if found is None else found
 
     def _select_unchecked(self, queue: ConsumeQueueInterface, request: GetMessageRequest, end: int) -> Selection:
-        """Select messages before queue offset ``end`` that may come from the disk, as their entries may."""
+        """Select messages before queue offset ``end``; they and their entries may come from the disk."""
         offset, matches = request.offset, request.matches
         if matches is None:
             found = self._select_sound(queue, request, end)
@@ -78,7 +78,7 @@ class QueueReader:
     ) -> Selection | None:
         """Select messages within the limits; append them to ``expected`` if they must still be checked.
 
-        Return ``None`` if they are far back in the log, neither checked nor collected for a check: their entries are
+        Return ``None`` if they are far back in the log and neither checked nor collected for a check: their entries are
         not trusted either.
         """
         log_min = self._commit_log.min_offset
@@ -119,7 +119,7 @@ class QueueReader:
         return selected(request, next_offset, ranges, count, was_removed=was_removed)
 
     def scan_limit(self) -> int:
-        """Return the number of entries that a filtered pull looks at before it answers that nothing matched."""
+        """Return the number of entries that a filtered pull examines before it answers that nothing matched."""
         return self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE
 
     def is_in_memory(self, physical_offset: int) -> bool:
@@ -153,8 +153,8 @@ class QueueReader:
     def offset_by_time(self, queue: ConsumeQueueInterface, timestamp_ms: int, upper: bool) -> int:
         """Find the first message stored at or after a time, with ``upper`` the last one not after it (blocks).
 
-        Bisects, since messages are in the order of their store times. The next sound message stands in for a damaged
-        one, so that the answer may be a damaged message before the right one.
+        Bisect, as messages are in the order of their store times. The next sound message stands in for a damaged one,
+        so that the answer may be a damaged message before the right one.
         """
         low, high = queue.min_offset, queue.max_offset
         while low < high:

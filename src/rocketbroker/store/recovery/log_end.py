@@ -1,7 +1,7 @@
 """End of the log after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
 
-A queue entry moves the end only if it leads to its message. The end noted at the clean stop moves it too. Without such
-a note, so does an entry whose message the log has lost, up to the end of the file of the last sound record.
+A queue entry moves the end only if it leads to its message. So does the end noted at the clean stop. Without such a
+note, an entry whose message the log has lost also does, up to the end of the file of the last sound record.
 """
 
 from collections.abc import Mapping

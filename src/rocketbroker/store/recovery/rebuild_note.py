@@ -1,6 +1,7 @@
 """``config/rebuild.json``: the part of the store that is being rebuilt from the CommitLog, until that is done.
 
-A crash meanwhile leaves queues and index incomplete below the offset up to which they would otherwise count as whole.
+A crash meanwhile leaves queues and index incomplete before the offset up to which they would otherwise count as
+complete.
 """
 
 import logging

@@ -146,7 +146,7 @@ def _reach(queue: MappedFileQueue, end: int) -> None:
 
 
 def _ends_that_hold(loaded: LoadedStore) -> QueueEnds | None:
-    """Return the ends of all parts when everything was last known to be on disk, if they must still hold.
+    """Return the last known ends of all parts, if they must still hold.
 
     After a clean stop they must, unless RocketMQ's broker has written since. After an unclean stop topics may have been
     deleted since, which is known while the log has what came before.

@@ -376,7 +376,7 @@ async def test_a_damaged_entry_delivers_no_other_message(service, store, clock, 
     await service.deliver_due()
 
     assert [message.body for message in delivered(store)] == [b"first", b"third"]
-    assert "message 1 of queue 0 of SCHEDULE_TOPIC_XXXX is not there" in caplog.text
+    assert "message 1 of queue 0 of SCHEDULE_TOPIC_XXXX is missing" in caplog.text
     assert "delay level 1: 1 messages are damaged or missing" in caplog.text
 
 

@@ -31,7 +31,7 @@ HOT = [
     ("brokerIP1", "10.0.0.7:10911", "an IP address or host name, without a port"),
     ("brokerIP1", '"},{"a', "an IP address or host name, without a port"),
     ("deleteWhen", "04;" * 100, "hours from 0 to 23 joined by ';'"),
-    ("adminWhiteList", "10.0.0.1;" * 500, "4096 characters at most"),
+    ("adminWhiteList", "10.0.0.1;" * 500, "at most 4096 characters"),
     ("adminWhiteList", "everyone", "IP addresses and networks"),
     ("brokerWhiteList", "10.0.0.7/8", "IP addresses and networks"),
 ]

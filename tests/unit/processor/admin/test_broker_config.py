@@ -116,7 +116,7 @@ def test_recorded_answers_have_the_same_shape(processor):
         (b"traceOn=maybe", ResponseCode.INVALID_PARAMETER, "traceOn"),
         (b"traceOn=false\nlistenPort=70000", ResponseCode.INVALID_PARAMETER, "listenPort"),
         (b"", ResponseCode.INVALID_PARAMETER, "names no setting"),
-        (b"a=b\n" * 10_000, ResponseCode.INVALID_PARAMETER, "40,000 bytes, over the limit of 32,768"),
+        (b"a=b\n" * 10_000, ResponseCode.INVALID_PARAMETER, "40,000 bytes, above the limit of 32,768"),
     ],
 )
 async def test_bad_updates_are_named_and_change_nothing(models, processor, path, registered, body, code, named):

@@ -53,9 +53,9 @@ async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, sto
     store.appender.dispatch()
 
     with pytest.raises(BrokerResponseError) as caught:
-        await call_async(processor_for(parts, store, begin, "removals that the disk refused: 1").process)
+        await call_async(processor_for(parts, store, begin, "files that could not be removed: 1").process)
 
-    assert (caught.value.code, caught.value.remark) == (1, "removals that the disk refused: 1; the rest is cleaned")
+    assert (caught.value.code, caught.value.remark) == (1, "files that could not be removed: 1; the rest is cleaned")
     assert store.queues.topics == {"Kept"}
 
 

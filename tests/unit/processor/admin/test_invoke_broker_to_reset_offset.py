@@ -151,7 +151,7 @@ async def test_without_force_nothing_goes_forward(parts, processor, times):
         (header(topic="a/b"), ResponseCode.INVALID_PARAMETER, "the topic 'a/b' is illegal"),
         (header(group="h"), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group h does not exist"),
         (header(group="../up"), ResponseCode.INVALID_PARAMETER, "The specified group"),
-        (header(queue_id=2), ResponseCode.INVALID_PARAMETER, "QueueId 2 is illegal, topic T has the queues 0 to 1"),
+        (header(queue_id=2), ResponseCode.INVALID_PARAMETER, "QueueId 2 is illegal, topic T has queues 0 to 1"),
         (header(offset=3), ResponseCode.INVALID_PARAMETER, "set a queueId from 0 to 1"),
         (header(queue_id=0, offset=6), ResponseCode.SYSTEM_ERROR, "Target offset 6 not in consume queue range [0-5]"),
         (header(queue_id=0, offset=-2), ResponseCode.SYSTEM_ERROR, "Target offset -2 not in consume queue range"),

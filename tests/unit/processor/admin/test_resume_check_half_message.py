@@ -140,7 +140,7 @@ async def test_what_is_no_open_transaction_is_refused(
     beyond = plain.offset_msg_id[:16] + f"{2**62:016X}"
     before = transactions.store.commit_log.max_offset
     for msg_id, why in (
-        (ended.offset_msg_id, "is not open: it was committed, rolled back or given up already"),
+        (ended.offset_msg_id, "is not open: it was committed, rolled back or discarded already"),
         (plain.offset_msg_id, f"the message at {plain.commit_log_offset} is of topic Plain"),
         (beyond, "no message is at 4611686018427387904, which msgId names"),
         ("F" * 32, "no message is at -1"),

@@ -41,7 +41,7 @@ def test_asking_is_a_sign_of_life(namesrv: NamesrvFixture) -> None:
 def test_a_body_that_is_no_version_is_named(namesrv: NamesrvFixture) -> None:
     answer = namesrv.ask(RequestCode.QUERY_DATA_VERSION, HEADER, b'{"counter":"many"}')
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "QUERY_DATA_VERSION is no DataVersion" in (answer.remark or "")
+    assert "QUERY_DATA_VERSION is not a DataVersion" in (answer.remark or "")
 
 
 def test_a_body_that_is_too_long_for_a_version_is_not_read(namesrv: NamesrvFixture) -> None:

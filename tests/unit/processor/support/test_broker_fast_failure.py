@@ -36,7 +36,7 @@ async def test_one_more_than_may_wait_is_refused_until_one_is_answered():
 
     assert error.value.code == ResponseCode.SYSTEM_BUSY
     assert "[OVERLOAD]system busy" in error.value.remark
-    assert "2 sends wait for the disk, the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
+    assert "2 sends wait for the disk; the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
     first(ACKNOWLEDGED)
     fast_failure.check(FakeConnection())
 

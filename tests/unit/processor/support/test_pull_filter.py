@@ -302,7 +302,7 @@ async def test_a_wrong_filter_of_a_pull_is_refused(consumer: Consumer):
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert remark.startswith("parse the consumer's subscription failed: Invalid MessageSelector. At character 4: ")
     code, remark = consumer.refused("(" * 1000 + "n" + ")" * 1000)
-    assert (code, "64 deep" in remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, True)
+    assert (code, "64 levels deep" in remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, True)
     code, remark = consumer.refused("n > 5", expression_type="JMS")
     assert (code, "'JMS' is unknown" in remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, True)
 

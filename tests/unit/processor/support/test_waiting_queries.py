@@ -12,7 +12,7 @@ def test_queries_beyond_the_limit_are_refused_until_others_have_ended():
         with pytest.raises(BrokerResponseError) as error, queries.one_more():
             pass
         assert error.value.code == ResponseCode.SYSTEM_BUSY
-        assert error.value.remark.startswith("maxWaitingQueries: 1 queries are under way, the limit is 1; ask again")
+        assert error.value.remark.startswith("maxWaitingQueries: 1 queries are running and the limit is 1; ask again")
     with pytest.raises(ValueError, match="failed"), queries.one_more():
         raise ValueError("failed")
     with queries.one_more():

@@ -76,7 +76,7 @@ def test_records_without_an_entry_are_named(root: Path):
     patch(root, 3, 0, bytes(UNIT))
     report = check(root)
     assert rules(report) == {"message-not-queued"}
-    assert "of queue offset 6" in report.findings[0].detail
+    assert "with queue offset 6" in report.findings[0].detail
 
 
 def test_consumer_offsets_are_held_against_the_end_in_messages(root: Path):

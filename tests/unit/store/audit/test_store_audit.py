@@ -126,7 +126,7 @@ def test_it_says_who_has_the_store_open_and_leaves_the_lock(copy: Path) -> None:
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is no CommitLog"):
+    with pytest.raises(StoreError, match="is not a CommitLog"):
         check(tmp_path)
 
 

@@ -162,8 +162,9 @@ async def test_who_loses_what_by_a_forced_removal_is_told_for_each_file(cleaned:
     told = [record.message for record in caplog.records]
     folder = cleaned.store.config.commit_log_dir
     assert told[0] == (
-        f"{folder}/{0:020d} is removed before it has expired (cleanFileForciblyEnable): the disk of {folder} is 86.0 % "
-        "full, which is more than 85 % (diskSpaceCleanForciblyRatio); unconsumed messages that it takes: 1"
+        f"{folder}/{0:020d} is removed before it expires (cleanFileForciblyEnable): the disk of {folder} is 86.0 % "
+        "full, above the limit of 85 % (diskSpaceCleanForciblyRatio); groups and queues that lose unconsumed "
+        "messages: 1"
     )
     assert told[1] == "group g loses T/0"
     assert len(told) == 8
@@ -203,7 +204,7 @@ async def test_a_file_that_the_disk_keeps_stays_in_service_and_is_tried_again_la
     with monkeypatch.context() as patch:
         patch.setattr(LocalFileSystem, "unlink", _refuse)
         assert await cleaned.clean() == [0, 1, 2, 3]
-    assert "next try in 120000 ms (redeleteHangedFileInterval)" in caplog.text
+    assert "next attempt in 120000 ms (redeleteHangedFileInterval)" in caplog.text
     assert len(read_queue(cleaned.store, "T", 0)) == 12
 
     assert await cleaned.clean() == [0, 1, 2, 3]

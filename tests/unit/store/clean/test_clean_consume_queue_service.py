@@ -248,7 +248,7 @@ async def test_a_refused_removal_is_tried_again_later(cleaned: Cleaned, monkeypa
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(LocalFileSystem, "unlink", refuse)
         await cleaned.service.clean()
-    assert "next try in 120000 ms (redeleteHangedFileInterval)" in caplog.text
+    assert "next attempt in 120000 ms (redeleteHangedFileInterval)" in caplog.text
     assert cleaned.queue_files() == [0, 5, 10]
 
     await cleaned.service.clean()
@@ -284,7 +284,7 @@ async def test_a_queue_that_the_disk_keeps_does_not_keep_the_others_and_the_inde
     assert cleaned.queue_files("A") == [0, 5, 10]
     assert cleaned.queue_files("B") == [10]
     assert cleaned.index_files() == indexed[-1:]
-    assert "removals that the disk refused: 1; next try" in caplog.text
+    assert "files that could not be removed: 1; next attempt" in caplog.text
     cleaned.clock.advance(121)
     await cleaned.service.clean()
     assert cleaned.queue_files("A") == [10]
@@ -304,7 +304,7 @@ async def test_what_was_refused_is_named_to_who_asks_and_told_once(cleaned: Clea
         told = [await cleaned.service.clean(again=True) for _ in range(2)]
 
     begin = (
-        "removals that the disk refused: 12; next try in 120000 ms (redeleteHangedFileInterval): "
+        "files that could not be removed: 12; next attempt in 120000 ms (redeleteHangedFileInterval): "
         f"{store.config.consume_queue_dir}/T/0: Input/output error; "
     )
     assert told[0].startswith(begin)

@@ -114,7 +114,7 @@ async def test_blocks_that_the_disk_does_not_free_in_steps_keep_no_others(
 
     assert not thread.holds_files
     assert open_below(tmp_path) == before
-    assert f"the blocks of {tmp_path}/{0:020d} could not be given back in steps" in caplog.text
+    assert f"{tmp_path}/{0:020d} is removed: its blocks could not be freed in steps" in caplog.text
 
 
 async def test_an_error_of_the_disk_comes_through(thread: CleanThread, tmp_path: Path, monkeypatch):

@@ -46,7 +46,7 @@ def test_what_the_file_held_before_is_used_when_it_is_damaged(tmp_path: Path, te
     again.load(told)
 
     assert again.marks == {"A": 100}
-    assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
+    assert [one.startswith(f"{path} cannot be read") for one in told] == [True]
 
 
 def test_marks_behind_the_end_of_the_log_go_back_to_it(tmp_path: Path):
@@ -239,13 +239,13 @@ async def test_a_mark_that_cannot_be_taken_back_is_told_once_and_tried_until_it_
         store._queue_flusher.flush()
     path = tmp_path / "store" / "config" / FILE_NAME
     assert len([record for record in caplog.records if record.name.endswith("deleted_topics")]) == 1
-    assert f"{path} still says that topics are deleted which are there" in caplog.text
+    assert f"{path} marks existing topics as deleted and cannot be rewritten" in caplog.text
     assert "Input/output error" in caplog.text
 
     disk.full = False
     store._queue_flusher.flush()
 
-    assert f"{path} is written again" in caplog.text
+    assert f"{path} is rewritten" in caplog.text
     root = crash_copy(tmp_path / "store", tmp_path / "killed")
     await store.stop()
     for folder in (root, tmp_path / "store"):

@@ -57,5 +57,5 @@ def test_a_limit_is_exceeded_only_above_it():
     assert found.above(90, "x", coming=4) == ""
     assert found.above(90, "x", coming=3) != ""
     assert found.above(90, "diskSpaceWarningLevelRatio") == (
-        "the disk of /store/commitlog is 90.0 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+        "the disk of /store/commitlog is 90.0 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"
     )

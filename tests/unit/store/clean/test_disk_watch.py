@@ -40,7 +40,7 @@ async def watched(monkeypatch) -> AsyncIterator[Watched]:
 
 
 async def test_over_90_percent_sends_are_refused_until_there_is_room(watched: Watched, caplog):
-    why = "the disk of /store/commitlog is 90.5 % full, which is more than 90 % (diskSpaceWarningLevelRatio)"
+    why = "the disk of /store/commitlog is 90.5 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"
     watched.disk.percent = 90.5
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -52,7 +52,7 @@ async def test_over_90_percent_sends_are_refused_until_there_is_room(watched: Wa
     assert watched.why == ""
     assert [(record.levelname, record.message.split(":")[0]) for record in caplog.records] == [
         ("ERROR", why),
-        ("WARNING", "sends are taken again"),
+        ("WARNING", "sends are accepted again"),
     ]
 
 

@@ -175,7 +175,9 @@ def test_the_writer_waits_for_a_file_once_and_gets_it_when_it_is_ready(
     service.busy_after_s = 0.02
     path = tmp_path / f"{0:020d}"
     for _ in range(3):
-        with pytest.raises(StoreBusyError, match=rf"{path} for \d+ ms, the limit is 20 ms \(osPageCacheBusyTimeOut"):
+        with pytest.raises(
+            StoreBusyError, match=rf"{path} for \d+ ms, above the limit of 20 ms \(osPageCacheBusyTimeOut"
+        ):
             service.take(path, SIZE, 4096)
 
     service.busy_after_s = None

@@ -48,7 +48,7 @@ async def test_a_folder_that_contradicts_the_topic_keeps_the_store_shut(tmp_path
     batches = tmp_path / "store" / "batchconsumequeue"
     (batches / "Batches").rename(tmp_path / "store" / "consumequeue" / "Batches")
     store = make_store(tmp_path / "store", batch_topics=["Batches"])
-    with pytest.raises(StoreError, match=r"consumequeue/Batches is there, but topic Batches has queue\.type=BatchCQ"):
+    with pytest.raises(StoreError, match=r"consumequeue/Batches exists, but topic Batches has queue\.type=BatchCQ"):
         await store.start()
     (tmp_path / "store" / "consumequeue" / "Batches").rename(batches / "Batches")
     (tmp_path / "store" / "consumequeue" / "Plain").rename(batches / "Plain")

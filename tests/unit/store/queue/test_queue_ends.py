@@ -83,9 +83,9 @@ def test_a_damaged_file_is_told_and_not_used(tmp_path: Path, text: str):
         ('"beginOfLog":0', '"beginOfLog":999999', "the log would begin at 999999 and end at "),
         ('"1":[0,83]', '"1":[0,30000000]', "queue 1 of Topic would lack 29999917 messages, but the CommitLog had "),
         ('"1":[0,83]', '"7":[0,30000000]', "queue 7 of Topic would lack 30000000 messages, but the CommitLog had "),
-        ('"1":[0,83]', '"-1":[0,83]', "queue -1 of 'Topic' cannot be"),
-        ('"Topic"', '"../../Topic"', "queue 0 of '../../Topic' cannot be"),
-        ('"Topic"', '"Top\\u0000c"', "queue 0 of 'Top\\x00c' cannot be"),
+        ('"1":[0,83]', '"-1":[0,83]', "queue -1 of 'Topic' is impossible"),
+        ('"Topic"', '"../../Topic"', "queue 0 of '../../Topic' is impossible"),
+        ('"Topic"', '"Top\\u0000c"', "queue 0 of 'Top\\x00c' is impossible"),
     ],
 )
 async def test_what_log_and_queues_cannot_have_held_is_told_and_not_used(
@@ -99,7 +99,7 @@ async def test_what_log_and_queues_cannot_have_held_is_told_and_not_used(
 
     store = await check(root, filled)
 
-    assert [one for one in store.recovery_report.damage if not one.startswith(f"{path}: cannot be true")] == []
+    assert [one for one in store.recovery_report.damage if not one.startswith(f"{path}: contradicts the store")] == []
     assert f" and is ignored: {why}" in store.recovery_report.damage[0]
     assert store.queues.topics == {"Topic"}
     assert sorted(path.name for path in (root / "consumequeue" / "Topic").iterdir()) == ["0", "1", "2"]
