@@ -111,7 +111,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         BrokerFastFailure(config),
     )
     table = MethodTable()
-    table.add(RequestCode.SEND_MESSAGE_V2, processor.process, SendMessageRequestHeaderV2)
+    table.add(RequestCode.SEND_MESSAGE_V2, processor.process, SendMessageRequestHeaderV2, runs=processor.runs)
     await store.start()
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]

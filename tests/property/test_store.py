@@ -18,7 +18,17 @@ from rocketbroker.codec.message.message_encoder import record_size
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
-from tests.support.stores import ALWAYS, LOG_FILE, V4_HOST, V6_HOST, crash_copy, make_store, message, read_queue
+from tests.support.stores import (
+    ALWAYS,
+    LOG_FILE,
+    V4_HOST,
+    V6_HOST,
+    crash_copy,
+    make_store,
+    message,
+    message_run,
+    read_queue,
+)
 
 topics = st.sampled_from(["A", "B", "%RETRY%" + "g" * 130])
 queue_ids = st.integers(0, 1)
@@ -105,6 +115,19 @@ class StoreMachine(RuleBasedStateMachine):
         for number, (body, offset, length) in enumerate(zip(bodies, offsets, lengths, strict=True)):
             self.entered(topic, queue_id, body, offset, length, [f"U{first}.{number}"])
         self.dispatched()
+
+    @rule(topic=topics, queues=st.lists(queue_ids, min_size=1, max_size=6), size=sizes)
+    def put_run(self, topic: str, queues: list[int], size: int) -> None:
+        first = next(self.numbers)
+        bodies = [b"%d:%d " % (first, number) + bytes(size) for number in range(len(queues))]
+        result = self.store.appender.put_run(message_run(*bodies, topic=topic, queue_ids=queues))
+        if result is None:
+            return
+        length = result.size // len(queues)
+        for number, queue_id in enumerate(queues):
+            assert result.queue_offsets[number] == len(self.put_bodies[topic, queue_id])
+            place = result.physical_offsets[number]
+            self.entered(topic, queue_id, bodies[number], place, length, [f"U{first}:{number}"])
 
     @rule()
     def dispatch(self) -> None:

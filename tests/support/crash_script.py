@@ -30,6 +30,7 @@ from tests.support.stores import (
     flushed,
     inner_batch,
     message,
+    message_run,
     read_queue,
     store_config,
 )
@@ -160,6 +161,7 @@ class CrashScript(RecordedScript[Promised]):
             (self._put_and_wait, 40),
             (self._put, 25),
             (self._put_batch, 10),
+            (self._put_run, 10),
             (self._flush_queues, 8),
             (self._commit, 8),
             (self._flush_index, 4),
@@ -215,6 +217,22 @@ class CrashScript(RecordedScript[Promised]):
         else:
             result = self._store.appender.put_messages(message(b"", *queue), batch(*bodies))
         self._marked(queue, result, bodies)
+
+    async def _put_run(self) -> None:
+        """Put messages that came together; another way if the store wants each by itself."""
+        number = next(self._numbers)
+        bodies = [b"%d:%d" % (number, each) for each in range(self._chance.randint(1, 8))]
+        queue = self._chance.choice([each for each in [*QUEUES, DELETED] if each != BATCHES])
+        self.file_system.mark(Trying(queue, bodies))
+        result = self._store.appender.put_run(message_run(*bodies, topic=queue[0], queue_ids=[queue[1]] * len(bodies)))
+        if result is None:
+            await self._put()
+            return
+        self.refused_last = False
+        for queue_offset, body in zip(result.queue_offsets, bodies, strict=True):
+            self.file_system.mark(Put(queue, queue_offset, body, (f"U{body.decode()}",)))
+        with contextlib.suppress(StoreError):
+            self._store.appender.dispatch()
 
     async def _commit(self) -> None:
         """Commit the end of a queue as consumer offset and write it."""

@@ -54,6 +54,7 @@ TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 CONNECTION = "tests/property/test_connection.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
 REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
+RUNS = "tests/property/test_send_runs.py::test_runs_differ_in_nothing_from_sends_that_come_alone"
 STREAMS = "tests/property/test_fuzz_connection.py"
 JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowledged_messages"
 
@@ -113,6 +114,27 @@ MUTATIONS = (
         "            file.sync()\n",
         "",
         REPLICA_CRASH,
+    ),
+    Mutation(
+        "run: queue offsets are not taken",
+        "store/message_appender.py",
+        "            queue.next_offset = end\n",
+        "            pass\n",
+        STORE,
+    ),
+    Mutation(
+        "run: a special message is stored like others",
+        "codec/remoting/escaped_properties.py",
+        "return None if unique_key is not None or is_special else",
+        "return None if unique_key is not None else",
+        RUNS,
+    ),
+    Mutation(
+        "run: a broken frame hides the requests before it",
+        "transport/connection.py",
+        "self._handle_run(data)  # the requests before a broken frame",
+        "self._run.frames.clear()",
+        "tests/property/test_send_runs.py",
     ),
     Mutation(
         "a change to a table is answered before it is written",

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,12 +13,17 @@ from typing import Any
 from rocketbroker.codec.message.message_batch import BatchParts, encode_batch
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.message.message_properties import FoundProperties, encode_properties
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, host_flags
 from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE, TopicConfig
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import (
+    MessageExtBrokerInner,
+    MessageRun,
+    PutMessageResult,
+    PutMessageStatus,
+)
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener, NoListener
 from rocketbroker.store.flush.acknowledgement import outcome_of
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
@@ -95,6 +100,14 @@ def inner_batch(*bodies: bytes, topic: str = "Batches", queue_id: int = 0, key: 
 def batch(*bodies: bytes) -> BatchParts:
     """Return a batch to put, without flags and properties."""
     return BatchParts([0] * len(bodies), bodies, [b""] * len(bodies))
+
+
+def message_run(*bodies: bytes, topic: str = "Topic", queue_ids: Sequence[int]) -> MessageRun:
+    """Return messages that came together; ``U<body>``, up to a blank, is the unique id of each."""
+    keys = [b"U" + body.partition(b" ")[0] for body in bodies]
+    properties = [b"UNIQ_KEY\x01%b\x02" % key for key in keys]
+    found: list[FoundProperties] = [(None, key, None, False) for key in keys]
+    return MessageRun(topic, queue_ids, bodies, properties, [1] * len(bodies), found, 0, 0, V4_HOST, 0)
 
 
 def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fields) -> MessageExtBrokerInner:

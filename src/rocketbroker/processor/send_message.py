@@ -40,6 +40,7 @@ from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_answers import SendAnswers
+from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import Acknowledgements
@@ -98,6 +99,8 @@ class SendMessageProcessor:
         self._waits_for_flush = acknowledgements.required
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
         self._own = BrokerProperties(config)
+        # For requests of the same kind that come together.
+        self.runs = SendRuns(config, appender, store_host, targets, self._key_limit)
 
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
         """Store one message, or a batch, and answer with its id and queue offset."""

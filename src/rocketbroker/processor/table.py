@@ -75,12 +75,13 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         UniqueIds(store_host[:-4], os.getpid(), secrets.randbits(32), parts.clock.time_ms),
         parts.handle_schedule_message,
         fast_failure,
-    ).process
-    table.add(RequestCode.SEND_MESSAGE, send, SendMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
-    table.add(RequestCode.SEND_MESSAGE_V2, send, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True)
-    table.add(
-        RequestCode.SEND_BATCH_MESSAGE, send, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
     )
+    for code, header_type in (
+        (RequestCode.SEND_MESSAGE, SendMessageRequestHeader),
+        (RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2),
+        (RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2),
+    ):
+        table.add(code, send.process, header_type, Audience.CLIENT, takes_large_bodies=True, runs=send.runs)
     reply = SendReplyMessageProcessor(
         parts.config,
         store.config,

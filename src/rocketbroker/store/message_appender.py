@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import repeat
 
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts
@@ -11,6 +12,7 @@ from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from rocketbroker.codec.message.tags_code import tags_code_bytes
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import (
@@ -21,11 +23,19 @@ from rocketbroker.common.errors import (
     TopicBeingDeletedError,
 )
 from rocketbroker.store.commitlog.append_batch import AppendBatch
+from rocketbroker.store.commitlog.append_run import AppendRun
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import (
+    MessageExtBrokerInner,
+    MessageRun,
+    PutMessageResult,
+    PutMessageStatus,
+    RunResult,
+)
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.queue.delay_level_table import tags_code_of
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
@@ -120,6 +130,44 @@ class MessageAppender:
         self.last_store_timestamp = timestamp
         self.put_count += 1
         return PutMessageResult(_PUT_OK, offset, queue_offset, timestamp, size)
+
+    def put_run(self, run: MessageRun) -> RunResult | None:
+        """Append messages that came together by one write; the next ``dispatch`` makes them readable.
+
+        Returns ``None``, with nothing stored, if one of them might be rejected: then put each by itself.
+        """
+        if self._refusals.current is not None or not self._fits(run):
+            return None
+        queues = self._queues.find_open(run.topic, run.queue_ids)
+        if queues is None:
+            return None
+        queue_offsets, ends = _next_offsets(queues)
+        if any(end > queue.room_end for queue, end in ends.items()):
+            return None
+        records = AppendRun(run, queues[0].topic_block, queues[0].magic)
+        timestamp = self._clock.time_ms()
+        try:
+            offsets = self._commit_log.append_run(records, queue_offsets, timestamp)
+        except StoreError:
+            return None
+        for queue, end in ends.items():
+            queue.next_offset = end
+        codes = _tags_codes(run)
+        self._pending += zip(
+            queues, queue_offsets, offsets, records.sizes, codes, repeat(timestamp), run.found, strict=False
+        )
+        self.last_store_timestamp = timestamp
+        self.put_count += len(offsets)
+        return RunResult(offsets, queue_offsets, timestamp, records.total)
+
+    def _fits(self, run: MessageRun) -> bool:
+        """Return true if no message is too long, or takes anything but a plain entry of its queue."""
+        return (
+            max(map(len, run.properties)) <= MAX_PROPERTIES_LENGTH
+            and max(map(len, run.bodies)) <= self._config.max_message_size
+            and run.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
+            and run.topic != RMQ_SYS_SCHEDULE_TOPIC
+        )
 
     def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
         """Append one record that holds a batch to a topic with ``queue.type=BatchCQ``.
@@ -276,6 +324,27 @@ class MessageAppender:
 
 def _end_of(request: DispatchRequest) -> int:
     return request[2] + request[3]
+
+
+def _next_offsets(
+    queues: Sequence[ConsumeQueueInterface],
+) -> tuple[list[int], dict[ConsumeQueueInterface, int]]:
+    """Return the queue offset that each message gets, and the end of each queue behind them."""
+    offsets: list[int] = []
+    ends: dict[ConsumeQueueInterface, int] = {}
+    for queue in queues:
+        offset = ends.get(queue)
+        if offset is None:
+            offset = queue.next_offset
+        offsets.append(offset)
+        ends[queue] = offset + 1
+    return offsets, ends
+
+
+def _tags_codes(run: MessageRun) -> list[int]:
+    tags = [found[0] for found in run.found]
+    code_of = {tag: tags_code_bytes(tag) for tag in set(tags)}
+    return list(map(code_of.__getitem__, tags))
 
 
 def failed(error: StoreError) -> PutMessageResult:

@@ -31,6 +31,7 @@ from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_progress import PeerProgress
 from rocketbroker.transport.receive_buffer import ReceiveBuffer
+from rocketbroker.transport.request_run import RequestRun
 from rocketbroker.transport.request_turns import RequestTurns
 from rocketbroker.transport.socket_options import set_options
 
@@ -81,6 +82,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         self._meter = endpoint.meter
         # Routes of the requests in this read event that were answered at once with bytes.
         self._answered: list[Route] = []
+        self._run = RequestRun(self._header_limit)
         self._turns = RequestTurns(self._begin, self._close_request)
         # Memory held between events, as accounted at the endpoint, and the time of its last progress.
         self.held_bytes = 0
@@ -110,6 +112,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
     def admit(self) -> None:
         """Choose the routes for the peer's audience, by its address."""
         if self._transport is not None:
+            self._run.forget()
             self._routes, self._routes_by_prefix = self._endpoint.table_for(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -179,7 +182,10 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
 
     def _handle_batch(self, data: memoryview) -> None:
         try:
-            position, needed = self._handle_frames(data)
+            try:
+                position, needed = self._handle_frames(data)
+            finally:
+                self._handle_run(data)  # the requests before a broken frame
         except RemoteProtocolError as error:
             self._refuse(str(error))
             position = needed = len(data)
@@ -211,6 +217,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         position = 0
         end = len(data)
         limit = self._endpoint.frame_max_length
+        run = self._run
         while end - position >= _FRAME_HEAD and not self._paused:
             length, mark = LENGTH_AND_MARK.unpack_from(data, position)
             if not 4 <= length <= limit:
@@ -220,7 +227,10 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             if following > end:
                 check_header_length(mark, self._header_limit)
                 return position, 4 + length
-            self._handle_frame(data, start, mark, following)
+            # A lone request gains nothing from a run.
+            if not ((following < end or run.frames) and run.joins(data, start, mark, following)):
+                self._handle_run(data)
+                self._handle_frame(data, start, mark, following)
             position = following
             if self._transport is None:
                 return end, 0
@@ -257,7 +267,20 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             return
         body = data[header_end:end]
         command.body = bytes(body) if route.runs_later else body
+        if route.runs is not None:
+            self._run.missed(route, header, command)
         self._process(route, command)
+
+    def _handle_run(self, data: memoryview) -> None:
+        """Handle the requests of the run together, or one by one if they are few or one of them is special."""
+        if frames := self._run.frames:
+            if answered := self._run.process(self, data):
+                route, answers = answered
+                self._out.append(answers)
+                self._answered += [route] * len(frames)
+            else:
+                for start, mark, end in frames:
+                    self._handle_frame(data, start, mark, end)
 
     def _refuse_body(self, route: Route, command: Command, length: int) -> bool:
         """Reject a request whose body is too long for its route; return false if it may be served."""

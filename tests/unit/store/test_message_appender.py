@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import MessageRun, PutMessageResult, PutMessageStatus
 from rocketbroker.store.dispatch import commit_log_dispatcher
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
@@ -22,7 +23,7 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.fakes import FakeClock
-from tests.support.stores import batch, message, open_log, store_config
+from tests.support.stores import V4_HOST, batch, message, open_log, store_config
 
 FILE = 4096
 
@@ -534,3 +535,108 @@ def test_what_a_listener_stores_amid_a_batch_follows_it(parts: Parts, watcher: W
     parts.appender.dispatch()
 
     assert parts.bodies() == [b"one", b"two", b"three"]
+
+
+class TestRuns:
+    """Messages of one topic that come together."""
+
+    @staticmethod
+    def run(*queue_ids: int, body: bytes = b"body", **fields: Any) -> MessageRun:
+        count = len(queue_ids)
+        tags = [b"T" if number % 2 else None for number in range(count)]
+        raw = [b"TAGS\x01T\x02" if tag else b"" for tag in tags]
+        found = [(tag, None, None, False) for tag in tags]
+        run = MessageRun("Topic", queue_ids, [body] * count, raw, [1] * count, found, 0, 0, V4_HOST, 0)
+        for name, value in fields.items():
+            setattr(run, name, value)
+        return run
+
+    def put_each(self, parts: Parts, *queue_ids: int) -> None:
+        for queue_id in queue_ids:
+            assert parts.appender.put_message(message(queue_id=queue_id)).status is PutMessageStatus.PUT_OK
+
+    def test_they_are_stored_like_messages_put_one_by_one(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+        result = parts.appender.put_run(self.run(0, 1, 1, 0))
+        assert result is not None
+        self.put_each(parts, 1)
+        parts.appender.dispatch()
+
+        assert result.queue_offsets == [1, 1, 2, 2]
+        assert result.physical_offsets == sorted(result.physical_offsets)
+        assert result.physical_offsets[0] + result.size == parts.log.max_offset - 100
+        assert (parts.readable(queue_id=0), parts.readable(queue_id=1)) == (3, 4)
+        assert parts.bodies(queue_id=1) == [b"body"] * 4
+        assert parts.appender.put_count == 7
+        assert parts.appender.last_store_timestamp == result.store_timestamp
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"body": b"x" * 3001},
+            {"properties": [b"p" * 40_000] * 2},
+            {"sys_flag": 4},
+            {"sys_flag": 12},
+            {"topic": "SCHEDULE_TOPIC_XXXX"},
+            {"topic": "Other"},
+        ],
+    )
+    def test_what_might_be_rejected_is_left_to_single_puts(self, parts: Parts, fields: dict[str, Any]):
+        self.put_each(parts, 0, 1)
+        end = parts.log.max_offset
+
+        assert parts.appender.put_run(self.run(0, 1, **fields)) is None
+
+        assert parts.log.max_offset == end
+        assert parts.appender.put_count == 2
+        queue = parts.queues.find("Topic", 0)
+        assert queue is not None
+        assert queue.next_offset == 1
+
+    def test_none_is_stored_while_messages_are_rejected(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+        parts.refusals.set(Refusal.READ_ONLY, "why")
+
+        assert parts.appender.put_run(self.run(0, 1)) is None
+
+    def test_none_is_stored_without_room_in_a_queue(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+        queue = parts.queues.find("Topic", 1)
+        assert queue is not None
+        queue.room_end = 2
+
+        assert parts.appender.put_run(self.run(0, 1, 1, 0)) is None
+        assert (queue.next_offset, parts.readable()) == (1, 0)
+
+        assert parts.appender.put_run(self.run(0, 1, 0)) is not None
+
+    def test_a_disk_without_room_leaves_them_to_single_puts(self, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+        self.put_each(parts, 0, 1)
+        monkeypatch.setattr(CommitLog, "_room", full)
+        end = parts.log.max_offset
+
+        assert parts.appender.put_run(self.run(0, 1)) is None
+        assert parts.log.max_offset == end
+
+    def test_a_run_that_does_not_fit_goes_to_the_next_file(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+        together = 0
+        for _ in range(40):
+            if parts.appender.put_run(self.run(0, 1)) is None:
+                self.put_each(parts, 0, 1)  # a queue needs its next file
+            else:
+                together += 1
+            parts.appender.dispatch()
+
+        assert together > 30
+        assert parts.log.max_offset > 2 * FILE
+        assert parts.bodies() == parts.bodies(queue_id=1) == [b"body"] * 41
+
+    def test_a_run_longer_than_a_file_is_left_to_single_puts(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+
+        assert parts.appender.put_run(self.run(0, 1, 0, 1, body=b"x" * 1500)) is None
+
+
+def full(*_: object) -> None:
+    raise StoreFullError("no room")

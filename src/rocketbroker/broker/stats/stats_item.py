@@ -52,10 +52,10 @@ class StatsItem:
         start = _Sample(now_ms, 0, 0, 0)
         self._windows = tuple(deque([start], maxlen=length) for length, _ in (MINUTE, HOUR, DAY))
 
-    def add(self, nums: int, size: int) -> None:
-        """Count one request that put or got messages."""
+    def add(self, nums: int, size: int, times: int = 1) -> None:
+        """Count requests that put or got messages."""
         self.nums += nums
-        self.times += 1
+        self.times += times
         self.size += size
 
     def clear(self, now_ms: int) -> None:

@@ -4,13 +4,14 @@ The Protocols keep ``transport`` and ``processor`` independent of each other.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.frame import SERIALIZE_JSON
+from rocketbroker.codec.remoting.header_template import VaryingField
 from rocketbroker.codec.remoting.json_header import (
     HeaderFieldError,
     TypedJsonDecoder,
@@ -99,6 +100,29 @@ Process = Callable[[Connection, Any], Answer]
 Guard = Callable[[Connection, Command], None]
 
 
+class RunHandler(Protocol):
+    """Handler of requests of one code that come by one read event and whose headers differ in a few values only."""
+
+    @property
+    def fields(self) -> Sequence[VaryingField]:
+        """Values in which the headers may differ, in the order in which a header has them."""
+
+    def accepts(self, command: Command) -> bool:
+        """Return true if requests like this one may come in runs."""
+
+    def process(
+        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+    ) -> bytes | None:
+        """Handle all requests and return their answers, or handle none and return ``None``: each is then handled alone.
+
+        Args:
+            connection: the connection that they came by.
+            command: a request that differs from each of them only in ``values``.
+            values: values of ``fields`` for each request, and its opaque.
+            bodies: their bodies, views of the receive buffer.
+        """
+
+
 class Route:
     """Route of one request code: decoder of its header, and handler.
 
@@ -109,13 +133,23 @@ class Route:
         header_type: typed header, or ``None`` for raw ``extFields``.
         audience: least privileged kind of peer that may send it.
         takes_large_bodies: accept bodies up to a frame, for messages and registrations; ``process`` checks them.
+        runs: handles requests that come together, if the code has such a handler.
 
     Attributes:
         runs_later: ``process`` is a coroutine function. It does not start before its turn, when the receive buffer has
             other bytes, so it gets a copy of the body.
     """
 
-    __slots__ = ("audience", "code", "decode_json", "header_type", "process", "runs_later", "takes_large_bodies")
+    __slots__ = (
+        "audience",
+        "code",
+        "decode_json",
+        "header_type",
+        "process",
+        "runs",
+        "runs_later",
+        "takes_large_bodies",
+    )
 
     def __init__(
         self,
@@ -125,7 +159,9 @@ class Route:
         audience: Audience = Audience.ADMINISTRATION,
         *,
         takes_large_bodies: bool = False,
+        runs: RunHandler | None = None,
     ) -> None:
+        self.runs = runs
         self.audience = audience
         self.code = int(code)
         self.process = process
@@ -179,6 +215,7 @@ class MethodTable:
         audience: Audience = Audience.ADMINISTRATION,
         *,
         takes_large_bodies: bool = False,
+        runs: RunHandler | None = None,
     ) -> None:
         """Add the route of a code; by default only administrators may send it.
 
@@ -187,4 +224,6 @@ class MethodTable:
         """
         if code in self.routes:
             raise ValueError(f"request code {int(code)} has two routes")
-        self.routes[int(code)] = Route(code, process, header_type, audience, takes_large_bodies=takes_large_bodies)
+        self.routes[int(code)] = Route(
+            code, process, header_type, audience, takes_large_bodies=takes_large_bodies, runs=runs
+        )

@@ -4,6 +4,7 @@ Each equals the frame that ``encode_frame`` makes of the same answer. The order 
 map, so that the bytes are those of Apache RocketMQ.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -60,6 +61,51 @@ def send_response(
     header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
     length = len(header)
     return _pack(4 + length, length) + header
+
+
+def send_responses(
+    opaques: Sequence[bytes],
+    queue_ids: Sequence[bytes],
+    queue_offsets: Sequence[int],
+    physical_offsets: Sequence[int],
+    unique_keys: Sequence[bytes | None],
+    template: bytes,
+) -> list[bytes]:
+    """Success of several sends (codes 10, 310): the headers that ``send_response`` makes, without their lengths.
+
+    Args:
+        opaques: those of the requests, in digits.
+        queue_ids: where the messages went, in digits.
+        queue_offsets: of the messages.
+        physical_offsets: likewise.
+        unique_keys: the messages' UNIQ_KEY, letters and digits only.
+        template: made by ``send_template``.
+    """
+    columns = zip(queue_ids, unique_keys, physical_offsets, queue_offsets, opaques, strict=True)
+    return list(map(template.__mod__, columns))
+
+
+def send_template(host: bytes, region_suffix: bytes) -> bytes:
+    """Return the template of ``send_responses``, to be made once.
+
+    Args:
+        host: the broker's address in ASCII hex, the begin of each message id.
+        region_suffix: made by the function of that name.
+    """
+    transaction = b',"transactionId":"%b"'
+    # Numbers that a request has in digits stay digits.
+    template = _SEND.replace(b'"%d"%b', b'"%b"' + transaction, 1).replace(b'opaque":%d', b'opaque":%b')
+    return template.replace(b'"msgId":"%b"%b', b'"msgId":"%b%%016X"%b' % (host, region_suffix.replace(b"%", b"%%")))
+
+
+def frames(headers: Sequence[bytes]) -> bytes:
+    """Return responses without a body, back to back, each with length and mark before its header."""
+    lengths = list(map(len, headers))
+    head_of = {length: _pack(4 + length, length) for length in set(lengths)}
+    pieces = [b""] * (2 * len(headers))
+    pieces[0::2] = map(head_of.__getitem__, lengths)
+    pieces[1::2] = headers
+    return b"".join(pieces)
 
 
 def _transaction(transaction_id: bytes | None) -> bytes:

@@ -22,6 +22,7 @@ from rocketbroker.codec.message.message_encoder import (
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
+from rocketbroker.store.commitlog.append_run import AppendRun
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.commitlog.raw_records import is_record, whole_records
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
@@ -140,6 +141,18 @@ class CommitLog:
             ),
         )
         return offset, size
+
+    def append_run(self, run: AppendRun, queue_offsets: Sequence[int], store_timestamp: int) -> list[int]:
+        """Write the records of a run, back to back in one file, and return the offset of each.
+
+        Raises:
+            StoreError: as by ``reserve``; nothing was written.
+        """
+        file = self._room(run.total)
+        position = file.wrote
+        records, offsets = run.encode(file.file_from_offset + position, queue_offsets, store_timestamp, self.store_host)
+        file.write(position, position + run.total, records)
+        return offsets
 
     def append_encoded(self, records: ReadableBuffer, offset: int) -> None:
         """Write records that were encoded for ``offset``, which ``reserve`` returned.

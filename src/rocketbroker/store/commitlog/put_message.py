@@ -1,7 +1,8 @@
 """Messages to store, and the results of storing them (MessageExtBrokerInner, PutMessageResult, PutMessageStatus)."""
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +25,30 @@ class MessageExtBrokerInner(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
     # Result of ``find_properties``, if the caller has it.
     found: FoundProperties | None = None
+
+
+class MessageRun(msgspec.Struct, gc=False):
+    """Messages of one topic that came together: fields that differ as columns, the others once."""
+
+    topic: str
+    queue_ids: Sequence[int]
+    bodies: Sequence[ReadableBuffer]
+    properties: Sequence[bytes]
+    born_timestamps: Sequence[int]
+    found: Sequence[FoundProperties]
+    flag: int
+    sys_flag: int
+    born_host: bytes
+    reconsume_times: int
+
+
+class RunResult(NamedTuple):
+    """Result of a stored run: offsets by message, and the bytes of all records."""
+
+    physical_offsets: Sequence[int]
+    queue_offsets: Sequence[int]
+    store_timestamp: int
+    size: int
 
 
 class PutMessageStatus(Enum):

@@ -4,7 +4,7 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,6 +95,11 @@ class ConsumeQueueStore:
         """
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id)
+
+    def find_open(self, topic: str, queue_ids: Sequence[int]) -> list[ConsumeQueueInterface] | None:
+        """Return queues of a topic for new messages; ``None`` if one of them does not exist yet."""
+        queues = [self._open.get((topic, queue_id)) for queue_id in queue_ids]
+        return None if None in queues else queues  # type: ignore[return-value]  # none of them is None
 
     def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
         """Return the queue for a batch record; create a missing one. An unknown topic becomes one of batches.

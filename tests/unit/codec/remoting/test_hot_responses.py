@@ -5,9 +5,12 @@ from hypothesis import strategies as st
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.hot_responses import (
+    frames,
     pull_response_head,
     region_suffix,
     send_response,
+    send_responses,
+    send_template,
     success_response,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -120,3 +123,30 @@ def test_success_is_answered_with_the_recorded_bytes(code: int):
     assert answers
     for answer in answers:
         assert success_response(answer.opaque) == answer.data
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 99), LONG, st.integers(0, 2**62)), min_size=1),
+    TEXT,
+    st.booleans(),
+)
+def test_many_sends_are_answered_like_each(sends: list[tuple[int, int, int, int]], region: str, trace_on: bool):
+    suffix, host = region_suffix(region, trace_on=trace_on), b"7F00000100002A9F"
+    opaques, queue_ids, queue_offsets, physical_offsets = zip(*sends, strict=True)
+    keys = [b"U%d" % number for number in range(len(sends))]
+
+    answers = frames(
+        send_responses(
+            [b"%d" % each for each in opaques],
+            [b"%d" % each for each in queue_ids],
+            queue_offsets,
+            physical_offsets,
+            keys,
+            send_template(host, suffix),
+        )
+    )
+
+    assert answers == b"".join(
+        send_response(opaque, queue_id, queue_offset, host + b"%016X" % place, key, suffix)
+        for (opaque, queue_id, queue_offset, place), key in zip(sends, keys, strict=True)
+    )

@@ -1,0 +1,125 @@
+"""Templates of JSON headers: those of one connection mostly differ in a few values.
+
+A template is made of one header. It is a regular expression that has every byte of that header, but for the values that
+vary; of these it takes only texts that the JSON decoder takes unchanged. A header that fits needs no decoder.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.errors import RocketBrokerError
+
+# Values that the decoder takes and that are written in one way only: no leading zeros, no number out of range.
+INT: Final = rb"0|[1-9]\d{0,8}"
+LONG: Final = rb"0|[1-9]\d{0,17}"
+# Bytes of a JSON string, not decoded: the handler decodes them and rejects invalid ones.
+TEXT: Final = rb'[^"]*'
+_OPAQUE: Final = b'"opaque":'
+_NUMBER: Final = re.compile(rb"[1-9]\d*")
+
+#: Decodes a header; raises RocketBrokerError when it is broken.
+Decode = Callable[[memoryview], Command]
+
+
+class VaryingField(NamedTuple):
+    """A custom field whose value differs from header to header.
+
+    Attributes:
+        name: its name in the typed header.
+        pattern: the values that a template takes: ``INT``, ``LONG`` or ``TEXT``.
+    """
+
+    name: str
+    pattern: bytes
+
+
+class HeaderTemplate:
+    """All headers that differ from one only in some custom fields and in the opaque.
+
+    Attributes:
+        command: what the header decodes to.
+        fullmatch: matches a header, given as buffer, start and end; the groups are the values in the order of their
+            fields, the opaque last.
+    """
+
+    __slots__ = ("_fields", "command", "fullmatch")
+
+    def __init__(self, command: Command, fields: Sequence[VaryingField], pattern: re.Pattern[bytes]) -> None:
+        self.command = command
+        self._fields = fields
+        self.fullmatch = pattern.fullmatch
+
+    def command_of(self, values: Sequence[bytes]) -> Command:
+        """Return what a header with these values decodes to, for values without escapes that the decoder resolves."""
+        fields = {
+            field.name: _unescaped(value) if field.pattern is TEXT else int(value)
+            for field, value in zip(self._fields, values, strict=False)
+        }
+        header = msgspec.structs.replace(self.command.header, **fields)
+        return msgspec.structs.replace(self.command, header=header, opaque=int(values[-1]))
+
+
+def _unescaped(value: bytes) -> str:
+    return msgspec.json.decode(b'"%b"' % value, type=str)
+
+
+def make_template(
+    header: bytes, command: Command, fields: Sequence[VaryingField], decode: Decode
+) -> HeaderTemplate | None:
+    """Return a template of a header, or ``None`` if the decoder finds the values in other places than a template would.
+
+    Args:
+        header: the header.
+        command: what it decodes to.
+        fields: the fields that vary, in the order in which the header has them.
+        decode: the decoder.
+    """
+    on_wire = dict(zip(command.header.__struct_fields__, command.header.__struct_encode_fields__, strict=True))
+    spans = [_text_span(header, on_wire[field.name]) for field in fields] + [_opaque_span(header)]
+    places = [span for span in spans if span is not None]
+    if len(places) < len(spans) or sorted(places) != places:
+        return None
+    constant = [header[end:start] for (_, end), (start, _) in zip([(0, 0), *places], [*places, (None, 0)], strict=True)]
+    patterns = [b"(%b)" % field.pattern for field in fields] + [b"(%b)" % INT]
+    command = msgspec.structs.replace(command, body=b"")
+    template = HeaderTemplate(
+        command, fields, re.compile(_alternated([re.escape(each) for each in constant], patterns))
+    )
+    return template if _is_exact(template, constant, len(fields), decode) else None
+
+
+def _is_exact(template: HeaderTemplate, constant: Sequence[bytes], count: int, decode: Decode) -> bool:
+    """Return true if the decoder reads other values from just the places that the template has found.
+
+    A header with one name twice, or with blanks, has values in other places.
+    """
+    values = [b"%d" % (number + 1) for number in range(count + 1)]
+    try:
+        return decode(memoryview(_alternated(constant, values))) == template.command_of(values)
+    except RocketBrokerError:
+        return False
+
+
+def _alternated(constant: Sequence[bytes], varying: Sequence[bytes]) -> bytes:
+    return b"".join(piece for pair in zip(constant, [*varying, b""], strict=True) for piece in pair)
+
+
+def _text_span(header: bytes, name: str) -> tuple[int, int] | None:
+    """Return where the value of a custom field begins and ends; ``None`` if that is not certain."""
+    begin = b'"%b":"' % name.encode()
+    if header.count(begin) != 1:
+        return None
+    start = header.index(begin) + len(begin)
+    end = header.find(b'"', start)
+    return None if end < 0 else (start, end)
+
+
+def _opaque_span(header: bytes) -> tuple[int, int] | None:
+    if header.count(_OPAQUE) != 1:
+        return None
+    found = _NUMBER.match(header, header.index(_OPAQUE) + len(_OPAQUE))
+    return None if found is None else found.span()

@@ -1,0 +1,138 @@
+"""Sends of one read event whose headers differ in a few values only: stored by one write, answered by one template.
+
+Whatever is special about a send is left to ``SendMessageProcessor.process``: a run with such a send in it is processed
+send by send.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, TRANSACTION_ROLLBACK_TYPE, host_flags
+from rocketbroker.codec.remoting.escaped_properties import decode_plain
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.header_template import INT, LONG, TEXT, VaryingField
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.hot_responses import frames, send_responses, send_template
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.broker_properties import BrokerProperties
+from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
+from rocketbroker.store.commitlog.put_message import MessageRun
+from rocketbroker.store.message_appender import MessageAppender
+
+# Bits of sysFlag that only the broker sets.
+_BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
+
+
+class SendRuns:
+    """Stores runs of sends.
+
+    Args:
+        config: region, cluster.
+        appender: append path of the messages.
+        store_host: the broker's address in the form of records.
+        targets: topics, found or created.
+        key_limit: limit of a message's keys.
+    """
+
+    #: Values in which the headers of a run differ.
+    fields: Final = (
+        VaryingField("queue_id", INT),
+        VaryingField("born_timestamp", LONG),
+        VaryingField("properties", TEXT),
+    )
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        appender: MessageAppender,
+        store_host: bytes,
+        targets: TopicTargets,
+        key_limit: KeyLimit,
+    ) -> None:
+        self._config = config
+        self._appender = appender
+        self._store_host = store_host
+        self._targets = targets
+        self._key_limit = key_limit
+        self._own = BrokerProperties(config)
+        self._template = b""
+
+    @staticmethod
+    def accepts(command: Command) -> bool:
+        """Return true if requests like this one may come in runs."""
+        header: SendMessageRequestHeader = command.header
+        return not command.flag and not header.batch and not header.sys_flag & _BROKER_FLAGS
+
+    def process(
+        self,
+        connection: Connection,
+        command: Command,
+        values: Sequence[Sequence[bytes]],
+        bodies: Sequence[ReadableBuffer],
+    ) -> bytes | None:
+        """Store all messages and return their answers, or store none and return ``None`` if one of them is special.
+
+        Args:
+            connection: the connection that they came by.
+            command: a request that differs from each of them only in ``values``.
+            values: values of ``fields`` for each message, and its opaque.
+            bodies: their bodies.
+        """
+        target = self._target(connection, command.header)
+        if target is None:
+            return None
+        queue_ids, born_timestamps, texts, opaques = zip(*values, strict=True)
+        queues = list(map(int, queue_ids))
+        plain = decode_plain(texts)
+        if plain is None or max(queues) >= target.queue_nums:
+            return None
+        properties, found = plain
+        if max(map(len, properties)) > self._key_limit.always_fits:
+            return None
+        own = self._own.encoded
+        header, born_host = command.header, connection.remote_host
+        result = self._appender.put_run(
+            MessageRun(
+                header.topic,
+                queues,
+                bodies,
+                [each + own for each in properties],
+                list(map(int, born_timestamps)),
+                found,
+                header.flag,
+                header.sys_flag | target.sys_flag | host_flags(born_host, self._store_host),
+                born_host,
+                header.reconsume_times,
+            )
+        )
+        if result is None:
+            return None
+        target.stats.add(len(queues), result.size, len(queues))
+        return frames(
+            send_responses(
+                opaques,
+                queue_ids,
+                result.queue_offsets,
+                result.physical_offsets,
+                [each[1] for each in found],
+                self._template,
+            )
+        )
+
+    def _target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
+        """Return the topic of a run; ``None`` if it, or the broker's state, is special."""
+        config, own = self._config, self._own
+        if not self._template or config.trace_on is not own.trace_on or config.region_id is not own.region_id:
+            own = self._own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
+            self._template = send_template(self._store_host.hex().upper().encode(), own.answer_fields)
+        if connection.waited_s:
+            return None
+        try:
+            target = self._targets.find(header, connection.remote_address)
+        except BrokerResponseError:
+            return None
+        return None if target.waits or target.is_retry else target

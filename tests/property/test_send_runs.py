@@ -1,0 +1,185 @@
+"""Sends that come by one read event are stored and answered as if each had come alone."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.handler import MethodTable
+from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.send_runs import SendRuns
+from rocketbroker.processor.support.topic_target import TopicTargets
+from tests.support.fakes import FakeClock
+from tests.support.stores import make_store
+from tests.support.transports import connect, feed
+
+UNIQUE = "UNIQ_KEY\x017F00000112671B28CDFA0000%08X\x02"
+# What the properties of a send may hold beside its unique id; the first ones need nothing special.
+PLAIN = ["WAIT\x01true\x02", "WAIT\x01true\x02TAGS\x01T\x02", "TAGS\x01other", "a\x01b c\x02KEYS\x01k\x02"]
+SPECIAL = [
+    "DELAY\x013\x02",
+    "TRAN_MSG\x01true\x02",
+    "UNIQ_KEY\x01second\x02",
+    "KEYS\x01" + "k " * 200 + "\x02",
+    "name\x01\u00e4\u20ac\U0001f600\x02",
+    'quote\x01"\\/\b\x02',
+    "MSG_REGION\x01elsewhere\x02",
+]
+
+
+def send(
+    number: int, queue_id: int, before: str, behind: str, body: int, unique: str = UNIQUE, **fields: object
+) -> bytes:
+    """Return the frame of a send."""
+    header = SendMessageRequestHeaderV2(
+        "PG", "T", "TBW102", 4, queue_id, 0, 1_700_000_000_000 + number, 0, before + unique % number + behind
+    )
+    for name, value in fields.items():
+        setattr(header, name, value)
+    command = request(RequestCode.SEND_MESSAGE_V2, header, bytes([number & 0x7F]) * body)
+    command.opaque = number
+    return encode_frame(command)
+
+
+async def sent(events: Sequence[bytes], runs: list[int] | None = None) -> tuple[bytes, bytes, list[bytes], list[int]]:
+    """Feed read events to the send path; return answers, log, queues and counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, clock = Path(folder), FakeClock()
+        config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", auto_create_topic_enable=False)
+        topics = TopicConfigManager(root / "topics.json", config, clock)
+        topics.update(TopicConfig("T", 4, 4))
+        stats = BrokerStatsManager(clock, config.broker_cluster_name)
+        store = make_store(root / "store", clock, mapped_file_size_commit_log=1 << 20)
+        groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
+        processor = SendMessageProcessor(
+            config,
+            store.config,
+            store.appender,
+            store.acknowledgements,
+            store.commit_log.store_host,
+            TopicTargets(config, topics, stats),
+            RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
+            UniqueIds(bytes([127, 0, 0, 1]), 4711, 0, clock.time_ms),
+            HandleScheduleMessage(store.config, clock, 18, lambda: 1000),
+            BrokerFastFailure(config),
+        )
+        if runs is not None:
+            _note_runs(processor.runs, runs)
+        table = MethodTable()
+        for code, kind in ((10, SendMessageRequestHeader), (310, SendMessageRequestHeaderV2)):
+            table.add(code, processor.process, kind, takes_large_bodies=True, runs=processor.runs)
+        await store.start()
+        try:
+            connection, transport, endpoint = connect(table.routes)
+            endpoint.on_batch_end = store.appender.dispatch
+            for event in events:
+                feed(connection, event)
+            log = bytes(store.commit_log.slice(0, store.commit_log.max_offset) or b"")
+            queues = [bytes(queue.entry_bytes(0, 1000)) for queue in store.queues]
+            item = stats.topic_put("T")
+            requests = sum(latency.count for latency in endpoint.meter.figures.values())
+            return bytes(transport.written), log, queues, [item.nums, item.times, item.size, item.misses, requests]
+        finally:
+            await store.stop()
+
+
+def _note_runs(handler: SendRuns, runs: list[int]) -> None:
+    process = handler.process
+
+    def noting(connection, command, values, bodies):
+        answers = process(connection, command, values, bodies)
+        if answers is not None:
+            runs.append(len(values))
+        return answers
+
+    handler.process = noting  # type: ignore[method-assign]
+
+
+PROPERTIES = st.sampled_from([*PLAIN, *PLAIN, *PLAIN, *SPECIAL])
+SENDS = st.tuples(
+    st.integers(0, 4), st.sampled_from(["", "", "KEYS\x01k1\x02", "xUNIQ_KEY\x01y"]), PROPERTIES, st.integers(0, 40)
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(SENDS, min_size=1, max_size=30), st.integers(0, 30))
+@example([(1, "", PLAIN[0], 9)] * 30, 30)
+@example([(1, "", PLAIN[0], 9)] * 10 + [(4, "", PLAIN[0], 9)] + [(1, "", PLAIN[0], 9)] * 10, 30)
+def test_runs_differ_in_nothing_from_sends_that_come_alone(sends: list[tuple[int, str, str, int]], learned: int):
+    # Some sends before them teach the connection a template.
+    first = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(learned)]
+    frames = [send(number, *each) for number, each in enumerate(sends, 100)]
+
+    alone = asyncio.run(sent([*first, *frames]))
+    together = asyncio.run(sent([b"".join(first), b"".join(frames)] if first else [b"".join(frames)]))
+
+    assert together == alone
+
+
+def test_a_long_read_event_is_handled_in_runs():
+    frames = [send(number + 1, number % 4, f"KEYS\x01k{number % 3}\x02", PLAIN[1], number) for number in range(150)]
+    runs: list[int] = []
+
+    together = asyncio.run(sent([b"".join(frames[:20]), b"".join(frames[20:])], runs))
+
+    assert sum(runs) > 120
+    assert together == asyncio.run(sent(frames))
+
+
+def test_requests_before_a_broken_frame_are_stored_and_answered_in_order():
+    frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
+    broken = b"\x00\x00\x00\x02\x00\x00"
+    runs: list[int] = []
+
+    answers, _, _, counts = asyncio.run(sent([b"".join(frames[:20]), b"".join(frames[20:]) + broken], runs))
+
+    assert runs[-1] == 20
+    assert counts[0] == 40
+    assert answers.startswith(asyncio.run(sent(frames))[0])
+    assert b"system error" in answers or len(answers) > len(asyncio.run(sent(frames))[0])
+
+
+def test_a_request_that_fails_harms_none_of_its_run():
+    good = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
+    bad = send(50, 9, "", PLAIN[0], 5)
+    events = [b"".join(good[:20]), b"".join([*good[20:30], bad, *good[30:]])]
+
+    answers, log, _, counts = asyncio.run(sent(events))
+
+    assert (answers, log) == asyncio.run(sent([*good[:30], bad, *good[30:]]))[:2]
+    assert counts[0] == 40
+    assert answers.count(b'{"code":0,') == 40
+
+
+def test_a_run_that_fails_for_an_unknown_reason_is_handled_one_by_one(caplog, monkeypatch):
+    frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
+    expected = asyncio.run(sent(frames))
+    monkeypatch.setattr(SendRuns, "process", lambda *_: 1 // 0)
+
+    assert asyncio.run(sent([b"".join(frames)])) == expected
+    assert "each is handled alone" in caplog.text
+
+
+def test_one_way_sends_and_those_of_other_topics_are_handled_alone():
+    frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(30)]
+    frames[10:10] = [send(60 + number, 0, "", PLAIN[0], 5, topic=os.urandom(4).hex()) for number in range(8)]
+
+    assert asyncio.run(sent([b"".join(frames)])) == asyncio.run(sent(frames))

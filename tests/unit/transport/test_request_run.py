@@ -1,0 +1,147 @@
+from collections.abc import Sequence
+
+from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.header_template import INT, VaryingField
+from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.hot_responses import success_response
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.transport.connection_limits import ConnectionLimits
+from rocketbroker.transport.endpoint import Endpoint
+from tests.support.transports import attach, connect, feed
+
+CODE = 31
+
+
+class Runs:
+    """Handler that answers runs, or leaves them to be handled one by one."""
+
+    fields = (VaryingField("queue_id", INT),)
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.alone = 0
+        self.leaves = False
+
+    def accepts(self, command: Command) -> bool:
+        return not command.flag
+
+    def process(
+        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+    ) -> bytes | None:
+        assert command.header.topic == "T"
+        assert [bytes(body) for body in bodies] == [queue_id for queue_id, _ in values]
+        if self.leaves:
+            return None
+        self.sizes.append(len(values))
+        return b"".join(success_response(int(opaque)) for _, opaque in values)
+
+    def process_one(self, connection: Connection, command: Command) -> bytes:
+        self.alone += 1
+        return success_response(command.opaque)
+
+    def routes(self) -> dict[int, Route]:
+        route = Route(CODE, self.process_one, GetMinOffsetRequestHeader, takes_large_bodies=True, runs=self)
+        return {CODE: route}
+
+
+def frames(count: int, first: int = 1, topic: str = "T", *, oneway: bool = False) -> bytes:
+    made = []
+    for number in range(first, first + count):
+        command = request(CODE, GetMinOffsetRequestHeader(topic, number), b"%d" % number, oneway=oneway)
+        command.opaque = number
+        made.append(encode_frame(command))
+    return b"".join(made)
+
+
+async def test_requests_that_fit_the_template_are_handled_together():
+    runs = Runs()
+    connection, transport, endpoint = connect(runs.routes())
+
+    feed(connection, frames(4))
+    feed(connection, frames(150, 5))
+
+    # The request after a full run ends it, and is handled by itself.
+    assert (runs.sizes, runs.alone) == ([64, 64, 20], 4 + 2)
+    assert [answer.opaque for answer in transport.answers] == list(range(1, 155))
+    assert {key.code: latency.count for key, latency in endpoint.meter.figures.items()} == {CODE: 154}
+
+
+async def test_few_requests_and_a_lone_one_are_handled_one_by_one():
+    runs = Runs()
+    connection, transport, _ = connect(runs.routes())
+
+    for first, count in ((1, 4), (5, 1), (6, 5), (11, 6)):
+        feed(connection, frames(count, first))
+
+    assert (runs.sizes, runs.alone) == ([6], 10)
+    assert [answer.opaque for answer in transport.answers] == list(range(1, 17))
+
+
+async def test_a_request_that_differs_ends_the_run_and_keeps_its_place():
+    runs = Runs()
+    connection, transport, _ = connect(runs.routes())
+
+    feed(connection, frames(4))
+    feed(connection, frames(10, 5) + frames(1, 15, "Other") + frames(1, 16, oneway=True) + frames(10, 17))
+
+    assert (runs.sizes, runs.alone) == ([10, 10], 6)
+    assert [answer.opaque for answer in transport.answers] == [*range(1, 16), *range(17, 27)]
+
+
+async def test_a_run_that_its_handler_leaves_is_handled_one_by_one():
+    runs = Runs()
+    connection, transport, _ = connect(runs.routes())
+    runs.leaves = True
+
+    feed(connection, frames(100))
+
+    assert (runs.sizes, runs.alone) == ([], 100)
+    assert [answer.opaque for answer in transport.answers] == list(range(1, 101))
+
+
+async def test_a_new_template_is_learned_after_ever_more_requests():
+    runs = Runs()
+    connection, _, _ = connect(runs.routes())
+
+    feed(connection, frames(4) + frames(7, 5, "T"))
+    for number in range(7):
+        feed(connection, frames(1, 20 + number, "Other"))
+    feed(connection, frames(7, 30))
+    assert runs.sizes == [7, 7]
+
+    feed(connection, frames(1, 40, "Other"))
+    feed(connection, frames(7, 50))
+    assert runs.sizes == [7, 7]
+
+
+async def test_a_longer_header_than_is_accepted_does_not_join():
+    runs = Runs()
+    first = frames(1)
+    longest = int.from_bytes(first[4:8], "big")
+    connection, transport, _ = connect(runs.routes(), limits=ConnectionLimits(max_header_length=longest))
+
+    feed(connection, frames(4) + frames(3, 5) + frames(3, 10))
+
+    assert transport.closed
+    assert [answer.opaque for answer in transport.answers[:7]] == list(range(1, 8))
+
+
+async def test_a_changed_audience_takes_the_template_away():
+    runs = Runs()
+    route = runs.routes()[CODE]
+    route.audience = Audience.ADMINISTRATION
+    admitted = [Audience.ADMINISTRATION]
+    endpoint = Endpoint("test", {CODE: route}, admit=lambda _peer, _own: admitted[0])
+    connection, transport = attach(endpoint)
+    endpoint.accept(connection, -1)
+    feed(connection, frames(14))
+    assert runs.sizes == [10]
+
+    admitted[0] = Audience.CLIENT
+    endpoint.readmit()
+    feed(connection, frames(10, 20))
+
+    assert runs.sizes == [10]
+    assert [answer.code for answer in transport.answers[14:]] == [16] * 10
