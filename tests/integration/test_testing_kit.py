@@ -1,0 +1,126 @@
+"""A server for tests as its users see it: with the clients, retries, dead letters and time-outs of an application."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketbroker.client import Message, Producer, PushConsumer, ReceivedMessage
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.bodies.lock_batch import LockBatchRequestBody, LockBatchResponseBody
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.testing import RocketMQServer
+from rocketbroker.transport.remoting_client import RemotingClient
+
+
+@pytest.fixture
+async def mq() -> AsyncIterator[RocketMQServer]:
+    async with RocketMQServer() as server:
+        yield server
+
+
+async def test_the_example_of_a_new_group_and_a_new_topic():
+    async with RocketMQServer() as mq:
+        async with (
+            Producer("orders", mq.namesrv_addr) as producer,
+            PushConsumer("billing", mq.namesrv_addr) as consumer,
+        ):
+            await consumer.subscribe("Orders", "created || paid")
+            await producer.send(Message("Orders", b"{}", tags="created", keys="order-7"))
+            async for message in consumer:
+                assert message.keys == "order-7"
+                break
+        mq.assert_lag("billing", "Orders", 0)
+
+
+async def test_retries_come_at_once_and_end_as_a_dead_letter(mq: RocketMQServer):
+    seen: list[int] = []
+
+    async def fail(message: ReceivedMessage) -> None:
+        seen.append(message.reconsume_times)
+        raise ValueError("no such order")
+
+    async with (
+        Producer("orders", mq.namesrv_addr) as producer,
+        PushConsumer("billing", mq.namesrv_addr, handler=fail, max_reconsume_times=3) as consumer,
+    ):
+        await consumer.subscribe("Orders")
+        await producer.send(Message("Orders", b"order 7"))
+
+        def has_failed_often_enough() -> None:
+            mq.clock.advance(3600)
+            mq.assert_dead_letters("billing", [b"order 7"])
+
+        began = time.monotonic()
+        await mq.eventually(has_failed_often_enough, within_s=20)
+        assert time.monotonic() - began < 15, "the delays are 10 s, 30 s and 60 s"
+    assert seen == [0, 1, 2, 3]
+
+
+async def test_a_consumer_goes_on_after_a_restart(mq: RocketMQServer):
+    bodies: list[bytes] = []
+
+    async def note(message: ReceivedMessage) -> None:
+        bodies.append(message.body)
+
+    async with (
+        Producer("orders", mq.namesrv_addr, retry_times_when_send_failed=50) as producer,
+        PushConsumer("billing", mq.namesrv_addr, handler=note) as consumer,
+    ):
+        await consumer.subscribe("Orders")
+        await producer.send(Message("Orders", b"1"))
+        await mq.eventually(lambda: b"1" in bodies)
+        mq.restart_broker()
+        await producer.send(Message("Orders", b"2"), timeout_s=20)
+        await mq.eventually(lambda: b"2" in bodies, within_s=20)
+
+
+async def test_silent_clients_expire_with_the_clock():
+    async with (
+        RocketMQServer({"channelExpiredTimeout": "120000"}) as mq,
+        Producer("orders", mq.namesrv_addr) as producer,
+    ):
+        await producer.send(Message("Orders", b"1"))
+        await mq.eventually(lambda: is_connected(mq))
+        mq.clock.advance(300)
+        await mq.eventually(lambda: not is_connected(mq))
+        await producer.send(Message("Orders", b"2"))
+
+
+def is_connected(mq: RocketMQServer) -> bool:
+    [broker] = mq._brokers()
+    return broker.controller.producers.available_channel("orders") is not None
+
+
+async def test_a_lock_of_a_queue_ends_with_the_clock(mq: RocketMQServer):
+    async with Producer("orders", mq.namesrv_addr) as producer:
+        await producer.send(Message("Orders", b"order 7"))
+    first, second = RemotingClient(), RemotingClient()
+    try:
+        for client, client_id in ((first, "first"), (second, "second")):
+            heartbeat = HeartbeatData(client_id, [], [ConsumerData("billing")]).encode()
+            await client.invoke(mq.broker_addr, request(RequestCode.HEART_BEAT, body=heartbeat), 5)
+        assert await lock(mq, first, "first")
+        assert not await lock(mq, second, "second")
+        mq.clock.advance(61)
+        assert await lock(mq, second, "second")
+    finally:
+        await first.stop()
+        await second.stop()
+
+
+async def lock(mq: RocketMQServer, client: RemotingClient, client_id: str) -> bool:
+    queue = MessageQueue("Orders", "broker-a", 0)
+    body = LockBatchRequestBody("billing", client_id, mq_set=[queue]).encode()
+    answer = await client.invoke(mq.broker_addr, request(RequestCode.LOCK_BATCH_MQ, body=body), 5)
+    return queue in LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+
+
+async def test_clients_of_other_processes_use_the_address(mq: RocketMQServer):
+    host, port = mq.namesrv_addr.split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.close()
+    await writer.wait_closed()
