@@ -152,7 +152,7 @@ async def test_a_half_message_that_may_be_lost_is_rolled_back(mq: RocketMQServer
         await mq.eventually(lambda: mq.assert_messages("Paid", [b"1", b"3"]))
 
 
-async def test_what_cannot_be_is_refused_at_once(mq: RocketMQServer):
+async def test_what_cannot_be_is_rejected_at_once(mq: RocketMQServer):
     with pytest.raises(HandlerError, match="check is 'no'; give a function"):
         TransactionProducer("payments", mq.namesrv_addr, check="no")  # type: ignore[arg-type]
     producer = TransactionProducer("payments", mq.namesrv_addr, check=never)

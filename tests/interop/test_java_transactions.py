@@ -271,7 +271,7 @@ async def resume(cluster: Cluster, ids: list[str]) -> list[str]:
         return [(await admin._invoke(cluster.broker.address, each)).remark or "" for each in commands]
 
 
-def test_an_unknown_transaction_is_given_up_after_15_checks_and_can_be_resumed(java: Java, our_servers: OurServers):
+def test_an_unknown_transaction_is_discarded_after_15_checks_and_can_be_resumed(java: Java, our_servers: OurServers):
     """With all times as they are by default, on a clock that is advanced."""
     namesrv = our_servers.namesrv()
     broker = clocked_broker(our_servers, namesrv.address, channelExpiredTimeout=86_400_000)

@@ -121,7 +121,7 @@ async def second_in_another_process(root: Path) -> str:
 
 
 @pytest.mark.parametrize("second", [second_in_this_process, second_in_another_process])
-async def test_a_second_broker_on_the_same_store_is_refused_and_changes_nothing(
+async def test_a_second_broker_on_the_same_store_is_rejected_and_changes_nothing(
     tmp_path: Path, second: Callable[[Path], Awaitable[str]]
 ):
     first = BrokerController.bind(broker_settings(0, tmp_path, ""))
@@ -154,7 +154,7 @@ async def test_a_start_that_a_table_ends_lets_others_in_and_leaves_the_store_unc
         assert not again.store.lock.was_clean
 
 
-async def test_delivery_stops_and_goes_on_with_the_role_while_the_broker_serves(tmp_path: Path):
+async def test_delivery_stops_and_continues_with_the_role_while_the_broker_serves(tmp_path: Path):
     clock = FakeClock()
     broker = BrokerController.bind(broker_settings(0, tmp_path, ""), clock)
     await broker.start()

@@ -84,6 +84,6 @@ async def test_a_failed_count_says_why(tmp_path: Path):
         await count_by_spark(tmp_path / "no store")
 
 
-def test_the_first_error_of_nested_groups_is_told():
+def test_the_first_error_of_nested_groups_is_reported():
     error = RocketBrokerError("why")
     assert first_of(ExceptionGroup("outer", [ExceptionGroup("inner", [error])])) is error

@@ -75,7 +75,7 @@ async def test_the_store_of_a_killed_one_is_removed_and_no_other_folder(temp: Pa
     ("host", "advertise", "expected"),
     [(LOOPBACK, None, LOOPBACK), (LOOPBACK, "192.0.2.7", "192.0.2.7"), ("0.0.0.0", None, local_address())],
 )
-async def test_clients_are_told_the_advertised_address(temp: Path, host: str, advertise: str | None, expected: str):
+async def test_clients_receive_the_advertised_address(temp: Path, host: str, advertise: str | None, expected: str):
     async with running(DevServer(0, 0, host=host, advertise=advertise)) as server:
         port = server.namesrv_addr.removeprefix(f"{expected}:")
         assert server.broker_addr.startswith(f"{expected}:")

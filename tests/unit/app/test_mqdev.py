@@ -58,14 +58,14 @@ def test_a_ready_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatc
     assert (said.exit_code, said.stderr.startswith("mqdev: cannot write --ready-file")) == (1, True)
 
 
-def test_a_store_that_is_kept_and_not_kept_is_refused(tmp_path: Path):
+def test_a_store_that_is_kept_and_not_kept_is_rejected(tmp_path: Path):
     said = CliRunner().invoke(mqdev.app, ["--ephemeral", "--store", str(tmp_path)])
 
     assert (said.exit_code, "--ephemeral keeps nothing" in said.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--host", "--advertise"])
-def test_a_name_in_place_of_an_address_is_refused(option: str):
+def test_a_name_in_place_of_an_address_is_rejected(option: str):
     said = CliRunner().invoke(mqdev.app, [option, "example.org"])
 
     assert (said.exit_code, "'example.org' is not an IP address" in said.stderr) == (2, True)

@@ -38,7 +38,7 @@ def test_now_is_a_time():
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "12.5", "2026-13-01T00:00:00Z", "2026-11-21#09:59:24", "²"])
-def test_anything_else_is_refused_with_the_forms(text: str):
+def test_anything_else_is_rejected_with_the_forms(text: str):
     with pytest.raises(typer.BadParameter, match="is not a time; expected 2026-11-22, 2026-11-22T04:00:00, "):
         parse_time(text)
 

@@ -59,5 +59,5 @@ def test_a_store_that_is_kept_is_used_again(tmp_path: Path):
 
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--gib", "x"], ["--cores", "0"]])
-def test_wrong_options_are_refused(arguments: list[str]):
+def test_wrong_options_are_rejected(arguments: list[str]):
     assert CliRunner().invoke(app, arguments).exit_code == 2

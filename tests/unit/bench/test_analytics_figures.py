@@ -44,7 +44,7 @@ def test_the_start_of_a_session_has_no_figures_a_message():
     )
 
 
-def test_workers_are_held_against_their_limit():
+def test_workers_are_compared_with_their_limit():
     assert "| peak of a worker, MiB | all | ≤ 1024 | 2000 | not met |" in markdown(
         lines([run("spark_full", 1, cores=2, peak=2000.0), run("full", 1, peak=9000.0)])
     )

@@ -58,7 +58,7 @@ def test_the_command_uses_a_store_that_is_there(tmp_path: Path, capsys: pytest.C
     assert list(tmp_path.iterdir()) == [store]
 
 
-def test_a_disk_that_is_too_small_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_disk_that_is_too_small_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(big_store, "room", lambda folder: GIB >> 4)
 
     done = CliRunner().invoke(big_store.app, ["--pull", "400000", "--dir", str(tmp_path)])

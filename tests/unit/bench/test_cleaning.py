@@ -62,7 +62,7 @@ def test_sends_are_measured_until_the_files_are_gone(tmp_path: Path, monkeypatch
 
 
 @linux
-def test_a_broker_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_rejection_by_the_broker_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(address: str, code: int) -> None:
         raise LoadError("the broker answered 3: not supported")
 

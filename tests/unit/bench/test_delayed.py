@@ -10,7 +10,7 @@ async def test_both_loads_are_delivered(tmp_path):
         assert late[0] >= 0, "early"
 
 
-def test_what_it_tells():
+def test_the_answer_has_rocketmqs_fields():
     told = report(Options(100_000, 1000, 5, 128, False), Burst(23_456.7, 4.56, 20.1), [1, 2, 3, 90])
     assert told.splitlines() == [
         (

@@ -46,7 +46,7 @@ def test_the_table_is_markdown():
     assert rows[-1] == "| drain | cpu | - | 3.00 | - |"
 
 
-def test_what_went_wrong_is_told_with_its_place():
+def test_an_error_is_reported_with_its_place():
     assert troubles(ROWS) == ["round 3, ours, drain: 7 of 9 messages were delivered"]
 
 

@@ -34,12 +34,12 @@ def test_a_drain_comes_after_the_load_that_fills_its_topic(only: str, run: list[
     assert names(only) == run
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones():
+def test_an_unknown_name_is_rejected_with_the_known_ones():
     with pytest.raises(ValueError, match=r"'sync2'.*sync64, sync1"):
         chosen("sync64,sync2")
 
 
-def test_the_driver_is_told_seconds_and_messages():
+def test_the_driver_receives_seconds_and_messages():
     assert SCENARIOS["sync64_4k"].command("127.0.0.1:9", 20, 0) == [
         "send", "127.0.0.1:9", "Sync64Large", "64", "4096", "20", "sync",
     ]  # fmt: skip

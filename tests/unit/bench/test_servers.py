@@ -27,7 +27,7 @@ def test_ours_run_with_the_properties_given_and_leave_nothing(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broker_that_ends_at_once_is_told_with_what_it_printed(tmp_path: Path):
+def test_a_broker_that_ends_at_once_is_reported_with_what_it_printed(tmp_path: Path):
     broken = [sys.executable, "-c", "import sys; sys.exit('no such heap')"]
     side = Side("ours", our_side().namesrv_command, broken)
 

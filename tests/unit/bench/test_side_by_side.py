@@ -108,7 +108,9 @@ def test_properties_go_to_the_broker_and_figures_to_the_file(bench: Bench, tmp_p
     assert told["rows"][0]["start"] == 0.5
 
 
-def test_sync_flush_is_told_beside_what_the_disk_does(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_sync_flush_is_shown_beside_the_speed_of_the_disk(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(side_by_side, "_PROBE_SECONDS", 0)
     file = tmp_path / "out.json"
 

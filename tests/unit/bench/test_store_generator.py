@@ -122,7 +122,7 @@ def test_unique_ids_are_valid():
     assert decode_unique_id(text.decode()).ip == "127.0.0.1"
 
 
-def test_the_bytes_on_disk_are_told_before(tmp_path: Path):
+def test_the_bytes_on_disk_are_reported_before(tmp_path: Path):
     made = generator(tmp_path, count=5000, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000)
 
     on_disk = sum(path.stat().st_blocks * 512 for path in tmp_path.rglob("*") if path.is_file())
@@ -130,17 +130,17 @@ def test_the_bytes_on_disk_are_told_before(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("count", "told"), [(0, "cannot be numbered"), (10**9 + 1, "cannot be numbered")])
-def test_messages_that_cannot_be_numbered_are_refused(tmp_path: Path, count: int, told: str):
+def test_messages_that_cannot_be_numbered_are_rejected(tmp_path: Path, count: int, told: str):
     with pytest.raises(ValueError, match=told):
         StoreGenerator(store_config(tmp_path), MESSAGES, count)
 
 
-def test_topics_of_different_lengths_are_refused():
+def test_topics_of_different_lengths_are_rejected():
     with pytest.raises(ValueError, match="not ASCII names of one length"):
         Messages(("A", "AB"), 1, b"", b"", FIRST)
 
 
-def test_records_longer_than_a_file_are_refused(tmp_path: Path):
+def test_records_longer_than_a_file_are_rejected(tmp_path: Path):
     config = MessageStoreConfig(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=4096)
 
     with pytest.raises(ValueError, match="do not fit into files of the CommitLog"):

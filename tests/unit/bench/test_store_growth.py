@@ -13,7 +13,7 @@ from tests.support.stores import store_config
 SEGMENT = 1 << 17
 
 
-def test_each_segment_goes_on_where_the_last_one_ended(tmp_path: Path):
+def test_each_segment_continues_where_the_last_one_ended(tmp_path: Path):
     MixedStore(tmp_path / "base", 900, mapped_file_size_commit_log=SEGMENT, message_index_enable=False).make()
     assert len(list((tmp_path / "base" / "commitlog").iterdir())) > 1
     grown = GrownStore(tmp_path / "base", SEGMENT)

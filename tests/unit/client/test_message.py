@@ -42,7 +42,7 @@ def test_a_bare_message_has_only_wait():
         (Message("T", b"x", properties={"a": 5}), "property 'a' is 5; give text, such as '5'"),  # type: ignore[dict-item]
     ],
 )
-def test_what_may_not_be_sent_is_named(message: Message, text: str):
+def test_a_message_that_may_not_be_sent_is_named(message: Message, text: str):
     with pytest.raises(InvalidMessageError, match=text):
         check_message(message, max_message_size=100)
 
@@ -68,7 +68,7 @@ def test_the_type_follows_from_the_fields(message: Message, properties: dict[str
     assert (message.all_properties(), message.msg_type) == ({"WAIT": "true"} | properties, kind)
 
 
-def test_an_unknown_field_is_refused_with_the_nearest_one():
+def test_an_unknown_field_is_rejected_with_the_nearest_one():
     with pytest.raises(InvalidMessageError, match="no field tag; did you mean tags"):
         Message("T", b"x", tag="a")  # type: ignore[call-arg]
     with pytest.raises(InvalidMessageError, match="no field zzz; there are topic, body, tags"):

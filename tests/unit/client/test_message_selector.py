@@ -12,7 +12,7 @@ def test_an_expression_names_tags(expression: str, tags: set[str]):
 
 
 @pytest.mark.parametrize("text", ["a > 5", "a=1", "a <> 'x'", "a IS NULL", "a in ('x')", "price between 1 and 2"])
-def test_sql_as_a_plain_expression_is_refused_with_the_right_call(text: str):
+def test_sql_as_a_plain_expression_is_rejected_with_the_right_call(text: str):
     with pytest.raises(InvalidMessageError) as caught:
         selector_of(text)
 

@@ -105,7 +105,7 @@ async def test_what_was_given_out_last_is_not_committed():
     assert queues.commits == [(A, 6)]
 
 
-async def test_offsets_are_committed_while_it_goes_on():
+async def test_offsets_are_committed_while_it_continues():
     queues = Queues({A: 4})
     async with asyncio.timeout(60), aclosing(queues.stream().messages()) as messages:
         for _ in range(4):

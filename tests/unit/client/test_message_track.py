@@ -46,7 +46,7 @@ async def test_the_clients_and_offsets_tell(
     ("code", "expected"),
     [(ResponseCode.CONSUMER_NOT_ONLINE, TrackType.NOT_ONLINE), (ResponseCode.SYSTEM_ERROR, TrackType.UNKNOWN)],
 )
-async def test_a_refusal_is_told(code: int, expected: TrackType):
+async def test_a_refusal_is_reported(code: int, expected: TrackType):
     assert await track_of(response(code, "why"), ConsumeStats()) == (expected, f"CODE:{int(code)} DESC:why")
 
 

@@ -36,7 +36,7 @@ async def test_the_next_name_server_is_asked_and_stays_chosen():
     assert [asked.fields for asked in alive.asked] == [{"topic": "T", "acceptStandardJsonOnly": "true"}] * 2
 
 
-async def test_each_reason_is_told_when_none_answers():
+async def test_each_reason_is_reported_when_none_answers():
     remoting = RemotingClient()
     async with name_server({}) as one, name_server({}) as two:
         await one.stop()
@@ -48,7 +48,7 @@ async def test_each_reason_is_told_when_none_answers():
     await remoting.stop()
 
 
-async def test_an_unknown_topic_and_another_refusal_are_told_apart():
+async def test_an_unknown_topic_and_another_refusal_are_distinguished():
     remoting = RemotingClient()
     async with name_server({}) as names:
         client = NameServerClient(remoting, (names.address,))

@@ -65,7 +65,7 @@ def test_the_request_survives_the_wire(message: Message):
 
 
 @pytest.mark.parametrize("properties", [{"a\x01": "b"}, {"a": "b\x02"}, {"a": ""}, {"a": "x" * 33_000}])
-def test_properties_that_no_record_can_hold_are_refused(properties: dict[str, str]):
+def test_properties_that_no_record_can_hold_are_rejected(properties: dict[str, str]):
     with pytest.raises(CodecError):
         prepare_message(Message("T", b"x", properties=properties), "ID", COMPRESSION)
 

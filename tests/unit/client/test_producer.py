@@ -129,7 +129,7 @@ async def test_a_refusal_that_passes_is_tried_on_another_broker(stage: Stage):
     assert len({result.msg_id for result in results}) == 4
 
 
-async def test_a_dead_broker_is_passed_over(stage: Stage):
+async def test_a_dead_broker_is_skipped(stage: Stage):
     await stage.a.stop()
     async with Producer("PG", stage.names.address) as producer:
         results = [await producer.send(Message("T", b"x")) for _ in range(4)]
@@ -144,7 +144,7 @@ async def test_a_refusal_that_lasts_is_raised_at_once(stage: Stage):
     assert len(stage.sent()) == 1
 
 
-async def test_after_all_tries_every_cause_is_told(stage: Stage):
+async def test_after_all_tries_every_cause_is_reported(stage: Stage):
     stage.a.refusals = [ResponseCode.SYSTEM_BUSY] * 9
     async with Producer("PG", stage.names.address) as producer:
         with pytest.raises(SendFailedError, match=r"sent 3 times .* broker-a, broker-a, broker-a: CODE: 2") as caught:

@@ -93,7 +93,7 @@ async def stage() -> AsyncIterator[Stage]:
         yield Stage(broker, names.address, routes)
 
 
-async def test_a_pull_gives_messages_and_where_to_go_on(stage: Stage):
+async def test_a_pull_returns_messages_and_the_next_offset(stage: Stage):
     async with PullConsumer("CG", stage.namesrv_addr) as consumer:
         assert await consumer.fetch_subscribe_queues("T") == (stage.queue, MessageQueue("T", "broker-a", 1))
         result = await consumer.pull(stage.queue, 5, 3)
@@ -174,7 +174,7 @@ async def test_an_iteration_gives_all_in_order_within_a_queue(stage: Stage):
         assert mine == [b"%d-%d" % (queue_id, offset) for offset in range(100)]
 
 
-async def test_an_iteration_goes_on_where_the_last_stopped(stage: Stage):
+async def test_an_iteration_continues_where_the_last_stopped(stage: Stage):
     async with PullConsumer("CG", stage.namesrv_addr) as consumer:
         first = await read(consumer, 50)
         # The last one was given out, but nobody asked for the next: it may come again.
@@ -228,7 +228,7 @@ async def test_sql_reaches_the_broker_as_sql(stage: Stage):
     assert (fields["subscription"], fields["expressionType"]) == ("a > 5", "SQL92")
 
 
-async def test_sql_given_as_tags_is_refused_at_once(stage: Stage):
+async def test_sql_given_as_tags_is_rejected_at_once(stage: Stage):
     async with PullConsumer("CG", stage.namesrv_addr) as consumer:
         with pytest.raises(InvalidMessageError, match=r"use MessageSelector.by_sql\('a > 5'\)"):
             consumer.iterate("T", expression="a > 5")

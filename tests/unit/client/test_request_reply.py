@@ -68,6 +68,6 @@ def test_a_reply_names_what_the_question_asked():
     }
 
 
-def test_a_message_that_asks_nothing_is_refused():
+def test_a_message_that_asks_nothing_is_rejected():
     with pytest.raises(InvalidMessageError, match="asks for no reply: it has no property CLUSTER"):
         reply_topic(reply_to("1"))

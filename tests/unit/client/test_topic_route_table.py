@@ -100,7 +100,7 @@ async def test_without_a_template_the_topic_must_exist():
         await TopicRouteTable(Fetch({})).publish_route("New")
 
 
-async def test_a_topic_that_cannot_be_written_is_refused():
+async def test_a_topic_that_cannot_be_written_is_rejected():
     table = TopicRouteTable(Fetch({"T": route_of({"a": "h:1"}, perm=4)}))
     with pytest.raises(TopicRouteError, match="no queue that can be written"):
         await table.publish_route("T")

@@ -2,7 +2,7 @@ from rocketbroker.common.byte_budget import ByteBudget
 from tests.support.fakes import FakeClock
 
 
-def test_what_comes_in_may_be_spent_and_ten_seconds_of_it_kept():
+def test_the_bucket_keeps_ten_seconds_of_its_rate():
     clock = FakeClock()
     budget = ByteBudget(clock)
     assert budget.take(900, 100)

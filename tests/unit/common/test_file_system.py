@@ -31,7 +31,7 @@ def test_a_folder_that_is_gone_has_no_names(tmp_path: Path):
     LOCAL.sync_folder(tmp_path / "gone")
 
 
-def test_a_disk_that_refuses_is_told(tmp_path: Path, monkeypatch):
+def test_a_failing_disk_is_reported(tmp_path: Path, monkeypatch):
     def refuse(_fd: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -41,14 +41,14 @@ def test_a_disk_that_refuses_is_told(tmp_path: Path, monkeypatch):
         LOCAL.sync_folder(tmp_path)
 
 
-def test_new_folders_are_told_by_where_their_names_stand(tmp_path: Path):
+def test_new_folders_are_returned_by_the_folder_of_their_name(tmp_path: Path):
     made = LOCAL.make_folders(tmp_path / "a" / "b")
 
     assert made == [tmp_path / "a", tmp_path]
     assert LOCAL.make_folders(tmp_path / "a" / "b") == []
 
 
-def test_a_write_goes_on_until_all_is_written(tmp_path: Path, monkeypatch):
+def test_a_write_continues_until_all_is_written(tmp_path: Path, monkeypatch):
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
     fd = LOCAL.open(tmp_path / "file")
@@ -59,7 +59,7 @@ def test_a_write_goes_on_until_all_is_written(tmp_path: Path, monkeypatch):
     assert (tmp_path / "file").read_bytes() == b"\0\x0012345678"
 
 
-def test_what_is_gone_is_no_error(tmp_path: Path):
+def test_a_missing_file_is_no_error(tmp_path: Path):
     LOCAL.unlink(tmp_path / "file")
     LOCAL.remove_folder(tmp_path / "folder")
 

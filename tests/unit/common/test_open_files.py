@@ -56,7 +56,7 @@ def test_files_are_opened_from_the_reserve_when_others_have_taken_the_rest():
     assert run(USED_UP) == ["Too many open files 79", "Too many open files 80 99 (80, 100)"]
 
 
-def test_a_limit_that_cannot_be_raised_stays_and_is_told(monkeypatch, caplog):
+def test_a_limit_that_cannot_be_raised_stays_and_is_reported(monkeypatch, caplog):
     def refuse(*_: object) -> None:
         raise ValueError("not allowed to raise maximum limit")
 
@@ -83,7 +83,7 @@ def test_a_limit_that_is_reached_is_named_with_what_raises_it(monkeypatch):
 
 
 @pytest.mark.parametrize("why", [why_refused, why_not_mapped])
-def test_another_error_is_told_as_it_is(why):
+def test_another_error_is_reported_as_it_is(why):
     assert why(error(errno.EIO)) == "Input/output error"
 
 

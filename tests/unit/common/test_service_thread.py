@@ -30,7 +30,7 @@ def test_what_comes_while_the_last_action_runs_is_acted_on_before_the_stop():
     assert done[-1] == [1, 2]
 
 
-def test_an_error_is_logged_and_the_thread_goes_on(caplog):
+def test_an_error_is_logged_and_the_thread_continues(caplog):
     calls = threading.Semaphore(0)
 
     def fail() -> None:

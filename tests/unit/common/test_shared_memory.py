@@ -51,7 +51,7 @@ def test_it_is_mapped_until_the_last_view_of_it_goes(file: Path):
     assert str(file) not in Path("/proc/self/maps").read_text()
 
 
-def test_what_the_kernel_refuses_is_told(file: Path):
+def test_a_mapping_that_the_kernel_rejects_is_reported(file: Path):
     before = mapped_count()
     fd = os.open(file, os.O_RDONLY)
 

@@ -11,7 +11,7 @@ def test_an_ordinary_name_is_shown_as_it_is() -> None:
     assert shown("x" * 100) == "x" * 100
 
 
-def test_a_long_name_is_cut_and_its_length_told() -> None:
+def test_a_long_name_is_cut_and_its_length_reported() -> None:
     assert shown("x" * 101) == "x" * 100 + "... (101 characters)"
     assert len(shown("\0" * 1_000_000)) < 500
 
@@ -27,5 +27,5 @@ def test_a_long_name_is_cut_and_its_length_told() -> None:
     ],
     ids=["newline", "terminal escape", "line separators", "direction override", "lone surrogate"],
 )
-def test_what_would_break_a_line_is_escaped(name: str, expected: str) -> None:
+def test_characters_that_would_break_a_line_are_escaped(name: str, expected: str) -> None:
     assert shown(name) == expected

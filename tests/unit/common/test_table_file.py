@@ -41,7 +41,7 @@ def test_no_file_is_no_table(path: Path) -> None:
     assert load(path) is None
 
 
-def test_a_whole_file_is_taken_whatever_its_backup_is(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_whole_file_is_used_whatever_its_backup_is(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     replace_contents(path, b'{"a":1}')
     replace_contents(path, b'{"a":2}')
     for backup in (*DAMAGES, b'{"a":1}'):
@@ -51,7 +51,7 @@ def test_a_whole_file_is_taken_whatever_its_backup_is(path: Path, caplog: pytest
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_told_and_set_aside(path: Path, caplog: pytest.LogCaptureFixture, damage: bytes) -> None:
+def test_a_damaged_file_is_reported_and_set_aside(path: Path, caplog: pytest.LogCaptureFixture, damage: bytes) -> None:
     replace_contents(path, b'{"a":1}')
     replace_contents(path, b'{"a":2}')
     path.write_bytes(damage)
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_told_and_set_aside(path: Path, caplog: pytest.LogCapt
     assert load(backup_of(path)) == {"a": 1}, "the good backup is not written over by the damage"
 
 
-def test_a_missing_file_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_file_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     replace_contents(path, b'{"a":1}')
     path.replace(backup_of(path))
     assert load(path) == {"a": 1}
@@ -73,7 +73,7 @@ def test_a_missing_file_is_told(path: Path, caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.parametrize(("file", "backup"), list(itertools.product([None, *DAMAGES], [None, *DAMAGES])))
-def test_nothing_readable_is_refused_and_left_as_it_is(path: Path, file: bytes | None, backup: bytes | None) -> None:
+def test_nothing_readable_is_rejected_and_left_as_it_is(path: Path, file: bytes | None, backup: bytes | None) -> None:
     path.parent.mkdir()
     given = {name: data for name, data in ((path, file), (backup_of(path), backup)) if data is not None}
     for name, data in given.items():
@@ -92,7 +92,9 @@ def test_an_unreadable_file_is_named(path: Path) -> None:
         load(path)
 
 
-def test_an_empty_table_is_told_once_and_what_was_in_it_is_kept(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_table_is_reported_once_and_what_was_in_it_is_kept(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     replace_contents(path, b'{"a":1,"b":2}')
     replace_contents(path, b"{}")
     assert load(path) == {}
@@ -136,7 +138,7 @@ def test_what_is_set_aside_has_its_new_name_on_disk(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_set_aside_is_refused(path: Path) -> None:
+def test_a_file_that_cannot_be_renamed_is_reported(path: Path) -> None:
     replace_contents(path, b'{"a":1}')
     replace_contents(path, b"{")
     path.with_name("t.json.damaged").mkdir()

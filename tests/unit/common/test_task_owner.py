@@ -4,7 +4,7 @@ from rocketbroker.common import lifecycle
 from rocketbroker.common.lifecycle import TaskOwner
 
 
-async def test_whenever_waits_as_long_as_it_is_told_and_goes_on_after_an_error(caplog):
+async def test_whenever_waits_the_returned_seconds_and_continues_after_an_error(caplog):
     pauses = iter([0.0, None, 0.0])
     called = asyncio.Event()
 

@@ -30,6 +30,6 @@ def test_they_take_bounded_memory() -> None:
     assert "none" not in answers._bodies
 
 
-def test_one_that_no_frame_holds_is_refused() -> None:
+def test_one_that_no_frame_holds_is_rejected() -> None:
     with pytest.raises(BrokerResponseError, match="more than a frame can carry; ask for a part of it"):
         EncodedAnswers().get("a", lambda: bytes(LARGEST_BODY + 1))

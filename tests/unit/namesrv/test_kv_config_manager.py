@@ -78,7 +78,7 @@ async def test_deleting_what_is_not_there_writes_nothing(path: Path, executor: T
     assert manager.encoded_namespace("ns") is None
 
 
-async def test_what_was_put_is_loaded_again(path: Path, executor: ThreadPoolExecutor) -> None:
+async def test_stored_values_are_loaded_again(path: Path, executor: ThreadPoolExecutor) -> None:
     await manager_of(path, executor).put("ns", "k", "v")
     manager = manager_of(path, executor)
     manager.load()
@@ -156,7 +156,7 @@ async def test_values_keys_and_bytes_are_bounded_and_a_refusal_names_the_setting
         await manager.put("n3", "a", "v")
 
 
-async def test_what_was_deleted_makes_room_again(path: Path, executor: ThreadPoolExecutor) -> None:
+async def test_deleted_entries_make_room_again(path: Path, executor: ThreadPoolExecutor) -> None:
     manager = manager_of(path, executor, maxKvEntries=2, maxKvNamespaceSize=4096, maxKvValueSize=4096)
     for number in range(5):
         await manager.put("ns", f"k{number}", "x" * 4000)

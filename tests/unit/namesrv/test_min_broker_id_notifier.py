@@ -34,14 +34,14 @@ def test_all_hear_of_one_that_left(group: BrokerData) -> None:
     assert told == [("h:0", header), ("h:1", header), ("h:2", header)]
 
 
-def test_nobody_hears_where_none_may_act_as_master(group: BrokerData) -> None:
+def test_nobody_is_notified_if_no_slave_may_act_as_master(group: BrokerData) -> None:
     told: Told = []
     group.enable_acting_master = False
     notifier(told).smallest_id_left(group, "h:gone")
     assert told == []
 
 
-def test_nobody_hears_where_it_is_off(group: BrokerData) -> None:
+def test_nobody_is_notified_if_it_is_off(group: BrokerData) -> None:
     told: Told = []
     notifier(told, "false").smaller_id_came(group, "ha:0")
     notifier(told, "false").smallest_id_left(group, "h:gone")

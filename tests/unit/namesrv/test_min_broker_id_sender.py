@@ -85,7 +85,7 @@ async def test_an_address_elsewhere_is_never_connected_to(sending: Sending, brok
     assert broker.told.empty()
 
 
-async def test_who_is_not_registered_is_not_told(sending: Sending) -> None:
+async def test_unregistered_brokers_are_not_notified(sending: Sending) -> None:
     sending.sender.send("127.0.0.1:1", HEADER)
     assert not sending.tasks._tasks
 

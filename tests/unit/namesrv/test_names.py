@@ -20,7 +20,7 @@ def test_a_topic_by_the_rule_passes() -> None:
 @pytest.mark.parametrize(
     ("topic", "named"), [("", "blank"), ("../a", "allowing only ^[%|a-zA-Z0-9_-]+$"), ("x" * 128, "max length: 127")]
 )
-def test_a_topic_outside_the_rule_is_refused(topic: str, named: str) -> None:
+def test_a_topic_outside_the_rule_is_rejected(topic: str, named: str) -> None:
     with pytest.raises(BrokerResponseError) as bad:
         check_topic(topic)
     assert bad.value.code == ResponseCode.INVALID_PARAMETER
@@ -56,7 +56,7 @@ def test_broker_names_that_are_allowed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../x", "a b", "a" * 256, "a\x00"])
-def test_broker_names_that_are_refused(name: str) -> None:
+def test_broker_names_that_are_rejected(name: str) -> None:
     with pytest.raises(BrokerResponseError, match=r"the clusterName .* is not allowed"):
         check_broker_name("clusterName", name)
 
@@ -83,7 +83,7 @@ def test_addresses_that_are_allowed(address: str) -> None:
         "h" * 260,
     ],
 )
-def test_addresses_that_are_refused(address: str) -> None:
+def test_addresses_that_are_rejected(address: str) -> None:
     with pytest.raises(BrokerResponseError, match="host:port"):
         check_address(address)
 

@@ -108,7 +108,7 @@ def test_a_slave_without_master_brings_topics_and_only_an_acting_master_is_read_
         assert namesrv.perm("T") == perm
 
 
-def test_one_topic_alone_is_refused_before_the_whole_registration(namesrv: Fixture) -> None:
+def test_one_topic_alone_is_rejected_before_the_whole_registration(namesrv: Fixture) -> None:
     assert namesrv.register("T") is None
     assert namesrv.manager.brokers.by_name == {}
     assert namesrv.manager.brokers.clusters == {}
@@ -183,7 +183,7 @@ def host(number: int) -> FakeConnection:
     return connection
 
 
-def test_an_address_that_another_host_holds_is_refused(namesrv: Fixture) -> None:
+def test_an_address_that_another_host_holds_is_rejected(namesrv: Fixture) -> None:
     namesrv.register("T", "U", connection=host(1))
     with pytest.raises(BrokerResponseError) as caught:
         namesrv.register("X", "Y", connection=host(2), version=DataVersion(9, 9, 9))
@@ -196,7 +196,7 @@ def test_an_address_that_another_host_holds_is_refused(namesrv: Fixture) -> None
 
 
 @pytest.mark.parametrize("where", [1, 2], ids=["same host", "another host"])
-def test_a_second_master_of_a_name_and_id_is_refused_while_the_first_lives(namesrv: Fixture, where: int) -> None:
+def test_a_second_master_of_a_name_and_id_is_rejected_while_the_first_lives(namesrv: Fixture, where: int) -> None:
     holder = host(1)
     namesrv.register("T", "U", connection=holder)
     with pytest.raises(
@@ -268,7 +268,7 @@ def test_only_its_own_host_unregisters_a_broker_or_says_that_it_lives(namesrv: F
 # -- limits
 
 
-def test_one_broker_more_than_allowed_is_refused_and_the_others_go_on() -> None:
+def test_one_broker_more_than_allowed_is_rejected_and_the_others_continue() -> None:
     namesrv = Fixture(maxBrokers="2")
     namesrv.register("T", "U")
     namesrv.register("T", "U", address=SLAVE, broker_id=1)
@@ -295,7 +295,7 @@ def test_a_broker_that_registers_too_many_topics_keeps_those_it_has() -> None:
     assert len(namesrv.topics()) == 10
 
 
-def test_topics_of_all_brokers_are_bounded_and_who_adds_none_is_not_refused() -> None:
+def test_topics_of_all_brokers_are_bounded_but_a_broker_that_adds_none_is_accepted() -> None:
     namesrv = Fixture(maxTopicQueueEntries="10")
     namesrv.register("T", "U")
     many = [f"X{number}" for number in range(8)]
@@ -451,7 +451,7 @@ def test_topics_by_cluster_are_listed_once(namesrv: Fixture) -> None:
     assert namesrv.manager.topics_by_cluster("unknown") == []
 
 
-def test_routes_that_were_given_are_given_anew_after_each_change(namesrv: Fixture) -> None:
+def test_cached_routes_are_encoded_again_after_each_change(namesrv: Fixture) -> None:
     def route() -> bytes | None:
         return namesrv.manager.routes.encoded("T", standard_json=True)
 

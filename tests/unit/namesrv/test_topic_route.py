@@ -55,7 +55,7 @@ def test_unknown_topics_take_no_memory() -> None:
     assert table._answers._bodies == {}
 
 
-def test_the_order_configuration_is_told_to_those_who_shall_know() -> None:
+def test_the_order_configuration_is_sent_to_masters() -> None:
     table = routes({0: "h:0"})
     plain = table.encoded("T", standard_json=True)
     ordered = table.encoded("T", standard_json=True, order_topic_conf="broker-a:1")

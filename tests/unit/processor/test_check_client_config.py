@@ -36,7 +36,7 @@ def recorded(group):
     return found
 
 
-def test_recorded_sql_subscriptions_are_refused_while_properties_are_not_filtered():
+def test_recorded_sql_subscriptions_are_rejected_while_properties_are_not_filtered():
     for body in recorded("CG_Sql") + recorded("CG_SqlBad"):
         code, remark = refused(body, enabled=False)
         assert code == ResponseCode.SYSTEM_ERROR
@@ -62,13 +62,13 @@ def test_recorded_sql_subscriptions_are_checked_while_properties_are_filtered():
         ("a = 1 " + " " * 10_000, "the expression has 10,006 characters; the limit is 8,192"),
     ],
 )
-def test_a_wrong_expression_is_refused_with_its_place(expression, remark):
+def test_a_wrong_expression_is_rejected_with_its_place(expression, remark):
     code, said = refused(sql(expression))
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert remark in said
 
 
-def test_an_unknown_type_is_refused():
+def test_an_unknown_type_is_rejected():
     code, remark = refused(sql("a", "XPATH"))
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert "the expressionType 'XPATH' is unknown; use TAG or SQL92" in remark
@@ -92,7 +92,7 @@ def test_wrong_body():
 
 
 @pytest.mark.parametrize("expression_type", ["TAG", "SQL92"])
-def test_a_subscription_that_is_too_long_is_refused_before_it_is_parsed(expression_type):
+def test_a_subscription_that_is_too_long_is_rejected_before_it_is_parsed(expression_type):
     code, remark = refused(sql("a" * 20_000, expression_type))
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert remark.startswith("maxSubscriptionLength: a subscription of 20,0")

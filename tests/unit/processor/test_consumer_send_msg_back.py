@@ -321,7 +321,7 @@ async def test_those_that_wait_for_the_disk_are_bounded(parts, sync_store, monke
     assert (await send_back(processor, offset)).code == 0, "there is room again"
 
 
-def test_one_that_waited_for_its_turn_is_refused_under_any_flush(parts, store):
+def test_one_that_waited_for_its_turn_is_rejected_under_any_flush(parts, store):
     connection = FakeConnection()
     connection.waited_s = 0.5
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader(put(store), "g", 0))

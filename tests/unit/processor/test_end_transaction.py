@@ -155,7 +155,7 @@ async def test_a_half_message_that_somebody_wrote_into_a_body_cannot_be_ended(tr
     )
 
 
-async def test_an_outcome_that_is_none_is_refused(transactions: Transactions):
+async def test_an_unknown_outcome_is_rejected(transactions: Transactions):
     code, remark = refused(transactions, transactions.send(), 5)
     assert (code, remark) == (
         ResponseCode.INVALID_PARAMETER,
@@ -180,7 +180,7 @@ async def test_a_commit_that_cannot_be_stored_leaves_it_open(transactions: Trans
     assert transactions.end(half).code == ResponseCode.SUCCESS
 
 
-async def test_a_refusal_that_nobody_is_told_is_logged(transactions: Transactions, caplog: pytest.LogCaptureFixture):
+async def test_a_rejection_without_an_answer_is_logged(transactions: Transactions, caplog: pytest.LogCaptureFixture):
     half = transactions.send()
     refused(transactions, half, oneway=True, producer_group="Stranger")
     assert "END_TRANSACTION of 127.0.0.1:50000 rejected: " in caplog.text
@@ -234,7 +234,7 @@ async def test_the_recorded_requests_end_what_they_ended_there(transactions: Tra
     assert [offset for offset in range(8) if offsets.is_open(offset)] == [2, 6]
 
 
-def test_a_request_without_offsets_is_refused_by_name():
+def test_a_request_without_offsets_is_rejected_by_name():
     route = Route(CODE, lambda _connection, _command: b"", EndTransactionRequestHeader)
     header = b'{"code":37,"opaque":1,"flag":0,"extFields":{"producerGroup":"PG","msgId":"1","commitOrRollback":"8"}}'
     with pytest.raises(Exception, match="tranStateTableOffset"):

@@ -80,7 +80,7 @@ def test_unknown_group_without_auto_create_is_left_out(processor, parts, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a b", "a@b", "\u00e4"])
-def test_illegal_names_are_refused_and_legal_groups_registered(processor, parts, name):
+def test_illegal_names_are_rejected_and_legal_groups_registered(processor, parts, name):
     for groups, producers in (([(name, [])], []), ([("h", [name])], []), ([], [name])):
         with pytest.raises(BrokerResponseError, match="illegal characters") as error:
             processor.process(FakeConnection(), heartbeat(("g", ["T"]), *groups, producers=["p", *producers]))
@@ -249,13 +249,13 @@ def test_no_group_of_a_heartbeat_is_created_when_there_is_no_room_for_all(proces
 
 
 @pytest.mark.parametrize("command", [heartbeat(("g" * 263, [])), heartbeat(producers=["p" * 263])])
-def test_a_name_that_is_too_long_is_refused(processor, parts, command):
+def test_a_name_that_is_too_long_is_rejected(processor, parts, command):
     code, remark = refusal(processor, command)
     assert (code, "has 263 characters; at most 262 are allowed" in remark) == (ResponseCode.INVALID_PARAMETER, True)
     assert_nothing_left(parts)
 
 
-def test_filters_that_take_too_long_to_compile_are_refused(processor, parts):
+def test_filters_that_take_too_long_to_compile_are_rejected(processor, parts):
     apply_updates([parts.config], {"enablePropertyFilter": "true"})
     command = heartbeat(("g", [f"T{number}" for number in range(600)]))
     body = json.loads(command.body)

@@ -104,7 +104,7 @@ def test_made_up_queues_are_not_locked(parts):
 
 
 @pytest.mark.parametrize("queue", [MessageQueue("T", "broker-a", 0), MessageQueue("t" * 5_000, "broker-a", 0)])
-def test_too_many_queues_are_refused(parts, queue):
+def test_too_many_queues_are_rejected(parts, queue):
     join(parts, "one")
     body = LockBatchRequestBody("g", "one", False, [queue] * 4_097).encode()
     for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.config, parts.locks)):

@@ -187,7 +187,7 @@ def run(held: PullRequest) -> Any:
     return held.run(held)
 
 
-async def test_a_held_pull_of_a_deleted_topic_is_refused(puller: Puller):
+async def test_a_held_pull_of_a_deleted_topic_is_rejected(puller: Puller):
     puller.pull(0, SUBSCRIPTION | SUSPEND)
     (held,) = puller.holds.suspended
     puller.parts.topic_configs.delete("T")
@@ -234,9 +234,7 @@ def test_a_pull_commits_the_offset_it_carries(puller: Puller):
 
 
 @pytest.mark.parametrize("cached", [False, True])
-async def test_what_lies_far_back_is_checked_where_it_is_read(
-    puller: Puller, monkeypatch: pytest.MonkeyPatch, cached: bool
-):
+async def test_messages_far_back_are_checked_when_read(puller: Puller, monkeypatch: pytest.MonkeyPatch, cached: bool):
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: cached)
     puller.put("a", "b", "c")
     count_as_far_back(puller.store)
@@ -285,7 +283,7 @@ async def test_old_messages_are_given_without_those_that_are_damaged(old: Puller
     assert (stats.nums, stats.misses) == (7, 0)
 
 
-async def test_a_consumer_goes_on_behind_messages_that_are_all_damaged(old: Puller):
+async def test_a_consumer_continues_after_messages_that_are_all_damaged(old: Puller):
     damage(old.store, 0, 1)
 
     answer = await given(old.pull(max_msg_nums=2))
@@ -307,9 +305,7 @@ async def test_old_messages_that_are_not_in_the_page_cache_are_read_on_a_thread(
     assert bodies(await given(answer)) == [b"a", b"b", b"d"]
 
 
-async def test_a_disk_that_cannot_be_read_is_no_reason_to_pass_over_messages(
-    old: Puller, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_unreadable_disk_is_no_reason_to_skip_messages(old: Puller, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_arguments: object) -> int:
         raise OSError(5, "Input/output error")
 
@@ -384,11 +380,11 @@ def test_a_group_is_made_only_where_that_is_on(puller: Puller):
     assert puller.refused(consumer_group="new")[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-def test_a_group_that_sent_no_heartbeat_is_told_so(puller: Puller):
+def test_the_remark_tells_a_group_that_it_sent_no_heartbeat(puller: Puller):
     assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
-def test_a_client_whose_new_tags_are_not_known_yet_is_given_all_messages(puller: Puller):
+def test_a_client_whose_new_tags_are_not_known_yet_gets_all_messages(puller: Puller):
     puller.subscribe("a", version=99)
     puller.put("a", "b", "c")
     assert bodies(puller.pull(flags=0, sub_version=99, expression_type="TAG")) == [b"a"]
@@ -414,7 +410,7 @@ def test_a_client_that_does_not_compare_tags_itself_waits_until_its_subscription
     assert remark == "the consumer's subscription not latest: no heartbeat brought version 100 yet"
 
 
-def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):
+def test_broadcasting_is_rejected_to_a_group_that_may_not(puller: Puller):
     puller.put("a")
     puller.subscribe(model=BROADCASTING)
     assert bodies(puller.pull(flags=0)) == [b"a"]
@@ -423,7 +419,7 @@ def test_broadcasting_is_refused_to_a_group_that_may_not(puller: Puller):
     assert puller.refused(flags=0)[0] == ResponseCode.NO_PERMISSION
 
 
-def test_a_group_that_is_suspended_or_forbidden_the_topic_is_refused(puller: Puller):
+def test_a_group_that_is_suspended_or_forbidden_the_topic_is_rejected(puller: Puller):
     puller.put("a")
     puller.subscribe()
     groups = puller.parts.subscription_groups
@@ -481,7 +477,7 @@ async def test_a_reset_moves_the_pull_and_keeps_what_it_commits_out(puller: Pull
     assert offsets.query("G", "T", 0) == 3
 
 
-async def test_a_client_that_pulls_from_the_new_offset_by_chance_is_told_as_well(puller: Puller):
+async def test_a_client_that_pulls_from_the_new_offset_by_chance_is_redirected_too(puller: Puller):
     """It has what it pulled before, and would commit that."""
     puller.subscribe()
     puller.put("a", "b")

@@ -64,7 +64,7 @@ def test_recorded_recalls(parts, store, processor):
     assert len(answers) == 3
 
 
-def test_what_cancels_waits_for_the_slot_of_what_it_cancels(parts, store, processor):
+def test_a_cancel_waits_for_the_slot_of_its_message(parts, store, processor):
     answer = call(processor.process, header(parts))
     assert answer.fields == {"msgId": "KEY", "MSG_REGION": "DefaultRegion"}
     (marker,) = waiting(store)
@@ -105,14 +105,14 @@ def test_no_group_is_fine(parts, store, processor):
         ({"message_id": "a\x01b"}, "recall handle is invalid"),
     ],
 )
-def test_what_cannot_be_recalled_is_refused(parts, store, processor, fields, remark):
+def test_a_message_that_cannot_be_recalled_is_rejected(parts, store, processor, fields, remark):
     code, found = refusal(processor.process, header(parts, **fields))
     assert code == ResponseCode.ILLEGAL_OPERATION
     assert remark in found
     assert store.appender.put_count == 0
 
 
-def test_a_handle_that_is_none(parts, store, processor):
+def test_an_invalid_handle_is_rejected(parts, store, processor):
     code, remark = refusal(processor.process, RecallMessageRequestHeader(TOPIC, "nonsense"))
     assert (code, remark[:24]) == (ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
 
@@ -128,7 +128,7 @@ def test_it_is_off_as_in_rocketmq(parts, store):
     assert remark == "recall failed, operation is forbidden: recallMessageEnable is false"
 
 
-def test_a_broker_that_is_not_written_to_recalls_unless_told(parts, store, processor):
+def test_a_broker_without_write_permission_recalls_only_if_allowed(parts, store, processor):
     apply_updates([parts.config], {"brokerPermission": "4"})
     assert call(processor.process, header(parts)).code == 0
     apply_updates([parts.config], {"allowRecallWhenBrokerNotWriteable": "false"})

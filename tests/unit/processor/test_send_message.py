@@ -169,7 +169,7 @@ def test_a_negative_queue_is_any_of_the_topic(send: Send):
     assert {fields_of(send(command(queue_id=-1)))["queueId"] for _ in range(100)} == {"0", "1", "2", "3"}
 
 
-def test_a_queue_that_is_not_there_is_refused(send: Send):
+def test_a_queue_that_is_not_there_is_rejected(send: Send):
     code, remark = refused(send, command(queue_id=4))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "queueId[4]" in remark
@@ -183,13 +183,13 @@ def test_a_topic_is_not_made_where_that_is_off(parts: SimpleNamespace, send: Sen
     assert "topic[T] not exist" in remark
 
 
-def test_a_topic_that_may_not_be_written_is_refused(parts: SimpleNamespace, send: Send):
+def test_a_topic_that_may_not_be_written_is_rejected(parts: SimpleNamespace, send: Send):
     send(command())
     parts.topic_configs.update(TopicConfig("T", 4, 4, perm=4))
     assert refused(send, command())[0] == ResponseCode.NO_PERMISSION
 
 
-def test_a_body_over_the_limit_is_refused(send: Send, store: MessageStore):
+def test_a_body_over_the_limit_is_rejected(send: Send, store: MessageStore):
     apply_updates([store.config], {"maxMessageSize": "10"})
     code, remark = refused(send, command(b"x" * 11))
     assert code == ResponseCode.MESSAGE_ILLEGAL
@@ -223,7 +223,7 @@ def test_a_message_for_now_has_no_handle(send: Send, store: MessageStore):
     assert "recallHandle" not in fields_of(answer)
 
 
-def test_a_time_too_far_ahead_is_refused(send: Send, store: MessageStore):
+def test_a_time_too_far_ahead_is_rejected(send: Send, store: MessageStore):
     code, remark = refused(send, command(properties={"TIMER_DELAY_SEC": "259201"}))
     assert code == ResponseCode.MESSAGE_ILLEGAL
     assert "max delay 259200000ms" in remark
@@ -255,21 +255,21 @@ def test_a_half_message_waits_in_the_half_topic(parts: SimpleNamespace, send: Se
     assert (parts.stats.topic_put("T").nums, parts.stats.topic_put("RMQ_SYS_TRANS_HALF_TOPIC").nums) == (0, 2)
 
 
-def test_half_messages_are_refused_where_that_is_set(parts: SimpleNamespace, send: Send, store: MessageStore):
+def test_half_messages_are_rejected_where_that_is_set(parts: SimpleNamespace, send: Send, store: MessageStore):
     apply_updates((parts.config,), {"rejectTransactionMessage": "true"})
     code, remark = refused(send, command(properties=HALF))
     assert (code, remark.endswith("its rejectTransactionMessage is true")) == (ResponseCode.NO_PERMISSION, True)
     assert store.appender.put_count == 0
 
 
-def test_a_half_message_that_nobody_could_end_is_refused(send: Send, store: MessageStore):
+def test_a_half_message_that_nobody_could_end_is_rejected(send: Send, store: MessageStore):
     for properties, why in (({"TRAN_MSG": "true"}, "PGROUP"), (HALF | {"DELAY": "1"}, "cannot be delayed")):
         code, remark = refused(send, command(properties=properties))
         assert (code, why in remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
     assert store.appender.put_count == 0
 
 
-def test_a_transaction_by_its_flag_alone_is_refused(send: Send, store: MessageStore):
+def test_a_transaction_by_its_flag_alone_is_rejected(send: Send, store: MessageStore):
     for sys_flag in (4, 8, 12):
         half = command(properties={"TRAN_MSG": "no"})
         half.header.sys_flag = sys_flag
@@ -280,7 +280,7 @@ def test_a_transaction_by_its_flag_alone_is_refused(send: Send, store: MessageSt
     assert store.appender.put_count == 0
 
 
-def test_a_retry_that_was_part_of_a_transaction_is_none(send: Send, store: MessageStore):
+def test_a_retry_of_a_transaction_message_is_no_transaction(send: Send, store: MessageStore):
     """As clients before 4.6.1 send it."""
     retry = command(topic="%RETRY%g", properties=HALF | {"DELAY": "3"}, reconsume_times=1)
     retry.header.sys_flag = 4
@@ -299,7 +299,9 @@ def test_a_retry_that_was_part_of_a_transaction_is_none(send: Send, store: Messa
         ({"properties": {"TIMER_DELIVER_MS": "3"}}, "cannot be delayed"),
     ],
 )
-def test_what_cannot_be_done_for_a_batch_is_refused(send: Send, store: MessageStore, fields: dict[str, Any], why: str):
+def test_options_that_a_batch_cannot_have_are_rejected(
+    send: Send, store: MessageStore, fields: dict[str, Any], why: str
+):
     body = encode_batch([(0, b"one", b""), (0, b"two", b"")])
     assert fields_of(send(batch_command(body)))["queueOffset"] == "0"
 
@@ -310,7 +312,7 @@ def test_what_cannot_be_done_for_a_batch_is_refused(send: Send, store: MessageSt
     assert store.queues.max_offset_in_queue("T", 0) == 2
 
 
-def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store: MessageStore):
+def test_a_batch_over_the_limit_is_rejected_whatever_its_bodies(send: Send, store: MessageStore):
     body = encode_batch([(0, b"", b"")] * (store.config.max_message_size // 22 + 1))
 
     code, remark = refused(send, batch_command(body))
@@ -320,7 +322,7 @@ def test_a_batch_over_the_limit_is_refused_whatever_its_bodies(send: Send, store
     assert store.commit_log.max_offset == 0
 
 
-def test_a_batch_whose_ids_no_answer_could_carry_is_refused(send: Send, store: MessageStore, monkeypatch):
+def test_a_batch_whose_ids_no_answer_could_carry_is_rejected(send: Send, store: MessageStore, monkeypatch):
     monkeypatch.setattr(batch_send, "_MOST_IN_BATCH", 2)
 
     code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 3)))
@@ -335,7 +337,7 @@ def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: Me
     assert (again.topic, dead.topic) == ("%RETRY%G", "%DLQ%G")
 
 
-def test_a_batch_that_cannot_be_split_is_refused(send: Send, store: MessageStore):
+def test_a_batch_that_cannot_be_split_is_rejected(send: Send, store: MessageStore):
     assert refused(send, command(b"\0\0\0\x10", batch=True))[0] == ResponseCode.MESSAGE_ILLEGAL
     assert store.appender.put_count == 0
 
@@ -376,7 +378,7 @@ def test_a_batch_without_an_id_is_stored_one_by_one(parts: SimpleNamespace, send
     assert [each.body for each in read_queue(store, "T", 0)] == [b"one", b"two"]
 
 
-def test_more_messages_than_an_entry_counts_are_refused(parts: SimpleNamespace, send: Send, store: MessageStore):
+def test_more_messages_than_an_entry_counts_are_rejected(parts: SimpleNamespace, send: Send, store: MessageStore):
     batch_topic(parts)
     code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 32_768), properties={"UNIQ_KEY": "U"}))
     assert code == ResponseCode.MESSAGE_ILLEGAL
@@ -393,7 +395,7 @@ def test_more_messages_than_an_entry_counts_are_refused(parts: SimpleNamespace, 
         ({"sys_flag": 0xC0, "properties": {"INNER_NUM": "2"}}, "INNER_NUM"),
     ],
 )
-def test_what_looks_like_an_inner_batch_is_refused(
+def test_a_message_marked_as_inner_batch_is_rejected(
     parts: SimpleNamespace, send: Send, store: MessageStore, of_batches: bool, wanted: dict[str, Any], why: str
 ):
     if of_batches:
@@ -456,7 +458,7 @@ async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
     assert late.header["msgId"].startswith(sync_store.commit_log.store_host.hex().upper())
 
 
-async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(
+async def test_more_than_may_wait_for_the_disk_are_rejected_and_not_stored(
     parts: SimpleNamespace, sync_store: MessageStore, monkeypatch
 ):
     apply_updates([parts.config], {"sendThreadPoolQueueCapacity": "2"})
@@ -479,7 +481,7 @@ async def test_more_than_may_wait_for_the_disk_are_refused_and_not_stored(
     assert fields_of(await again)["queueOffset"] == "2"
 
 
-def test_a_send_that_waited_for_its_turn_is_refused_under_any_flush(parts: SimpleNamespace, store: MessageStore):
+def test_a_send_that_waited_for_its_turn_is_rejected_under_any_flush(parts: SimpleNamespace, store: MessageStore):
     connection = FakeConnection()
     connection.waited_s = 0.5
 
@@ -503,7 +505,7 @@ def with_keys(count: int) -> dict[str, str]:
     ],
     ids=["plain", "delayed", "half"],
 )
-def test_a_message_with_too_many_keys_is_refused(send: Send, store: MessageStore, properties: dict[str, str]):
+def test_a_message_with_too_many_keys_is_rejected(send: Send, store: MessageStore, properties: dict[str, str]):
     code, remark = refused(send, command(properties=properties | with_keys(6000)))
 
     assert code == ResponseCode.MESSAGE_ILLEGAL
@@ -514,7 +516,7 @@ def test_a_message_with_too_many_keys_is_refused(send: Send, store: MessageStore
 
 
 @pytest.mark.parametrize("of_all", [True, False])
-def test_a_batch_with_too_many_keys_is_refused_whole(send: Send, store: MessageStore, of_all: bool):
+def test_a_batch_with_too_many_keys_is_rejected_whole(send: Send, store: MessageStore, of_all: bool):
     keys = with_keys(129)
     body = encode_batch([(0, b"one", b""), (0, b"two", b"" if of_all else encode_properties(keys))])
 

@@ -67,7 +67,7 @@ def stored(store):
     return store.queues.max_offset_in_queue(TOPIC, 0)
 
 
-async def test_the_reply_reaches_who_asked_and_is_stored(parts, store, processor, asker):
+async def test_the_reply_reaches_the_requester_and_is_stored(parts, store, processor, asker):
     pushed = asker()
     sender = FakeConnection("127.0.0.1:40000")
     sender.remote_host = host_bytes("127.0.0.1", 40000)
@@ -226,7 +226,7 @@ async def test_recorded_replies(parts, processor, asker):
         parts.producers.close_connection(parts.producers.find_channel(properties["REPLY_TO_CLIENT"]))
 
 
-async def test_a_reply_with_too_many_keys_is_refused_before_it_is_passed_on(store, processor, asker):
+async def test_a_reply_with_too_many_keys_is_rejected_before_it_is_passed_on(store, processor, asker):
     pushed = asker()
     properties = PROPERTIES + "KEYS\x01" + " ".join(["k"] * 129) + "\x02"
 
@@ -237,7 +237,7 @@ async def test_a_reply_with_too_many_keys_is_refused_before_it_is_passed_on(stor
     assert stored(store) == 0
 
 
-async def test_a_reply_that_is_too_long_is_refused_before_it_is_passed_on(store, processor, asker):
+async def test_a_reply_that_is_too_long_is_rejected_before_it_is_passed_on(store, processor, asker):
     asked = asker()
     limit = store.config.max_message_size
 

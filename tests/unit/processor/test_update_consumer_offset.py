@@ -62,7 +62,7 @@ def commit(processor, *fields, connection=None, oneway=False):
 
 @pytest.mark.parametrize("offset", [0, 7, -1, 2**63 - 1])
 @pytest.mark.parametrize("oneway", [True, False])
-def test_what_a_consumer_commits_is_kept(processor, parts, member, offset, oneway):
+def test_commits_of_a_consumer_are_kept(processor, parts, member, offset, oneway):
     answer = commit(processor, "g", "T", 3, offset, connection=member, oneway=oneway)
     assert (answer.code, answer.remark, answer.header) == (0, None, {})
     assert parts.offsets.query("g", "T", 3) == offset
@@ -95,7 +95,7 @@ def test_administration_moves_running_consumers(processor, parts, member):
         (MessageModel.BROADCASTING, "true", 42),
     ],
 )
-def test_what_administration_sets_is_no_reset(processor, parts, member, model, setting, offset):
+def test_an_offset_set_by_administration_is_no_reset(processor, parts, member, model, setting, offset):
     apply_updates([parts.config], {"useServerSideResetOffset": setting})
     parts.consumers.group_info("g").message_model = model
     assert commit(processor, "g", "T", 3, offset).code == 0
@@ -103,7 +103,7 @@ def test_what_administration_sets_is_no_reset(processor, parts, member, model, s
     assert not parts.offsets.resets
 
 
-def test_administration_cannot_go_behind_the_end(processor, parts):
+def test_administration_cannot_commit_beyond_the_end(processor, parts):
     with pytest.raises(BrokerResponseError, match=r"Target offset 101 not in consume queue range \[5-100\]") as error:
         commit(processor, "g", "T", 3, 101)
     assert error.value.code == ResponseCode.SYSTEM_ERROR
@@ -120,7 +120,7 @@ def test_administration_cannot_go_behind_the_end(processor, parts):
         (("g", "T", -1, 1), ResponseCode.INVALID_PARAMETER, "topic T has queues 0 to 3"),
     ],
 )
-def test_what_does_not_exist_is_refused(processor, parts, fields, code, remark):
+def test_a_missing_name_is_rejected(processor, parts, fields, code, remark):
     answer = commit(processor, *fields)
     assert answer.code == code
     assert remark in answer.remark

@@ -76,7 +76,7 @@ async def test_damage_of_the_last_messages_after_a_clean_stop_leaves_their_offse
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("clean", [True, False])
-async def test_queues_made_anew_keep_the_offsets_of_messages_that_the_log_lost(
+async def test_rebuilt_queues_keep_the_offsets_of_messages_that_the_log_lost(
     filled: Filled, tmp_path: Path, damage: Damage, clean: bool
 ):
     root = await stopped(filled, tmp_path)
@@ -109,7 +109,7 @@ async def test_damage_before_the_checkpoint_takes_one_message_only(filled: Fille
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, flipped_in_the_body])
-async def test_the_first_damage_behind_the_checkpoint_ends_the_log(filled: Filled, tmp_path: Path, damage: Damage):
+async def test_the_first_damage_after_the_checkpoint_ends_the_log(filled: Filled, tmp_path: Path, damage: Damage):
     root = flushed(filled, tmp_path)
     number = COUNT - 20
     damage(*log_file(root, filled.offsets[number]), filled.sizes[number])
@@ -131,7 +131,7 @@ async def test_what_is_unknown_begins_with_a_message_and_not_with_a_file(filled:
     await store.stop()
 
 
-async def test_what_was_not_known_to_be_on_disk_is_written_anew_and_synced(filled: Filled, tmp_path: Path, monkeypatch):
+async def test_what_was_not_known_to_be_on_disk_is_rewritten_and_synced(filled: Filled, tmp_path: Path, monkeypatch):
     root = flushed(filled, tmp_path)
     written: list[tuple[int, int]] = []
     write = LocalFileSystem.write
@@ -153,7 +153,7 @@ async def test_what_was_not_known_to_be_on_disk_is_written_anew_and_synced(fille
     await store.stop()
 
 
-async def test_half_messages_behind_the_last_queued_one_stay_after_a_clean_stop(filled: Filled, tmp_path: Path):
+async def test_half_messages_after_the_last_queued_one_stay_after_a_clean_stop(filled: Filled, tmp_path: Path):
     halves = [
         filled.store.appender.put_message(message(bytes(BODY), sys_flag=TRANSACTION_PREPARED_TYPE)) for _ in range(99)
     ]
@@ -177,7 +177,7 @@ async def test_after_a_clean_stop_the_log_is_not_walked_through(filled: Filled, 
     await store.stop()
 
 
-async def test_records_behind_a_hole_of_the_unknown_part_are_told(filled: Filled, killed: Path):
+async def test_records_after_a_hole_of_the_unknown_part_are_reported(filled: Filled, killed: Path):
     path, at = log_file(killed, filled.offsets[200])
     zeroed(path, at, 100)
 
@@ -207,7 +207,7 @@ async def test_a_file_that_lost_its_content_ends_the_log_before_a_later_one(fill
     await store.stop()
 
 
-async def test_messages_that_queues_led_to_and_the_log_has_lost_are_told(filled: Filled, killed: Path):
+async def test_messages_that_queues_led_to_and_the_log_has_lost_are_reported(filled: Filled, killed: Path):
     path, at = log_file(killed, filled.offsets[COUNT - 5])
     overwrite(path, at, bytes(LOG_FILE - at))
 
@@ -218,7 +218,7 @@ async def test_messages_that_queues_led_to_and_the_log_has_lost_are_told(filled:
     await store.stop()
 
 
-async def test_older_records_behind_the_end_of_a_log_are_none_of_it(filled: Filled, tmp_path: Path):
+async def test_older_records_after_the_end_of_a_log_do_not_belong_to_it(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     path, end = log_file(root, filled.log_end)
     stale = bytearray(path.read_bytes()[: filled.sizes[0]])
@@ -245,7 +245,7 @@ async def test_older_records_behind_the_end_of_a_log_are_none_of_it(filled: Fill
     ],
 )
 @pytest.mark.parametrize("number", [0, 121, COUNT - 1])
-async def test_wrong_numbers_in_a_record_hurt_no_other_when_queues_are_made_anew(
+async def test_wrong_numbers_in_a_record_hurt_no_other_when_queues_are_rebuilt(
     filled: Filled, tmp_path: Path, position: int, data: bytes, number: int
 ):
     root = await stopped(filled, tmp_path)
@@ -262,7 +262,7 @@ async def test_wrong_numbers_in_a_record_hurt_no_other_when_queues_are_made_anew
     await store.stop()
 
 
-async def test_the_index_is_cut_where_it_is_unknown_and_entered_anew(filled: Filled, tmp_path: Path):
+async def test_the_index_is_cut_where_it_is_unknown_and_entered_again(filled: Filled, tmp_path: Path):
     root = flushed(filled, tmp_path)
 
     store = await check(root, filled)
@@ -272,7 +272,7 @@ async def test_the_index_is_cut_where_it_is_unknown_and_entered_anew(filled: Fil
     await store.stop()
 
 
-async def test_an_index_that_was_synced_before_the_queues_is_entered_anew_from_there(filled: Filled, tmp_path: Path):
+async def test_an_index_that_was_synced_before_the_queues_is_entered_again_from_there(filled: Filled, tmp_path: Path):
     flushed(filled, tmp_path)
     checkpoint = filled.store._checkpoint
     checkpoint.layout = checkpoint.layout._replace(index_msg_timestamp=filled.clock.time_ms() - 7000)

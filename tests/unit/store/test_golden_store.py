@@ -104,7 +104,7 @@ async def test_tag_codes_select_what_java_entered(store: MessageStore, name: str
             assert offsets == [at for at in expected if at < first.next_begin_offset]
 
 
-async def test_the_log_goes_on_behind_the_last_message(store: MessageStore, name: str):
+async def test_the_log_continues_after_the_last_message(store: MessageStore, name: str):
     last = golden_store.manifest(name)["messages"][-1]
     before = store.queues.max_offset_in_queue("StPlain", 0)
 
@@ -134,7 +134,7 @@ async def test_a_clean_store_is_opened_without_a_change(tmp_path: Path):
     assert not (root / "abort").exists()
 
 
-async def test_queues_and_index_that_are_built_anew_have_javas_bytes(name: str, tmp_path: Path):
+async def test_rebuilt_queues_and_index_have_javas_bytes(name: str, tmp_path: Path):
     """From the log alone."""
     root = golden_store.unpack(name, tmp_path)
     for folder in ("consumequeue", "batchconsumequeue", "index"):

@@ -140,7 +140,7 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
         ({"topic": "../up"}, PutMessageStatus.MESSAGE_ILLEGAL, "cannot be a folder name"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_written(parts: Parts, fields, status, reason: str):
+def test_records_that_do_not_fit_are_rejected_and_not_written(parts: Parts, fields, status, reason: str):
     result = parts.appender.put_message(message(**fields))
 
     assert result.status is status
@@ -159,7 +159,7 @@ def test_half_and_rollback_messages_are_in_the_log_alone(parts: Parts, bits: int
     assert parts.appender.put_message(message(sys_flag=8)).queue_offset == 0
 
 
-def test_a_batch_lies_back_to_back_in_one_file(parts: Parts):
+def test_a_batch_is_stored_back_to_back_in_one_file(parts: Parts):
     parts.appender.put_message(message(bytes(2500)))
     messages = BatchParts(range(4), [b"b" * 300] * 4, [b"TAGS\x01t\x02"] * 4)
 
@@ -236,7 +236,7 @@ def test_while_there_is_a_reason_nothing_is_taken(parts: Parts):
     assert parts.log.max_offset == 0
 
 
-def test_what_waits_for_its_queue_is_not_told_while_a_graver_cause_stands(parts: Parts, monkeypatch):
+def test_pending_messages_are_not_the_reason_while_a_more_severe_one_is_set(parts: Parts, monkeypatch):
     for number in range(12):
         parts.appender.put_message(message(b"%d" % number))
     parts.refusals.set(Refusal.READ_ONLY, "the disk is broken")
@@ -257,7 +257,7 @@ def test_what_waits_for_its_queue_is_not_told_while_a_graver_cause_stands(parts:
 
 
 @pytest.mark.parametrize(("code", "status"), [(errno.EIO, "CREATE_MAPPED_FILE_FAILED"), (errno.ENOSPC, "DISK_FULL")])
-def test_a_file_that_cannot_be_had_is_told_by_its_cause(parts: Parts, monkeypatch, code: int, status: str):
+def test_a_file_that_cannot_be_created_is_reported_with_the_cause(parts: Parts, monkeypatch, code: int, status: str):
     def fail(*_):
         raise OSError(code, os.strerror(code))
 
@@ -488,7 +488,7 @@ def test_messages_are_pending_until_all_of_them_are_entered(parts: Parts, watche
     assert not parts.appender.has_pending
 
 
-def test_the_clock_may_be_set_back_behind_a_pending_message(parts: Parts):
+def test_the_clock_may_be_set_back_before_a_pending_message(parts: Parts):
     parts.appender.put_message(message(b"one"))
     parts.clock.advance(-5)
     parts.appender.put_message(message(b"two"))
@@ -505,7 +505,7 @@ def test_a_batch_counts_as_dispatched_when_it_is_entered(parts: Parts, watcher: 
     assert parts.appender.last_dispatched_timestamp == parts.clock.time_ms()
 
 
-def test_what_a_listener_stores_is_entered_by_the_next_dispatch(parts: Parts, watcher: Watcher):
+def test_messages_stored_by_a_listener_are_entered_by_the_next_dispatch(parts: Parts, watcher: Watcher):
     def store_more() -> None:
         watcher.then = lambda: None
         parts.appender.put_message(message(b"two"))
@@ -523,7 +523,7 @@ def test_what_a_listener_stores_is_entered_by_the_next_dispatch(parts: Parts, wa
     assert parts.bodies() == [b"one", b"two", b"three", b"four"]
 
 
-def test_what_a_listener_stores_amid_a_batch_follows_it(parts: Parts, watcher: Watcher):
+def test_messages_stored_by_a_listener_amid_a_batch_follow_it(parts: Parts, watcher: Watcher):
     def store_more() -> None:
         watcher.then = lambda: None
         parts.appender.put_message(message(b"three"))

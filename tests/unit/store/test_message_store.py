@@ -38,7 +38,7 @@ from tests.support.waiting import until
 
 
 class TestMessages:
-    async def test_what_is_put_comes_back_with_all_its_fields(self, store: MessageStore, clock: FakeClock):
+    async def test_a_stored_message_comes_back_with_all_its_fields(self, store: MessageStore, clock: FakeClock):
         body = zlib.compress(b"x" * 5000)
         sent = message(
             body,
@@ -71,7 +71,7 @@ class TestMessages:
         (view,) = store.commit_log.slices([(third.commit_log_offset, third.store_size)])
         assert store.commit_log.record(third.commit_log_offset) == bytes(view)
 
-    async def test_who_waits_is_told_at_dispatch(self, store: MessageStore, waiter: Waiter):
+    async def test_held_pulls_are_notified_at_dispatch(self, store: MessageStore, waiter: Waiter):
         store.appender.put_message(message())
         assert waiter.heard == []
 
@@ -79,7 +79,7 @@ class TestMessages:
 
         assert waiter.heard == [("Topic", 0, 1)]
 
-    async def test_who_waits_is_told_of_a_batch_at_once_and_of_what_came_before(
+    async def test_held_pulls_are_notified_of_a_batch_at_once_and_of_earlier_messages(
         self, store: MessageStore, waiter: Waiter
     ):
         store.appender.put_message(message())
@@ -87,7 +87,7 @@ class TestMessages:
 
         assert waiter.heard == [("Topic", 0, 1), ("Topic", 1, 1), ("Topic", 1, 2)]
 
-    async def test_queues_are_told_with_their_bounds(self, store: MessageStore):
+    async def test_queues_are_reported_with_their_bounds(self, store: MessageStore):
         for _ in range(3):
             store.appender.put_message(message(queue_id=4))
         first = store.appender.put_message(message(queue_id=4))
@@ -256,7 +256,7 @@ class TestLife:
         await again.start()
         await again.stop()
 
-    async def test_a_second_store_is_refused_in_one_line_and_the_first_goes_on(
+    async def test_a_second_store_is_rejected_in_one_line_and_the_first_continues(
         self, store: MessageStore, tmp_path: Path
     ):
         # The next file of the log is made ahead, on a thread.
@@ -403,7 +403,7 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
 
 
 @pytest.mark.parametrize("batches", [False, True])
-async def test_what_was_taken_while_maxmessagesize_was_larger_is_served(tmp_path: Path, batches: bool):
+async def test_messages_accepted_under_a_larger_maxmessagesize_are_served(tmp_path: Path, batches: bool):
     body, topic = bytes(17 << 20), "Batches" if batches else "Topic"
     store = make_store(tmp_path / "store", batch_topics=["Batches"], mapped_file_size_commit_log=64 << 20)
     await store.start()

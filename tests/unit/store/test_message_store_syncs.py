@@ -54,7 +54,7 @@ class TestSync:
         await until(lambda: store.flusher.flushed_offset >= result.size)
         await store.stop()
 
-    async def test_a_disk_that_refuses_is_told_and_nothing_more_is_taken(self, tmp_path: Path, monkeypatch):
+    async def test_a_failing_disk_is_reported_and_nothing_more_is_accepted(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
         result = store.appender.put_message(message())
@@ -231,7 +231,7 @@ class TestSync:
 
 
 class TestBusyDisk:
-    async def test_sends_are_refused_while_it_gives_no_blocks_and_reads_go_on(self, tmp_path: Path, monkeypatch):
+    async def test_sends_are_rejected_while_it_gives_no_blocks_and_reads_continue(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store", os_page_cache_busy_time_out_mills=20)
         await store.start()
         store.appender.put_message(message(b"first"))
@@ -261,7 +261,7 @@ class TestBusyDisk:
 
 
 class TestFullDisk:
-    async def test_sends_are_refused_until_there_is_room(self, store: MessageStore, monkeypatch):
+    async def test_sends_are_rejected_until_there_is_room(self, store: MessageStore, monkeypatch):
         store.appender.put_message(message(b"first"))
         with monkeypatch.context() as patched:
             patched.setattr(os, "posix_fallocate", refuse(errno.ENOSPC))
@@ -391,7 +391,7 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
     await check_kept_after_an_unclean_stop(tmp_path / "store")
 
 
-async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_path: Path, monkeypatch):
+async def test_queue_entries_that_the_kernel_dropped_are_not_rewritten(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
     store.appender.put_message(message(b"kept"))
@@ -411,7 +411,7 @@ async def test_queue_entries_that_the_kernel_dropped_are_not_written_anew(tmp_pa
     await check_kept_after_an_unclean_stop(tmp_path / "store")
 
 
-async def test_a_start_that_cannot_sync_what_would_be_shown_is_refused(tmp_path: Path, monkeypatch):
+async def test_a_start_that_cannot_sync_what_would_be_shown_is_rejected(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
     store.appender.put_message(message())
@@ -460,7 +460,7 @@ async def test_a_disk_that_cannot_be_read_refuses_the_start(tmp_path: Path, monk
 
 
 class TestNoDescriptors:
-    async def test_a_start_without_them_is_refused_with_the_limit(self, tmp_path: Path, monkeypatch):
+    async def test_a_start_without_them_is_rejected_with_the_limit(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
         store.appender.put_message(message(properties={"KEYS": "k"}))
@@ -478,7 +478,9 @@ class TestNoDescriptors:
         assert len(read_queue(again, "Topic", 0)) == 1
         await again.stop()
 
-    async def test_what_needs_none_goes_on_and_the_rest_once_there_are_some(self, tmp_path: Path, monkeypatch, caplog):
+    async def test_what_needs_none_continues_and_the_rest_once_there_are_some(
+        self, tmp_path: Path, monkeypatch, caplog
+    ):
         monkeypatch.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
         store = make_store(tmp_path / "store", flush_interval_consume_queue=10)
         await store.start()

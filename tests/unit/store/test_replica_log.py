@@ -104,7 +104,7 @@ async def test_a_copied_log_is_served_by_queue_and_by_key(tmp_path: Path, master
 
 @pytest.mark.parametrize("restart", ["stopped", "killed"])
 @pytest.mark.parametrize("cut_at", [0, 7, 20, 29])
-async def test_a_log_is_cut_and_goes_on_with_other_bytes(
+async def test_a_log_is_cut_and_continues_with_other_bytes(
     tmp_path: Path, master: MessageStore, cut_at: int, restart: str
 ):
     store, other = make_store(tmp_path / "copy"), make_store(tmp_path / "other")
@@ -168,7 +168,7 @@ async def test_only_what_is_on_disk_is_dispatched_under_sync_flush(tmp_path: Pat
         await dispatched(store, master)
 
 
-async def test_bytes_and_cuts_amid_records_are_refused(tmp_path: Path, master: MessageStore):
+async def test_bytes_and_cuts_amid_records_are_rejected(tmp_path: Path, master: MessageStore):
     store = make_store(tmp_path / "copy")
     data = log_bytes(master)
     async with replica(store) as copy:
@@ -203,7 +203,7 @@ async def test_no_time_of_the_checkpoint_covers_what_is_not_dispatched(tmp_path:
         assert store.appender.last_store_timestamp == known
 
 
-async def test_who_waits_for_bytes_that_are_cut_holds_up_nobody(tmp_path: Path, master: MessageStore):
+async def test_a_wait_for_truncated_bytes_blocks_no_other(tmp_path: Path, master: MessageStore):
     store = make_store(tmp_path / "copy", flush_disk_type="SYNC_FLUSH")
     data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
     async with replica(store) as copy:
@@ -220,7 +220,7 @@ async def test_who_waits_for_bytes_that_are_cut_holds_up_nobody(tmp_path: Path, 
         assert (await asyncio.wait_for(lost, 60)).reason in {"", f"the CommitLog was cut at {cut}"}
 
 
-async def test_a_cut_that_nobody_waits_for_any_more_is_done_all_the_same(tmp_path: Path, master: MessageStore):
+async def test_a_cut_whose_caller_was_cancelled_is_completed(tmp_path: Path, master: MessageStore):
     store = make_store(tmp_path / "copy")
     data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
     async with replica(store) as copy:
@@ -412,7 +412,7 @@ async def test_cleaning_keeps_what_is_not_dispatched(tmp_path: Path, master: Mes
     await cleaning.stop()
 
 
-async def test_messages_behind_a_cut_are_there_although_their_topic_was_deleted_later(
+async def test_messages_after_a_cut_are_there_although_their_topic_was_deleted_later(
     tmp_path: Path, master: MessageStore
 ):
     store = make_store(tmp_path / "copy")

@@ -53,7 +53,7 @@ def test_workers_that_want_the_same_thing_make_it_once(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["thing", "thing.lock"]
 
 
-def test_what_fails_half_way_leaves_nothing(tmp_path: Path):
+def test_a_failed_start_leaves_nothing(tmp_path: Path):
     def make(folder: Path) -> None:
         (folder / "file").touch()
         raise OSError("the disk is full")

@@ -21,7 +21,7 @@ def test_ports_with_their_neighbours_are_free_and_used_in_turn():
             pass
 
 
-def test_a_port_in_use_is_passed_over():
+def test_a_port_in_use_is_skipped():
     port = free_ports()
     with socket.create_server((LOOPBACK, port + 1)):
         assert free_ports() > port + 1

@@ -33,7 +33,7 @@ async def test_a_file_is_obeyed_at_once_also_its_last_line_without_an_end(
     assert capsys.readouterr().out.splitlines() == [f"CLOCK\t{began + 5000}", f"CLOCK\t{began + 12_000}"]
 
 
-async def test_nothing_is_obeyed_where_there_is_no_input(capsys: pytest.CaptureFixture[str]):
+async def test_without_input_no_command_is_run(capsys: pytest.CaptureFixture[str]):
     await obey_file(ControlledClock(), Path(os.devnull))
     assert capsys.readouterr().out == ""
 

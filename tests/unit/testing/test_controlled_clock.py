@@ -35,7 +35,7 @@ def test_a_step_moves_the_wall_clock_alone(real: list[int], seconds: float):
 
 
 @pytest.mark.parametrize("time_ms", range(1795330433700, 1795330433764))
-def test_it_is_set_to_a_time_and_goes_on_from_there(real: list[int], time_ms: int):
+def test_it_is_set_to_a_time_and_continues_from_there(real: list[int], time_ms: int):
     clock = ControlledClock()
     monotonic = clock.monotonic()
     clock.obey("speed 0")
@@ -70,7 +70,7 @@ def test_a_speed_counts_from_when_it_is_set(real: list[int]):
 
 
 @pytest.mark.parametrize("command", ["", "step", "step x", "step nan", "leap 3", "advance -1", "speed -1", "speed inf"])
-def test_what_is_no_command_is_refused_and_changes_nothing(real: list[int], command: str):
+def test_what_is_no_command_is_rejected_and_changes_nothing(real: list[int], command: str):
     clock = ControlledClock()
     before = (clock.time_ms(), clock.monotonic())
     with pytest.raises(ValueError, match=r"would|0 or more"):

@@ -99,7 +99,7 @@ async def test_a_refusal_names_code_peer_and_setting_in_either_encoding(serializ
     ]
 
 
-async def test_a_refused_request_is_refused_before_its_header_is_looked_at():
+async def test_a_refused_request_is_rejected_before_its_header_is_looked_at():
     route = Route(RequestCode.GET_MIN_OFFSET, answer, GetMinOffsetRequestHeader)
     connection, transport, _ = connect({31: route}, admit=lambda _peer, _own: CLIENT)
 
@@ -129,7 +129,7 @@ async def test_the_question_is_asked_once_for_each_connection():
     assert asked == ["192.0.2.7"]
 
 
-async def test_open_connections_are_admitted_anew_when_the_settings_change():
+async def test_open_connections_are_admitted_again_when_the_settings_change():
     config = TransportConfig()
     connection, transport, endpoint = connect(ROUTES, admit=ProtectedMode(config))
     feed(connection, frame(17))

@@ -115,7 +115,7 @@ class TestBrokenPeers:
             ((4).to_bytes(4, "big") + b"\x01\0\0\0", ""),
         ],
     )
-    async def test_are_told_why_and_closed(self, handlers: Handlers, data: bytes, text: str):
+    async def test_are_answered_with_the_reason_and_closed(self, handlers: Handlers, data: bytes, text: str):
         connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(20_000))
 
         feed(connection, frame(ECHO, b"before", 5) + data + frame(ECHO, b"after", 6))

@@ -201,7 +201,7 @@ class TestAnswersThatCannotBeEncoded:
     )
 
     @pytest.mark.parametrize("make", BAD, ids=["header", "remark", "body", "type"])
-    async def test_are_told_and_the_connection_goes_on(self, handlers: Handlers, make: Callable[[], Any]):
+    async def test_are_answered_and_the_connection_stays_open(self, handlers: Handlers, make: Callable[[], Any]):
         async def later(_connection: Connection, _command: Command) -> Any:
             return make()
 

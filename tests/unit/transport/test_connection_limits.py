@@ -65,7 +65,7 @@ class TestManyOpenRequests:
         await endpoint.stop("done")
 
     @pytest.mark.parametrize("code", [LATER, FUTURE])
-    async def test_with_too_many_it_is_not_heard_until_half_are_answered(self, handlers: Handlers, code: int):
+    async def test_with_too_many_requests_reading_pauses_until_half_are_answered(self, handlers: Handlers, code: int):
         futures: list[asyncio.Future[Command]] = []
 
         def wait(_connection: Connection, _command: Command) -> asyncio.Future[Command]:
@@ -131,7 +131,7 @@ class TestManyOpenRequests:
 
 
 class TestSlowPeer:
-    async def test_it_is_not_heard_until_it_takes_its_answers(self, handlers: Handlers):
+    async def test_reading_pauses_until_the_peer_takes_its_answers(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
         transport.blocked = True
         stream = b"".join(frame(ECHO, b"%d" % number, number) for number in range(500))
@@ -152,7 +152,7 @@ class TestSlowPeer:
         assert [body for _, body in handlers.seen] == [b"%d" % number for number in range(500)] + [b"late"]
         assert [answer.opaque for answer in transport.answers] == list(range(501))
 
-    async def test_what_waits_for_the_peer_itself_is_not_held_against_it(self):
+    async def test_time_spent_waiting_for_the_peer_is_not_slow(self):
         waited: list[float] = []
 
         def answer(connection: Connection, _command: Command) -> Command:
@@ -184,7 +184,7 @@ class TestSlowPeer:
         assert len(handlers.seen) == 501 - (0 if handlers.seen[-1][1] == b"end" else 1)
         assert [body for _, body in handlers.seen[:500]] == [b"%d" % number for number in range(500)]
 
-    async def test_a_client_goes_on_hearing(self, handlers: Handlers):
+    async def test_a_client_keeps_being_notified(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes(), throttles=False)
         transport.blocked = True
 
@@ -237,7 +237,7 @@ class TestPushes:
 
         assert len(transport.answers) == 10
 
-    async def test_one_that_is_behind_is_sent_so_much_and_no_more(self, handlers: Handlers):
+    async def test_a_slow_peer_is_sent_a_limited_amount(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         transport.blocked = True
         feed(connection, frame(ECHO, b"x" * 200))
@@ -255,7 +255,7 @@ class TestPushes:
 
         assert connection.send_oneway(request(FUTURE, None, bytes(900)))
 
-    async def test_one_that_is_gone_is_sent_nothing(self, handlers: Handlers):
+    async def test_a_closed_peer_is_sent_nothing(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
         connection.close("done")
 

@@ -52,7 +52,9 @@ class TestHeaders:
 class TestBodies:
     @KINDS
     @pytest.mark.parametrize("code", [ECHO, LATER, TYPED])
-    async def test_a_longer_one_is_refused_and_the_connection_goes_on(self, handlers: Handlers, kind: int, code: int):
+    async def test_a_longer_one_is_rejected_and_the_connection_continues(
+        self, handlers: Handlers, kind: int, code: int
+    ):
         routes = {number: Route(number, route.process) for number, route in handlers.routes().items()}
         connection, transport, endpoint = connect(routes, limits=LIMITS)
 

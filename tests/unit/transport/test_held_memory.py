@@ -89,7 +89,7 @@ class TestFrameTimeout:
         assert "(frameTimeoutSeconds)" in caplog.text
         assert endpoint.held_bytes == 0
 
-    async def test_a_byte_now_and_then_does_not_begin_it_anew(self, handlers: Handlers):
+    async def test_an_occasional_byte_does_not_restart_the_timeout(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         feed(connection, half_frame(300_000))
         began = connection._progress.frame_began_at
@@ -111,7 +111,7 @@ class TestFrameTimeout:
         assert not transport.closed
         assert len(transport.answers) == 1
 
-    async def test_no_time_passes_while_the_connection_is_not_heard(self, handlers: Handlers, monkeypatch):
+    async def test_no_time_counts_while_reading_is_paused(self, handlers: Handlers, monkeypatch):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         feed(connection, frame(ECHO)[:-1])
         began = connection.last_read
@@ -130,9 +130,7 @@ class TestFrameTimeout:
 
         assert transport.aborted
 
-    async def test_what_was_read_before_the_connection_is_heard_again_is_not_late(
-        self, handlers: Handlers, monkeypatch
-    ):
+    async def test_bytes_read_before_reading_resumes_are_not_late(self, handlers: Handlers, monkeypatch):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         transport.blocked = True
         # Those after the first 65 wait unread until the peer takes the answers to these.
@@ -226,7 +224,7 @@ class TestWaitingRequests:
         assert [len(command.body) for command in kept] == [0, 0]
         assert endpoint.held_bytes == 0
 
-    async def test_bytes_of_a_connection_that_is_not_heard_count(self, handlers: Handlers):
+    async def test_unread_bytes_of_a_paused_connection_count(self, handlers: Handlers):
         connection, transport, endpoint = connect(handlers.routes())
         transport.blocked = True
         feed(connection, frame(ECHO, b"x" * 200) + frame(ECHO, bytes(100_000)) * 3)

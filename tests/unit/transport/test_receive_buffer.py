@@ -29,7 +29,7 @@ def test_what_is_consumed_at_once_costs_no_memory():
     assert len(buffer.room()) == SHARED_SIZE
 
 
-def test_a_rest_stands_before_what_comes_next():
+def test_kept_bytes_precede_those_read_next():
     buffer = make()
     data = read(buffer, b"abcdef")
     buffer.keep(data[4:], 10)

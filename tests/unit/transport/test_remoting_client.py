@@ -54,7 +54,7 @@ async def test_oneway(client: RemotingClient, handlers: Handlers, address: str):
     await until(lambda: handlers.seen == [(HOLDING, b"said")])
 
 
-async def test_no_answer_in_time_and_the_connection_goes_on(client: RemotingClient, handlers: Handlers, address: str):
+async def test_no_answer_in_time_and_the_connection_continues(client: RemotingClient, handlers: Handlers, address: str):
     with pytest.raises(RemotingTimeoutError, match=rf"no answer from {address} to request code {LATER} within 0.05 s"):
         await client.invoke(address, request(LATER), 0.05)
     handlers.gate.set()
@@ -72,13 +72,13 @@ async def test_nobody_listens(client: RemotingClient):
 
 
 @pytest.mark.parametrize("address", ["", "host", ":9876", "host:", "host:0", "host:65536", "host:x", "host:²"])
-async def test_what_is_no_address(client: RemotingClient, address: str):
+async def test_an_invalid_address_is_rejected(client: RemotingClient, address: str):
     with pytest.raises(RemotingConnectError, match="is not an address; use host:port"):
         await client.invoke(address, request(ECHO))
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
-async def test_what_is_no_host_name(client: RemotingClient, host: str):
+async def test_an_invalid_host_name_is_rejected(client: RemotingClient, host: str):
     with pytest.raises(RemotingConnectError, match="is not a host name"):
         await client.invoke(f"{host}:9876", request(ECHO))
 
@@ -114,7 +114,7 @@ async def test_a_server_that_goes_ends_what_waits_and_is_found_again(handlers: H
         await server.stop()
 
 
-async def test_a_closed_address_is_connected_anew(client: RemotingClient, server: RemotingServer, address: str):
+async def test_a_closed_connection_is_reopened(client: RemotingClient, server: RemotingServer, address: str):
     await client.invoke(address, request(ECHO))
     (before,) = server.connections
 

@@ -66,7 +66,7 @@ async def peer_that_does_not_read(server: RemotingServer) -> AsyncIterator[None]
             await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_a_free_port_is_taken_and_told(server: RemotingServer):
+async def test_a_free_port_is_taken_and_reported(server: RemotingServer):
     assert server.port > 0
     peer = await Peer.open(server.port)
 

@@ -71,7 +71,7 @@ def test_batches_end_where_unpacked_bodies_would_grow_too_large(
     assert [(row["queue_offset"], row["decompressed_body"][:1]) for row in rows] == [(n, b"%d" % n) for n in range(10)]
 
 
-def test_wrong_checksums_are_told_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_wrong_checksums_are_reported_when_they_are_asked_for(tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path, file_size=1 << 18)
     writer.append_many(1_500)
     wrong = [number for number in range(0, 1_400, 7) if writer.records[number][2] > 300]

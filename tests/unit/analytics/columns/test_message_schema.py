@@ -32,6 +32,6 @@ def test_the_manual_lists_every_column_with_its_type_and_meaning() -> None:
     assert table.splitlines() == lines
 
 
-def test_a_column_named_twice_is_refused() -> None:
+def test_a_column_named_twice_is_rejected() -> None:
     with pytest.raises(ConfigError, match="a column is named twice in size, topic, size"):
         select_fields(["size", "topic", "size"])

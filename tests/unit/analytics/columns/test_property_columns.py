@@ -19,7 +19,7 @@ def test_the_map_has_the_pairs_a_plain_parser_finds(texts: list[str]) -> None:
 
 
 @given(_TEXTS)
-def test_no_name_stands_twice_in_a_map(texts: list[str]) -> None:
+def test_no_name_occurs_twice_in_a_map(texts: list[str]) -> None:
     for pairs in properties_map(pa.array(texts)).to_pylist():
         assert len(dict(pairs)) == len(pairs)
 

@@ -7,7 +7,5 @@ from tests.support.retry_names import RETRY_NAMES
 
 
 @pytest.mark.parametrize(("name", "properties", "group"), RETRY_NAMES)
-def test_the_group_is_told_by_the_name_and_by_what_a_message_tells(
-    name: str, properties: dict[str, str], group: str
-) -> None:
+def test_the_group_follows_from_the_name_and_the_message(name: str, properties: dict[str, str], group: str) -> None:
     assert retry_group(f"%RETRY%{name}", properties) == group

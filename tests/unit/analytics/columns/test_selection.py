@@ -139,7 +139,7 @@ def test_several_stores_are_one_table_by_broker(tmp_path: Path) -> None:
     assert {row["broker"] for batch in only for row in batch.to_pylist()} == {"b"}
 
 
-def test_what_is_given_to_no_purpose_is_refused() -> None:
+def test_what_is_given_to_no_purpose_is_rejected() -> None:
     with pytest.raises(ConfigError, match="since 200 is not before until 200"):
         Selection(200, 200)
     with pytest.raises(ConfigError, match="topics: 'T' is one value; give a set of values"):

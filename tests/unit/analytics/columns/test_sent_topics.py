@@ -18,5 +18,5 @@ from rocketbroker.analytics.columns.sent_topics import NOT_SENT_PREFIXES, NOT_SE
         ("%DLQ%G", False),
     ],
 )
-def test_what_producers_cannot_send_to_was_not_sent(topic: str, is_sent: bool) -> None:
+def test_messages_of_topics_closed_to_producers_were_not_sent(topic: str, is_sent: bool) -> None:
     assert (topic not in NOT_SENT_TOPICS and not topic.startswith(NOT_SENT_PREFIXES)) == is_sent

@@ -21,7 +21,7 @@ def root(path: Path) -> StoreRoot:
     return StoreRoot("broker", str(path))
 
 
-def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_store_is_rejected_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cases = {"missing": "does not exist", "file": "is not a directory", ".": "has no commit log"}
     for name, wrong in cases.items():
@@ -39,7 +39,7 @@ def test_root_and_commit_log_directory_are_both_taken(tmp_path: Path) -> None:
     assert commit_log_folder(open_folder(root(directory))) == ""
 
 
-def test_files_come_by_offset_and_others_are_passed_over(tmp_path: Path) -> None:
+def test_files_come_by_offset_and_others_are_skipped(tmp_path: Path) -> None:
     for name in (f"{4096:020d}", NAME, ".tmp", "readme.txt"):
         (tmp_path / name).write_bytes(b"x" * 4096)
     assert [file.base for file in commit_log_files(root(tmp_path))] == [0, 4096]
@@ -47,7 +47,7 @@ def test_files_come_by_offset_and_others_are_passed_over(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("last", [None, 0, 1, (1 << 20) - 1, 1 << 20, 3_000_000, (8 << 20) - 1])
 @pytest.mark.parametrize("sparse", [True, False])
-def test_data_ends_behind_the_last_byte_that_is_not_zero(tmp_path: Path, last: int | None, sparse: bool) -> None:
+def test_data_ends_after_the_last_byte_that_is_not_zero(tmp_path: Path, last: int | None, sparse: bool) -> None:
     path, size = tmp_path / NAME, 8 << 20
     with path.open("wb") as file:
         os.truncate(file.fileno(), size) if sparse else file.write(bytes(size))
@@ -75,7 +75,7 @@ def test_the_written_end_is_found_by_few_reads(last: int | None) -> None:
     assert sum(reads) < 10 << 20
 
 
-def test_zeros_within_a_file_are_looked_behind_for_as_long_as_a_message_can_be() -> None:
+def test_zeros_within_a_file_are_skipped_up_to_the_length_of_a_message() -> None:
     data = bytearray(1 << 25)
     data[1000] = data[1000 + (8 << 20)] = 1
     assert written_end(lambda position, length: bytes(data[position : position + length]), len(data)) == 1001 + (
@@ -88,7 +88,7 @@ def test_an_empty_file_has_no_data(tmp_path: Path) -> None:
     assert commit_log_files(root(tmp_path))[0].data_end == 0
 
 
-def test_a_broker_that_goes_on_in_the_next_file_meanwhile_leaves_no_hole(
+def test_a_broker_that_rolls_to_the_next_file_meanwhile_leaves_no_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = CommitLogWriter(tmp_path / "store", file_size=1 << 14)

@@ -97,7 +97,7 @@ def test_recorded_stores_equal_the_slow_reader(server: S3Server, tmp_path: Path,
     assert report.ranges == []
 
 
-def test_large_ranges_are_read_and_no_zeros_behind_the_log(made: tuple[str, Path], reads: list[int]) -> None:
+def test_large_ranges_are_read_and_no_zeros_after_the_log(made: tuple[str, Path], reads: list[int]) -> None:
     address, root = made
     assert rows_of(address) == slow_rows(root / "commitlog", "made")
     large = [size for size in reads if size > 1 << 20]
@@ -247,7 +247,7 @@ def test_a_library_that_pyarrow_lacks_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "memory", "nothing"])
-def test_an_unknown_kind_of_address_is_refused(scheme: str) -> None:
+def test_an_unknown_kind_of_address_is_rejected(scheme: str) -> None:
     with pytest.raises(
         ConfigError, match=rf"^{scheme}://folder/store: unknown scheme; use a path, file://, or one of s3, gs,"
     ):

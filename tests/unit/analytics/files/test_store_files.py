@@ -18,7 +18,7 @@ def root(tmp_path: Path) -> StoreRoot:
     return StoreRoot("b", str(tmp_path))
 
 
-def test_what_stands_in_a_folder_comes_by_name(root: StoreRoot) -> None:
+def test_the_files_of_a_folder_are_sorted_by_name(root: StoreRoot) -> None:
     folder = open_folder(root)
     assert folder.entries() == [StoreEntry("config", 0, True)]
     assert folder.entries("config") == [StoreEntry("a", 0, True), StoreEntry("b.json", 10, False)]

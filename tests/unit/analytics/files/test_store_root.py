@@ -45,7 +45,7 @@ def test_places_and_names(given, expected: list[tuple[str, str]]) -> None:
     assert named(given) == expected
 
 
-def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_starts_at_the_callers_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert named("data/store") == [("store", f"{tmp_path}/data/store")]
 
@@ -76,7 +76,7 @@ def test_a_relative_place_is_told_from_where_the_caller_is(tmp_path: Path, monke
         ("/a\0b", r"'/a\x00b' is not a directory"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given, message: str) -> None:
+def test_an_invalid_value_is_rejected(given, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         store_roots(given)
     assert message in str(error.value)

@@ -66,7 +66,7 @@ def test_times_and_topics_choose_rows(made: Path) -> None:
     assert found == [row for row in expected(made, QUARTER_S, since, until) if row["topic"] == "orders"]
 
 
-def test_only_whole_minutes_can_be_told(made: Path) -> None:
+def test_only_whole_minutes_can_be_expressed(made: Path) -> None:
     with pytest.raises(ConfigError, match="--interval 90: traffic from queues is by whole minutes"):
         queue_traffic(made, 90)
     with pytest.raises(ConfigError, match=r"--since 60001 \(ms since 1970\) is not a whole minute"):

@@ -105,7 +105,7 @@ def test_what_cannot_be_sent_is_left_out_with_a_reason(fields: dict[str, Any], r
 
 
 @pytest.mark.parametrize("name", ["topic", "queue_id", "store_timestamp", "flag", "sys_flag"])
-def test_a_row_that_lacks_what_every_message_has_is_none(name: str) -> None:
+def test_a_row_without_required_fields_is_not_a_message(name: str) -> None:
     assert prepare(row() | {name: None}, {}) == "not a message of an export"
 
 
@@ -133,7 +133,7 @@ async def test_what_fails_is_tried_again_and_may_have_been_sent_before() -> None
     assert [body for body, _ in sender.sent] == [b"body 0", b"body 1", b"body 2"]
 
 
-async def test_it_ends_where_a_broker_takes_no_more_and_says_where_to_go_on() -> None:
+async def test_it_ends_where_a_broker_takes_no_more_and_says_where_to_continue() -> None:
     sender = FakeSender({b"body 3": 99})
     told: list[int] = []
     rows = [row(number) for number in range(50)]
@@ -188,7 +188,7 @@ class BrokenSender(FakeSender):
         await super().send(message, queue)
 
 
-async def test_an_error_that_nobody_foresaw_ends_a_replay_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_that_nobody_foresaw_ends_a_replay_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     sender = BrokenSender(3)
     done = await Replay(sender, StepClock()).run(row(number) for number in range(500))
     assert (done.sent, done.failure) == ({"T": 3}, "T: OSError: the socket is gone")
@@ -222,13 +222,13 @@ async def test_rows_that_cannot_be_read_end_a_replay_with_what_was_sent() -> Non
     assert done.resume_ms == 1199
 
 
-async def test_a_broker_that_takes_no_more_is_where_to_go_on_though_rows_end_early() -> None:
+async def test_a_broker_that_takes_no_more_is_where_to_continue_though_rows_end_early() -> None:
     sender = FakeSender({b"body 198": 99})
     done = await Replay(sender, StepClock()).run(rows_up_to(250, StoreError("gone")))
     assert (done.sent, done.failure, done.resume_ms) == ({"T": 198}, "T: no connection", 1198)
 
 
-async def test_a_replay_of_no_readable_row_has_nothing_to_go_on_from() -> None:
+async def test_a_replay_of_no_readable_row_has_nothing_to_continue_from() -> None:
     done = await Replay(FakeSender(), StepClock()).run(rows_up_to(0, StoreError("gone")))
     assert (done.sent, done.failure, done.resume_ms) == ({}, "gone", None)
 

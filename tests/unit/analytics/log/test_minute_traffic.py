@@ -70,7 +70,7 @@ def test_the_turns_of_long_minutes_are_found(tmp_path: Path, caplog: pytest.LogC
     assert told(caplog) == []
 
 
-def test_stores_of_several_brokers_are_told_apart(made: Path, tmp_path: Path):
+def test_stores_of_several_brokers_are_distinguished(made: Path, tmp_path: Path):
     other = shutil.copytree(made / "commitlog", tmp_path / "commitlog")
     found = [tuple(row.values()) for row in traffic_by_minute([f"a={made}", f"b={other}"]).to_pylist()]
     assert found == [*expected(made, "a"), *expected(made, "b")]

@@ -59,7 +59,7 @@ def test_what_stands_between_messages_of_queues_is_looked_at_in_the_log(made: Pa
 
 
 @pytest.mark.parametrize("most", [1, 10, 1_000])
-def test_few_messages_behind_those_of_the_queues_are_looked_at(
+def test_few_messages_after_those_of_the_queues_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     MixedStore(tmp_path / "store", 300, span_ms=60 * MINUTE_MS, mapped_file_size_commit_log=1 << 20).make()
@@ -79,7 +79,7 @@ def test_few_messages_behind_those_of_the_queues_are_looked_at(
     assert list(zip(found.minutes.tolist(), found.begins.tolist(), strict=True)) == wanted
 
 
-def test_queues_without_entries_are_refused(tmp_path: Path) -> None:
+def test_queues_without_entries_are_rejected(tmp_path: Path) -> None:
     CommitLogWriter(tmp_path).append_many(50)
     with pytest.raises(QueueNotWholeError, match="no queue points into the log"):
         turns_of(tmp_path)

@@ -130,7 +130,7 @@ def test_a_last_record_without_properties_is_whole(tmp_path: Path) -> None:
     assert walk(tmp_path)[0] == [0]
 
 
-def test_a_copy_without_the_zeros_behind_the_data_is_whole(writer: CommitLogWriter) -> None:
+def test_a_copy_without_the_zeros_after_the_data_is_whole(writer: CommitLogWriter) -> None:
     path, position, size = writer.records[-1]
     with path.open("r+b") as file:
         file.truncate(position + size)

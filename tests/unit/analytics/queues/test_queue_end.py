@@ -25,7 +25,7 @@ def test_ends_are_those_of_recorded_queues(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "T\\u", "a\0b", "\ud800", "x" * 256])
-def test_a_topic_that_no_folder_can_be_called_after_has_no_queue_and_is_told(
+def test_a_topic_that_cannot_be_a_folder_name_is_reported_and_has_no_queue(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str
 ) -> None:
     (tmp_path / "consumequeue" / "a" / "b" / "0").mkdir(parents=True)
@@ -33,7 +33,7 @@ def test_a_topic_that_no_folder_can_be_called_after_has_no_queue_and_is_told(
     assert f"the topic name {topic!r} in an offsets file is invalid" in caplog.text
 
 
-def test_a_queue_of_batches_ends_behind_the_messages_of_its_last_batch(tmp_path: Path) -> None:
+def test_a_queue_of_batches_ends_after_the_messages_of_its_last_batch(tmp_path: Path) -> None:
     batches = [(1_000, 5), (1_005, 3), (1_008, 12)]
     entries = [
         BATCH_ENTRY.pack(number * 500, 500, 0, 0, first, size, -1, 0) for number, (first, size) in enumerate(batches)

@@ -72,7 +72,7 @@ def test_blocks_end_at_the_first_zeros(tmp_path: Path, monkeypatch: pytest.Monke
     assert max(files_of(tmp_path).every(1, 0).tolist()) == 27 * 1_000 + 500
 
 
-def test_blocks_of_which_one_is_not_behind_the_other_are_refused(tmp_path: Path, monkeypatch) -> None:
+def test_blocks_that_do_not_follow_each_other_are_rejected(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(queue_entries, "_BLOCK", 10)
     write_queues(tmp_path, entries(0, 250))
     for number in range(20, 30):

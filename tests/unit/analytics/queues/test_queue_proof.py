@@ -127,7 +127,7 @@ def test_what_queues_show_to_be_whole_is_read_through_them(tmp_path: Path) -> No
     assert count(tmp_path) == 200
 
 
-def test_an_entry_that_stands_twice_makes_up_for_none_that_lacks(tmp_path: Path) -> None:
+def test_a_repeated_entry_does_not_replace_a_missing_one(tmp_path: Path) -> None:
     """Sizes alone would add up."""
     rows = store(tmp_path)
     lost = [row for row in rows if (row["topic"], row["queue_id"]) == ("Slow", 1)][60:]
@@ -204,7 +204,7 @@ class LosingFolder(LocalFolder):
         return super().open(path, what)
 
 
-def test_a_queue_whose_files_are_removed_meanwhile_is_passed_over(tmp_path: Path) -> None:
+def test_a_queue_whose_files_are_removed_meanwhile_is_skipped(tmp_path: Path) -> None:
     rows = store(tmp_path)
     batch_queue(tmp_path)
     folder = LosingFolder(StoreRoot("b", str(tmp_path)))
@@ -215,7 +215,7 @@ def test_a_queue_whose_files_are_removed_meanwhile_is_passed_over(tmp_path: Path
     assert found == [row["physical_offset"] for row in left]
 
 
-def test_a_queue_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_cannot_be_read_is_not_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = batch_queue(tmp_path)
     folder = open_folder(StoreRoot("b", str(tmp_path)))
     entries = entries_of(folder, all_queues(folder))

@@ -46,7 +46,7 @@ def rows(made: MixedStore) -> Rows:
     return slow_rows(made.root / "commitlog")
 
 
-def test_store_and_time_are_told(found: StoreFacts, made: MixedStore, rows: Rows):
+def test_store_and_time_are_reported(found: StoreFacts, made: MixedStore, rows: Rows):
     assert found.stores == (("b", str(made.root)),)
     assert (found.first_ms, found.last_ms) == (rows[0]["store_timestamp"], rows[-1]["store_timestamp"])
     assert (found.asked, found.keys_missed) == ("", 0)
@@ -113,7 +113,7 @@ def test_dead_letters_name_group_and_origin(found: StoreFacts, rows: Rows):
     assert {tuple(row.values()) for row in found.dead_letters.to_pylist()} == expected
 
 
-def test_lag_is_what_lies_behind_the_committed_offsets(found: StoreFacts, made: MixedStore):
+def test_lag_counts_messages_after_the_committed_offsets(found: StoreFacts, made: MixedStore):
     lags = {(row["group"], row["topic"], row["queue_id"]): row for row in found.lag.to_pylist()}
     for part, (group, topic) in zip((1.0, 0.97, 0.4), GROUPS.items(), strict=True):
         for (name, queue_id), count in made.counts.items():
@@ -146,7 +146,7 @@ def test_lag_of_a_queue_of_batches_counts_the_messages_in_them(tmp_path: Path):
     }
 
 
-def test_lag_of_a_topic_made_anew_is_that_of_its_new_queue(tmp_path: Path):
+def test_lag_of_a_recreated_topic_is_that_of_its_new_queue(tmp_path: Path):
     root = tmp_path / "store"
     writer = CommitLogWriter(root)
     for number in [*range(100), *range(5)]:
@@ -162,7 +162,7 @@ def test_lag_of_a_topic_made_anew_is_that_of_its_new_queue(tmp_path: Path):
     assert (row["end"], row["lag"]) == (100, 95)
 
 
-def test_a_key_that_stands_twice_in_a_message_counts_once(tmp_path: Path):
+def test_a_key_that_occurs_twice_in_a_message_counts_once(tmp_path: Path):
     writer = CommitLogWriter(tmp_path)
     writer.append(b"x", b"T", b"KEYS\x01k  l k\x02")
     writer.append(b"x", b"T", b"KEYS\x01k\x02")
@@ -205,7 +205,7 @@ def test_a_selection_counts_for_all_but_lag_which_is_left_out(made: MixedStore, 
     assert (found.lag.num_rows, found.dead_letters.num_rows, found.asked) == (0, 0, "orders")
 
 
-def test_damage_is_told_and_all_else_counted(made: MixedStore, tmp_path: Path):
+def test_damage_is_reported_and_all_else_counted(made: MixedStore, tmp_path: Path):
     log = shutil.copytree(made.root, tmp_path / "damaged") / "commitlog"
     damages = [each for each in damage(log, list(places(log)), seed=5, times=6) if each.kind != "body"]
     found = collect_facts(str(tmp_path / "damaged"))

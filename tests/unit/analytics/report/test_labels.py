@@ -7,5 +7,5 @@ def test_long_names_keep_their_beginning_and_their_end():
     assert len(cut("y" * 300)) == 30
 
 
-def test_labels_that_are_alike_are_told_apart():
+def test_labels_that_are_alike_are_distinguished():
     assert unique(["a", "b", "a", "a"]) == ["a", "b", "a (2)", "a (3)"]

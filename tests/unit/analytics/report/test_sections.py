@@ -85,7 +85,7 @@ def test_delays_tell_percentiles_and_clocks_that_are_ahead():
     assert {series.name: list(series.y) for series in drawn(found).series}["orders"][:3] == [2, 0, 38]
 
 
-def test_retries_are_told_by_attempt_and_dead_letters_by_origin():
+def test_retries_are_reported_by_attempt_and_dead_letters_by_origin():
     assert section("retries").table.rows == [
         ("billing", 1, 4, 10_050, 10_050, 10_050),
         ("billing", 2, 1, 40_100, 40_100, 40_100),

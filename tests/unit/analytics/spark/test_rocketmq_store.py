@@ -64,7 +64,7 @@ def test_a_filter_on_the_broker_leaves_other_stores_unread(tmp_path: Path) -> No
     assert len(rows_of(reader)) == 3
 
 
-def test_spark_is_left_all_filters_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+def test_spark_keeps_all_filters_unless_configured_otherwise(tmp_path: Path) -> None:
     reader = RocketMQStore({"path": str(tmp_path)}).reader(PRUNED)
     assert type(reader).pushFilters is DataSourceReader.pushFilters
     given: list[Filter] = [GreaterThan(("queue_id",), 1)]

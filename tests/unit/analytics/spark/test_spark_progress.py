@@ -45,7 +45,7 @@ Caused by: org.apache.spark.SparkArithmeticException: [ARITHMETIC_OVERFLOW] long
         ("first\nsecond\n\nDriver stacktrace:\nthird", "first\nsecond"),
     ],
 )
-def test_the_reason_is_told_without_the_stack(said: str, told: str) -> None:
+def test_the_reason_is_reported_without_the_stack(said: str, told: str) -> None:
     assert reason_of(RuntimeError(said)) == told
 
 
@@ -57,7 +57,7 @@ class CapturedError(Exception):
         self._cause = cause
 
 
-def test_what_happened_on_another_thread_is_told() -> None:
+def test_what_happened_on_another_thread_is_reported() -> None:
     awaited = "Exception thrown in awaitResult: "
     failed = CapturedError(awaited, CapturedError(awaited, CapturedError("[ARITHMETIC_OVERFLOW] long overflow.")))
     assert reason_of(failed) == "[ARITHMETIC_OVERFLOW] long overflow."
@@ -65,7 +65,7 @@ def test_what_happened_on_another_thread_is_told() -> None:
     assert reason_of(CapturedError(awaited)) == awaited.strip()
 
 
-def test_nothing_is_asked_of_a_session_when_nobody_is_told() -> None:
+def test_a_session_is_not_queried_without_a_listener() -> None:
     session_without_context: Any = object()
     with SparkProgress(session_without_context, None):
         pass

@@ -10,7 +10,7 @@ CODE = "import gc; from rocketbroker.analytics.spark.spark_worker import settle;
 
 
 @pytest.mark.parametrize(("reused", "passed_over"), [("1", True), ("", False)])
-def test_only_a_worker_that_is_used_again_has_its_modules_passed_over(reused: str, *, passed_over: bool) -> None:
+def test_only_a_worker_that_is_used_again_has_its_modules_skipped(reused: str, *, passed_over: bool) -> None:
     environment = os.environ | {"SPARK_REUSE_WORKER": reused}
     done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
     assert (int(done.stdout) > 0) is passed_over

@@ -192,7 +192,7 @@ def test_damage_is_passed_and_rows_around_it_come_once(writer):
         assert query.run() == [row for number, row in enumerate(whole) if number not in {5, 40, 41, 90}]
 
 
-def test_damage_where_a_batch_begins_is_told(writer, caplog):
+def test_damage_where_a_batch_begins_is_reported(writer, caplog):
     writer.append_many(10)
     query = Query(writer.root)
     query.run()
@@ -274,7 +274,7 @@ def test_a_file_missing_between_others_is_loss_where_it_was_not_read(writer):
     assert query.run() == expected(writer)
 
 
-def test_a_log_that_ends_before_the_progress_is_refused(writer):
+def test_a_log_that_ends_before_the_progress_is_rejected(writer):
     writer.append_many(100)
     query = Query(writer.root, failOnDataLoss="false")
     query.run()
@@ -292,7 +292,7 @@ def cut(writer: CommitLogWriter, left: int) -> None:
     writer.end = int(path.name) + position
 
 
-def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_read(writer, caplog):
+def test_a_log_that_was_cut_and_rewritten_is_not_taken_for_the_one_that_was_read(writer, caplog):
     writer.append_many(20)
     query, tolerant, old = (Query(writer.root, failOnDataLoss=fail) for fail in ("true", "false", "false"))
     for each in (query, tolerant, old):
@@ -315,7 +315,7 @@ def test_a_log_that_was_cut_and_written_anew_is_not_taken_for_the_one_that_was_r
     assert "other bytes" not in caplog.text
 
 
-def test_a_batch_that_is_planned_again_on_a_log_that_was_cut_meanwhile_is_refused(writer):
+def test_a_batch_planned_again_on_a_truncated_log_is_rejected(writer):
     writer.append_many(10)
     query = Query(writer.root)
     query.trigger()

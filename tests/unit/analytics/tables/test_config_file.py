@@ -27,7 +27,7 @@ def table(request, tmp_path: Path):
     return request.param, tmp_path / "config" / name, whole, field
 
 
-def test_a_whole_file_is_read_without_a_word(table, tmp_path, caplog):
+def test_a_whole_file_is_read_without_a_log_line(table, tmp_path, caplog):
     name, path, whole, _ = table
     path.write_bytes(whole)
     path.with_name(path.name + ".bak").write_bytes(b"")
@@ -46,7 +46,7 @@ def test_a_whole_file_is_read_without_a_word(table, tmp_path, caplog):
         (b"[]", "is damaged: a config file must hold one JSON object"),
     ],
 )
-def test_the_backup_is_read_in_its_place_and_that_is_told(table, tmp_path, caplog, data, said):
+def test_the_backup_is_read_in_its_place_and_that_is_reported(table, tmp_path, caplog, data, said):
     name, path, whole, _ = table
     if data is not None:
         path.write_bytes(data)
@@ -79,7 +79,7 @@ def test_a_damaged_backup_of_a_file_that_is_gone_is_an_error(table, tmp_path):
         table_rows(tmp_path, name)
 
 
-def test_neither_gives_no_rows_and_is_told(table, tmp_path, caplog):
+def test_neither_gives_no_rows_and_is_reported(table, tmp_path, caplog):
     name, path, _, _ = table
     with caplog.at_level(logging.WARNING):
         assert table_rows(tmp_path, name) == []

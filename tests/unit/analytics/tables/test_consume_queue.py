@@ -68,7 +68,7 @@ def test_entries_that_no_broker_writes_are_shown_as_they_are(queue, tmp_path):
     assert (row["physical_offset"], row["size"], row["tags_code"]) == (-5, -90, -7)
 
 
-def test_other_files_are_passed_over(queue, tmp_path):
+def test_other_files_are_skipped(queue, tmp_path):
     (queue / ("0" * 20 + ".damaged")).write_bytes(ENTRY.pack(1, 90, 0))
     (queue / "draft").write_bytes(ENTRY.pack(1, 90, 0))
     (queue.parent / "notes").mkdir()
@@ -96,7 +96,7 @@ def test_two_stores_form_one_table(recorded, queue, tmp_path):
     assert [row["broker"] for row in only] == ["broker-b"]
 
 
-def test_a_folder_that_is_no_store_is_refused(tmp_path):
+def test_a_folder_that_is_no_store_is_rejected(tmp_path):
     with pytest.raises(
         StoreError, match="is not the root of a RocketMQ store: it contains none of commitlog, consumequeue"
     ):

@@ -34,7 +34,7 @@ def test_recorded_levels_equal_the_slow_reader(recorded):
 
 
 @pytest.mark.parametrize("offsets", [{}, {1: 2}, {1: 3, 3: 1}, {1: 100, 3: 100}])
-def test_what_waits_is_what_the_progress_has_not_come_to(tmp_path, offsets):
+def test_waiting_messages_are_those_beyond_the_progress(tmp_path, offsets):
     root = unpack("clean", tmp_path)
     set_delivered(root, offsets)
     expected = slow_waiting_levels(root, "broker-a")
@@ -73,7 +73,7 @@ def test_one_whose_record_is_damaged_is_known_to_be_due(tmp_path, caplog):
     assert "point to no readable record" in caplog.text
 
 
-def test_without_progress_all_waits_and_that_is_told(tmp_path, caplog):
+def test_without_progress_all_waits_and_that_is_reported(tmp_path, caplog):
     root = unpack("clean", tmp_path)
     for path in (root / "config").glob("delayOffset.json*"):
         path.unlink()

@@ -44,7 +44,7 @@ def test_a_file_without_entries_gives_none(tmp_path):
     assert table_rows(tmp_path, "index") == []
 
 
-def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path, caplog):
+def test_slots_that_cannot_be_distinguished_from_entries_are_asked_for(tmp_path, caplog):
     path = index_file(tmp_path, struct.pack(">qqqqii", 5, 6, 7, 8, 1, 2), 4240)
     assert table_rows(tmp_path, "index") == []
     (told,) = damaged_index_files(StoreRoot("b", str(tmp_path)))
@@ -56,7 +56,7 @@ def test_slots_that_cannot_be_told_from_entries_are_asked_for(tmp_path, caplog):
     assert (row["entry"], row["store_timestamp"]) == (1, 5)
 
 
-def test_a_file_is_read_anew_where_a_broker_was_amid_an_entry(tmp_path, monkeypatch):
+def test_a_file_is_read_again_if_a_broker_was_writing_an_entry(tmp_path, monkeypatch):
     """The slot leads to the second entry already, and the header does not know of it yet."""
     slots = struct.pack(">i", 0) * 3 + struct.pack(">i", 2) + bytes(46 * 4)
     entries = bytes(20) + struct.pack(">iqii", 53, 100, 0, 0) + struct.pack(">iqii", 103, 200, 0, 1)
@@ -75,7 +75,7 @@ def test_a_file_is_read_anew_where_a_broker_was_amid_an_entry(tmp_path, monkeypa
     assert len(seen) == 2
 
 
-def test_only_the_newest_file_is_read_anew_since_a_broker_writes_in_no_other(tmp_path, monkeypatch):
+def test_only_the_newest_file_is_read_again_since_a_broker_writes_in_no_other(tmp_path, monkeypatch):
     oldest = index_file(tmp_path, struct.pack(">qqqqii", 5, 6, 7, 8, 1, 2), 4240)
     for name in ("20261122000000001", "20261122000000002"):
         shutil.copy(oldest, oldest.with_name(name))
@@ -95,7 +95,7 @@ def test_only_the_newest_file_is_read_anew_since_a_broker_writes_in_no_other(tmp
 
 
 @pytest.mark.parametrize("left", [0, 1, 39, 40, 41, 100, 239, 240, 260, 279, 280, 281, 300, -5, -4, -1])
-def test_a_file_cut_to_any_length_is_told_and_gives_what_is_left(recorded, tmp_path, left, caplog):
+def test_a_file_cut_to_any_length_is_reported_and_gives_what_is_left(recorded, tmp_path, left, caplog):
     root = shutil.copytree(recorded, tmp_path / "store")
     (root / "abort").unlink(missing_ok=True)  # with it a broker may be writing, and the file is looked at for a second
     path = min((root / "index").iterdir())

@@ -48,7 +48,7 @@ def test_any_choice_of_records_is_found(writer, monkeypatch, at_once, near):
         assert found(writer, wanted) == list(range(count))
 
 
-def test_what_is_no_record_is_left_out(writer):
+def test_bytes_that_are_not_a_record_are_left_out(writer):
     (first, size), (second, second_size), *_ = places(writer)
     end = writer.end
     wanted = [

@@ -14,7 +14,7 @@ def test_a_commit_log_directory_is_not_enough(tmp_path):
         root_folder(StoreRoot("b", str(tmp_path)))
 
 
-def test_it_is_told_where_queues_may_not_have_all(clean, tmp_path, caplog):
+def test_incomplete_queues_are_reported(clean, tmp_path, caplog):
     root = StoreRoot("b", str(shutil.copytree(clean, tmp_path / "store")))
     assert queues_folder(root, "delayed").root == root
     assert caplog.messages == []

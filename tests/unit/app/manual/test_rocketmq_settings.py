@@ -33,7 +33,7 @@ def test_settings_without_effect_are_named_in_a_warning():
 
 
 @pytest.mark.parametrize("name", re.findall(r"`(\w+)` \(rejected\)", WITHOUT_EFFECT))
-def test_switches_are_refused_where_they_turn_something_on(name: str):
+def test_switches_are_rejected_where_they_turn_something_on(name: str):
     assert refusal(name, "true")
 
 

@@ -119,7 +119,7 @@ async def test_wrong_usage_of_a_reset(stage: Stage, options: list[str], text: st
     assert stage.broker.of(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET) == []
 
 
-async def test_a_reset_that_is_refused_is_a_failure(stage: Stage):
+async def test_a_reset_that_is_rejected_is_a_failure(stage: Stage):
     stage.scripts[RequestCode.INVOKE_BROKER_TO_RESET_OFFSET] = lambda _fields, _body: response(
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group CG does not exist"
     )

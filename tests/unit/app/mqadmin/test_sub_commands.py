@@ -236,7 +236,7 @@ async def test_consumer_progress_of_all_groups(stage: Stage):
     assert (row["group"], row["count"], row["diffTotal"]) == ("CG", 0, 3)
 
 
-async def test_consumer_progress_passes_over_retry_topics_that_name_no_group():
+async def test_consumer_progress_skips_retry_topics_that_name_no_group():
     retry_topics = ["%RETRY%CG", f"%RETRY%{'G' * 121}"]
     topics: Script = lambda _fields, _body: response(body=TopicList(retry_topics).encode())  # noqa: E731
     async with AsyncExitStack() as stack:

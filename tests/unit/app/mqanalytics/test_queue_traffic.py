@@ -48,7 +48,7 @@ def test_the_last_line_says_what_is_known_of_damage(made: Path, tmp_path: Path) 
     assert run(store).stdout.splitlines()[-1].endswith(f"; 1 range, {place.size} bytes not read")
 
 
-def test_what_is_wrong_is_one_line(made: Path) -> None:
+def test_the_fault_is_one_line(made: Path) -> None:
     printed = run(made, "--interval", 61)
     assert (printed.exit_code, printed.stdout) == (2, "")
     assert printed.stderr == (

@@ -9,7 +9,7 @@ from rocketbroker.analytics.jobs.replay import Replayed
 from rocketbroker.app.mqanalytics.replay import ended
 
 
-def test_a_replay_that_ends_early_says_what_was_sent_and_where_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_that_ends_early_says_what_was_sent_and_where_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
     done = Replayed(Counter({"T": 1200}), Counter(), "the export cannot be read: a file is gone", 1_795_255_162_876)
     with pytest.raises(typer.Exit) as raised:
         ended(done, sent=True, as_json=False)
@@ -21,7 +21,7 @@ def test_a_replay_that_ends_early_says_what_was_sent_and_where_to_go_on(capsys: 
     )
 
 
-def test_a_replay_that_sent_nothing_has_nothing_to_go_on_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_that_sent_nothing_has_nothing_to_continue_from(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         ended(Replayed(failure="T: no connection"), sent=True, as_json=True)
     assert capsys.readouterr().err == "mqanalytics: T: no connection; nothing was sent\n"

@@ -50,7 +50,7 @@ def test_what_is_selected_stands_on_the_page(store: Path, tmp_path: Path):
         ([], 2, ""),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(store: Path, tmp_path: Path, arguments: list[str], code: int, said: str):
+def test_the_fault_is_printed_in_one_line(store: Path, tmp_path: Path, arguments: list[str], code: int, said: str):
     places = {"tmp": str(tmp_path), "store": str(store)}
     done = CliRunner().invoke(app, ["report", *(each.format(**places) for each in arguments)])
     assert (done.exit_code, done.stdout) == (code, "")

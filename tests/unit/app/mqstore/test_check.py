@@ -67,7 +67,7 @@ def test_stores_of_apache_rocketmq_give_0(tmp_path: Path, name: str) -> None:
     assert run(golden_store.unpack(name, tmp_path)).exit_code == 0
 
 
-def test_what_is_no_store_gives_2(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_store_exits_with_2(tmp_path: Path) -> None:
     for wrong in (tmp_path / "missing", tmp_path, Path(__file__)):
         result = run(wrong)
         assert result.exit_code == 2

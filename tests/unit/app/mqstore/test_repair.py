@@ -94,7 +94,7 @@ def test_without_yes_nothing_is_changed(store: Path, queued: list[MessageExt]) -
         ([damage_queue, damage_index], ["consumequeue", "index"]),
     ],
 )
-def test_what_is_derived_is_made_anew(store: Path, queued: list[MessageExt], damages: list, aside: list) -> None:
+def test_what_is_derived_is_rebuilt(store: Path, queued: list[MessageExt], damages: list, aside: list) -> None:
     for damage in damages:
         damage(store)
     log_before = {path: path.read_bytes() for path in (store / "commitlog").iterdir()}
@@ -109,7 +109,7 @@ def test_what_is_derived_is_made_anew(store: Path, queued: list[MessageExt], dam
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_queues_of_batches_are_made_anew(tmp_path: Path, known: bool) -> None:
+def test_queues_of_batches_are_rebuilt(tmp_path: Path, known: bool) -> None:
     """Also those that no batch tells of, where the tables know the topic."""
     root = golden_store.unpack("clean", tmp_path)
     if not known:
@@ -207,7 +207,7 @@ def test_a_table_that_cannot_be_written_is_named_and_the_next_repair_tries_again
     assert offsets.query("G", *QUEUE) == len(asyncio.run(served(killed)))
 
 
-def test_what_the_disk_refuses_without_a_name_is_told_by_its_reason(
+def test_a_disk_error_without_a_file_name_is_reported_with_its_reason(
     store: Path, queued: list[MessageExt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

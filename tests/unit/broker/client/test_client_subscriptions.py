@@ -54,7 +54,7 @@ def test_different_subscriptions_are_named(one, other, named):
     assert named in table.conflict
 
 
-def test_a_conflict_is_told_once_and_ends_when_a_client_changes_or_leaves():
+def test_a_conflict_is_reported_once_and_ends_when_a_client_changes_or_leaves():
     table = ClientSubscriptions()
     one, two, three = client("one"), client("two"), client("three")
     table.update(one, [says("a")])

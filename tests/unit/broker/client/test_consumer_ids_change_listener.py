@@ -40,7 +40,7 @@ async def test_all_clients_are_notified_soon(manager):
     assert all(command.is_oneway for command in one.sent)
 
 
-async def test_members_that_leave_together_are_told_as_one_change(manager):
+async def test_members_that_leave_together_are_notified_as_one_change(manager):
     members = [join(manager, number) for number in range(1_500)]
     await until(lambda: members[-1].sent)
     for member in members[:-1]:

@@ -86,7 +86,7 @@ def test_recorded_java_subscriptions_have_the_same_codes():
         (SubscriptionData("T", code_set=[1] * 1_025), "maxSubscriptionTags: "),
     ],
 )
-def test_a_subscription_that_is_too_long_is_refused(data, remark):
+def test_a_subscription_that_is_too_long_is_rejected(data, remark):
     with pytest.raises(BrokerResponseError) as error:
         SubscriptionLimit(BrokerConfig()).check_data(data)
     assert error.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED

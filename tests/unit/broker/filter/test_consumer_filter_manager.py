@@ -77,7 +77,7 @@ def matches(broker: SimpleNamespace, topic: str = "T", group: str = "G", **prope
     return matched
 
 
-def test_what_heartbeats_register(broker: SimpleNamespace):
+def test_heartbeats_register_clients_and_subscriptions(broker: SimpleNamespace):
     broker.filters.register("G", [sql("a > 1"), sql("a", topic="U", expression_type="TAG"), sql("b = 1", topic="V")])
     assert broker.filters.get("U", "G") is None
     assert broker.filters.get("T", "H") is None
@@ -185,7 +185,7 @@ def test_the_file_is_read_back(broker: SimpleNamespace):
     assert not found.data.dead
 
 
-def test_a_filter_in_the_file_that_is_wrong_is_passed_over(broker: SimpleNamespace, caplog: pytest.LogCaptureFixture):
+def test_a_filter_in_the_file_that_is_wrong_is_skipped(broker: SimpleNamespace, caplog: pytest.LogCaptureFixture):
     broker.filters.register("G", [sql("a > 1")])
     broker.filters.register("H", [sql("a > 2")])
     broker.filters.decode(broker.filters.encode().replace(b"a > 1", b"a LIKE 1"))
@@ -225,7 +225,7 @@ def test_nothing_to_write_is_a_file_too(broker: SimpleNamespace):
     broker.filters.decode(broker.filters.encode())
 
 
-def test_what_is_told(broker: SimpleNamespace, caplog: pytest.LogCaptureFixture):
+def test_the_runtime_info_has_rocketmqs_keys(broker: SimpleNamespace, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO):
         broker.filters.register("G", [sql("a > 1")])
     assert "group G filters topic T by 'a > 1'" in caplog.text

@@ -95,7 +95,7 @@ def pull(connection: FakeConnection, queue_id: int = 0, *codes: int, **fields: A
 @pytest.mark.parametrize(
     ("name", "other_is_refused"), [("max_held_pulls_per_connection", False), ("max_held_pulls", True)]
 )
-async def test_so_many_pulls_are_held_and_no_more(name: str, other_is_refused: bool) -> None:
+async def test_pulls_are_held_up_to_the_limit(name: str, other_is_refused: bool) -> None:
     service = held_service({name: 2})
     greedy, other = FakeConnection(), FakeConnection()
     for queue_id in range(2):

@@ -40,13 +40,13 @@ def test_recorded_messages_are_copied_as_by_the_general_way(store, store_host):
         ({"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"}, None),
     ],
 )
-def test_where_a_copy_goes(properties, place):
+def test_the_destination_of_a_copy_comes_from_its_properties(properties, place):
     waiting = WaitingMessages("SCHEDULE_TOPIC_XXXX", V4_HOST)
     raw = encode_properties(properties)
     assert [waiting.place(raw) for _ in range(2)] == [place, place]
 
 
-def test_what_is_remembered_is_of_the_whole_place():
+def test_the_cache_key_is_the_whole_place():
     waiting = WaitingMessages("SCHEDULE_TOPIC_XXXX", V4_HOST)
     for queue_id in (1, 2):
         assert waiting.place(encode_properties({"REAL_QID": str(queue_id), "REAL_TOPIC": "T"})) == ("T", queue_id)

@@ -46,7 +46,7 @@ def test_pull_offsets_fall_back_to_the_committed_one():
     assert manager.query("g", "T", 0) == 7
 
 
-def test_commits_do_not_undo_a_reset_until_a_client_that_was_told_pulls_again():
+def test_commits_do_not_undo_a_reset_until_a_redirected_client_pulls_again():
     manager, connection = make(), FakeConnection()
     manager.commit("g", "T", 0, 90)
     manager.assign_reset("g", "T", 0, 10)
@@ -63,7 +63,7 @@ def test_commits_do_not_undo_a_reset_until_a_client_that_was_told_pulls_again():
     assert manager.query("g", "T", 0) == 12
 
 
-def test_each_client_is_told_and_of_each_reset():
+def test_each_client_is_reported_and_of_each_reset():
     manager, one, two = make(), FakeConnection(), FakeConnection()
     manager.assign_reset("g", "T", 0, 10)
     assert manager.redirect("g", "T", 0, one) == manager.redirect("g", "T", 0, two) == 10
@@ -200,7 +200,7 @@ def test_the_loop_only_copies_the_tables(monkeypatch):
     assert made != []
 
 
-def test_offsets_beyond_the_limit_are_refused(tmp_path, caplog):
+def test_offsets_beyond_the_limit_are_rejected(tmp_path, caplog):
     config = BrokerConfig(max_consumer_offset_nums=1_000)
     manager = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), None, config)
     for queue_id in range(500):

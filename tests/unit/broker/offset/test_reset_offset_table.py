@@ -4,7 +4,7 @@ from rocketbroker.broker.offset.reset_offset_table import ResetOffsetTable
 from tests.support.fakes import FakeConnection
 
 
-def test_connections_that_were_told_and_are_gone_are_forgotten():
+def test_redirected_connections_that_closed_are_forgotten():
     table = ResetOffsetTable()
     table.assign("T@g", 0, 7)
     last = FakeConnection()

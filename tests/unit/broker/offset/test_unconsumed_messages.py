@@ -2,7 +2,7 @@ from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
 from rocketbroker.store.clean.clean_commit_log_service import QueueRange
 
 
-def test_each_group_is_told_with_what_it_has_not_consumed():
+def test_each_group_is_reported_with_what_it_has_not_consumed():
     ranges = [QueueRange("T", 0, 10, 20), QueueRange("T", 1, 0, 5), QueueRange("Other", 0, 0, 7)]
     offsets = {
         "T@behind": {0: 15, 1: 5},
@@ -20,7 +20,7 @@ def test_each_group_is_told_with_what_it_has_not_consumed():
     ]
 
 
-def test_delayed_messages_are_told_by_level():
+def test_delayed_messages_are_reported_by_level():
     ranges = [QueueRange("SCHEDULE_TOPIC_XXXX", 2, 10, 20), QueueRange("SCHEDULE_TOPIC_XXXX", 3, 0, 4)]
 
     assert unconsumed_messages(ranges, {}, {3: 12, 4: 4}) == [
@@ -29,7 +29,7 @@ def test_delayed_messages_are_told_by_level():
     assert unconsumed_messages(ranges[1:], {}, {}) == ["delay level 4 loses undelivered messages: offsets 0 to 3"]
 
 
-def test_timer_messages_are_told():
+def test_timer_messages_are_reported():
     ranges = [QueueRange("rmq_sys_wheel_timer", 0, 10, 20)]
 
     assert unconsumed_messages(ranges, {}, {}, 12) == [
@@ -38,5 +38,5 @@ def test_timer_messages_are_told():
     assert unconsumed_messages(ranges, {}, {}, 20) == unconsumed_messages(ranges, {}, {}, None) == []
 
 
-def test_nothing_is_told_of_nothing():
+def test_an_empty_report_logs_nothing():
     assert unconsumed_messages([], {"T@g": {0: 0}}, {1: 0}) == []

@@ -86,7 +86,7 @@ async def test_each_period_registers_everything_again(tmp_path, namesrv):
         assert namesrv.topics() == broker.topics.topics
 
 
-async def test_without_force_only_an_outdated_name_server_is_told(tmp_path, namesrv):
+async def test_without_force_only_an_outdated_name_server_receives_a_registration(tmp_path, namesrv):
     async with registering(tmp_path, namesrv_addr=namesrv.address, force_register=False) as broker:
         assert len(namesrv.registrations) == 1
         broker.api.register_all()

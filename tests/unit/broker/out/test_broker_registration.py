@@ -61,7 +61,7 @@ def test_recorded_unregistration(topics):
         assert to_ext_fields(make(topics).unregister().header) == frame.command().header
 
 
-def test_whole_body_is_made_anew_only_after_a_change(topics):
+def test_whole_body_is_rebuilt_only_after_a_change(topics):
     registration = make(topics)
     (first,) = registration.whole()
     (again,) = registration.whole()

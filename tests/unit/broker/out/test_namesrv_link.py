@@ -211,9 +211,7 @@ async def test_an_error_that_nobody_foresaw_is_made_up_for(tmp_path, client, nam
     assert "division by zero" in caplog.text
 
 
-async def test_a_second_broker_of_the_same_name_is_told_at_error_level_why_it_has_no_route(
-    tmp_path, client, namesrv, caplog
-):
+async def test_a_second_broker_of_the_same_name_logs_an_error_with_the_reason(tmp_path, client, namesrv, caplog):
     remark = "broker b:0 is held by 10.0.0.7:10911"
     async with registered(tmp_path, client, namesrv) as link:
         namesrv.code, namesrv.remark = 1, remark

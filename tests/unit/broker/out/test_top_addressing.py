@@ -29,7 +29,7 @@ def test_parse_addresses(answer, addresses):
 @pytest.mark.parametrize(
     "answer", [b"<html>", b"a", b"a:", b":1", b"a:0", b"a:65536", b"a:1;b", b"a:\xb2", b"a:1234567890"]
 )
-def test_what_is_no_list_is_named(answer):
+def test_a_value_that_is_not_a_list_is_named(answer):
     with pytest.raises(ValueError, match="instead of host:port;host:port"):
         parse_addresses(answer)
 

@@ -222,7 +222,7 @@ async def operations_of_a_write(root):
     return list(dict.fromkeys(disk.asked))
 
 
-async def test_a_write_that_the_disk_refuses_is_told_once_and_tried_until_it_is_done(tmp_path, caplog, monkeypatch):
+async def test_a_write_that_the_disk_refuses_is_reported_once_and_tried_until_it_is_done(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
     old, new = long_table("old"), long_table("new")
     operations = await operations_of_a_write(tmp_path / "dry")
@@ -252,7 +252,7 @@ async def test_a_write_that_the_disk_refuses_is_told_once_and_tried_until_it_is_
             assert table in allowed[mark], (operation, path, mark)
 
 
-async def test_what_was_refused_to_the_end_is_told_at_the_stop(tmp_path, caplog):
+async def test_a_table_that_could_not_be_written_is_reported_at_the_stop(tmp_path, caplog):
     disk = Disk(tmp_path / "disk")
     async with persisting(disk) as (_, words, write):
         await write(["old"])

@@ -12,7 +12,7 @@ from tests.support.stores import make_store, message
 
 
 @pytest.mark.parametrize("in_use", [False, True])
-async def test_a_lost_table_of_a_used_store_is_told_and_each_is_written(tmp_path: Path, caplog, in_use: bool):
+async def test_a_lost_table_of_a_used_store_is_reported_and_each_is_written(tmp_path: Path, caplog, in_use: bool):
     store = make_store(tmp_path / "store")
     await store.start()
     if in_use:

@@ -17,7 +17,7 @@ def test_a_refused_write_goes_back_to_what_the_disk_has():
     assert table == {"kept": "k", "changed": "old", "removed": "r"}
 
 
-def test_what_was_changed_again_during_the_write_is_not_undone():
+def test_an_entry_changed_again_during_the_write_is_not_undone():
     table: dict[str, str] = {}
     changes = TableChanges(table)
     changes.put("again", "first")

@@ -35,7 +35,7 @@ def test_committed_message_is_delayed():
     assert delayed.topic == "SCHEDULE_TOPIC_XXXX"
 
 
-def test_where_it_goes_is_not_the_clients_to_say():
+def test_clients_cannot_set_the_destination():
     forged = message("1")
     forged.properties += encode_properties({"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "99"})
     delay_rewrite(forged, 18)

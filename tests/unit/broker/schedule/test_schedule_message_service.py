@@ -144,7 +144,7 @@ async def test_a_clock_that_is_set_back_delivers_nothing_early_and_holds_up_noth
     assert [message.body for message in delivered(store)] == [b"before", b"after"]
 
 
-async def test_each_step_back_of_the_clock_counts_anew(service, store, clock):
+async def test_each_step_back_of_the_clock_restarts_the_wait(service, store, clock):
     put(store, 3)
     for _ in range(3):
         clock.advance(-60)
@@ -157,7 +157,7 @@ async def test_each_step_back_of_the_clock_counts_anew(service, store, clock):
     assert len(delivered(store)) == 1
 
 
-async def test_a_restart_begins_the_wait_after_a_step_back_anew(tmp_path, service, store, clock):
+async def test_a_restart_restarts_the_wait_after_a_step_back(tmp_path, service, store, clock):
     put(store, 3)
     clock.advance(-3600)
     await service.deliver_due()
@@ -168,7 +168,7 @@ async def test_a_restart_begins_the_wait_after_a_step_back_anew(tmp_path, servic
     assert len(delivered(store)) == 1
 
 
-async def test_a_clock_that_is_set_back_holds_up_those_behind_one_that_is_due_no_longer(service, store, clock):
+async def test_a_clock_set_back_does_not_delay_messages_after_a_due_one(service, store, clock):
     put(store, 17, body=b"first")
     await service.deliver_due()
     clock.advance(50 * 60)
@@ -217,7 +217,7 @@ async def test_a_shorter_delay_holds_for_what_waits(tmp_path, store, clock):
     assert len(delivered(store)) == 1
 
 
-async def test_a_shorter_delay_counts_from_the_start_on_also_behind_one_that_is_due_sooner(tmp_path, store, clock):
+async def test_a_shorter_delay_counts_from_the_start_on_also_after_one_that_is_due_sooner(tmp_path, store, clock):
     put(store, 18, body=b"first")
     clock.advance(7197)
     put(store, 18, body=b"second")
@@ -330,7 +330,7 @@ async def test_progress_outside_of_the_queue_is_corrected(service, store, offset
     assert service.offset_table == {1: corrected}
 
 
-async def test_a_level_whose_queue_is_gone_begins_anew(tmp_path, store, clock):
+async def test_a_level_whose_queue_is_gone_restarts(tmp_path, store, clock):
     (tmp_path / "delayOffset.json").write_bytes(b'{"offsetTable":{1:7}}')
     service = make(tmp_path, store, clock)
     service.load()

@@ -111,7 +111,7 @@ def test_messages_that_the_store_refuses_are_counted(stats):
     assert stats.runtime_info()["putMessageFailedTimes"] == "3"
 
 
-def test_deleted_names_begin_anew_and_totals_stay(clock, stats):
+def test_deleted_names_restart_and_totals_stay(clock, stats):
     item = stats.topic_put("T")
     item.add(5, 50)
     stats.topic_put("TT").add(1, 1)
@@ -147,7 +147,7 @@ def test_groups_that_were_idle_for_a_day_are_forgotten_and_totals_stay(clock, st
     assert stats.runtime_info()["msgGetTotalTodayNow"] == str(25 * 360 + 3)
 
 
-def test_more_groups_than_can_be_told_apart_count_for_the_broker(stats):
+def test_more_groups_than_can_be_distinguished_count_for_the_broker(stats):
     for number in range(MOST_BY_GROUP + 5):
         stats.group_get("T", f"g{number}").add(1, 10)
         stats.send_back("T", f"g{number}").add(1, 10)

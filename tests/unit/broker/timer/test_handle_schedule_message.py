@@ -21,11 +21,11 @@ def test_a_level_counts_before_a_time():
 
 
 @pytest.mark.parametrize("level", ["0", "-1"])
-def test_a_level_that_is_none_leaves_the_time(level):
+def test_an_invalid_level_leaves_the_delivery_time(level):
     assert handled(DELAY=level, TIMER_DELAY_MS="5000")[0] == "rmq_sys_wheel_timer"
 
 
-def test_what_is_for_now_stays():
+def test_a_message_that_is_due_stays_in_its_topic():
     assert handled() == ("T", 3, {"TAGS": "A"})
 
 

@@ -21,11 +21,11 @@ def test_offsets_by_slot(written):
     }
 
 
-def test_nothing_by_slot():
+def test_no_entries_have_no_slots():
     assert parted_by_slot(b"", NONE, ()) == {}
 
 
-def test_what_is_delivered_is_left_out_and_what_cancels_stays():
+def test_delivered_messages_are_left_out_and_cancels_stay():
     for delivered in (((1001, 9),), ((2001, 7), (1001, 10)), ((5000, 100),)):
         found = parted_by_slot(DATA, NONE, delivered)
         left = [

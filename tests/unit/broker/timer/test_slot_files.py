@@ -52,7 +52,7 @@ def test_entries_are_appended_and_read_again(tmp_path):
     assert offsets(again, START) == offsets(files, START)
 
 
-def test_what_is_delivered_is_not_written(tmp_path):
+def test_delivered_messages_are_not_written(tmp_path):
     files = SlotFiles(tmp_path)
     files.append_all({START: fields((START, 1), (START, 9)), 0: fields((0, 2))}, ((START + 1, 5),))
     assert files.counts() == {START: 1}
@@ -65,7 +65,7 @@ def test_a_cancel_is_written_though_what_was_before_it_in_its_slot_is_delivered(
     assert parted_by_slot(files.read(START), array("q"), ()) == {START: (array("q"), array("q", [2]))}
 
 
-def test_what_the_disk_refused_is_written_again_in_its_place(tmp_path):
+def test_a_failed_write_is_repeated_in_its_place(tmp_path):
     disk = RefusingDisk()
     files = SlotFiles(tmp_path, disk)
     files.append_all({START: fields((START, 1))}, ())

@@ -295,7 +295,7 @@ async def test_it_runs_by_itself_and_stops(timer, again, clock, monkeypatch):
     assert timer.bodies() == [b"soon", b"late"]
 
 
-async def test_what_is_due_does_not_wait_for_a_file_that_is_needed_later(timer, clock):
+async def test_due_messages_do_not_wait_for_a_file_that_is_needed_later(timer, clock):
     timer.put(b"later", TIMER_DELAY_SEC=650)
     timer.put(b"due", TIMER_DELAY_SEC=600)
     await timer.run()
@@ -315,7 +315,7 @@ async def test_what_is_due_does_not_wait_for_a_file_that_is_needed_later(timer, 
     assert timer.bodies() == [b"due", b"later"]
 
 
-async def test_how_late_it_is_is_told_in_seconds(timer, clock):
+async def test_how_late_it_is_is_reported_in_seconds(timer, clock):
     timer.put(TIMER_DELAY_SEC=10)
     await timer.run()
     clock.advance(10)
@@ -328,7 +328,7 @@ async def test_how_late_it_is_is_told_in_seconds(timer, clock):
     assert timer.service.runtime_info()["timerReadBehind"] == "0"
 
 
-async def test_rates_are_told_as_they_were_measured(again, clock):
+async def test_rates_are_reported_as_they_were_measured(again, clock):
     timer = await again(timer_flush_interval_ms=100)
     timer.service._rates.measure(asyncio.get_running_loop().time() - 1, 0, 0)
     for _ in range(30):

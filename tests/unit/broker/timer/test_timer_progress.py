@@ -40,7 +40,7 @@ def test_what_the_slot_files_hold_is_written_at_once(progress, submitted):
     assert (file.queue_offset, file.slot_entries, file.delivered) == (7, {600_000: 3}, [])
 
 
-def test_it_goes_on_from_a_file(tmp_path, progress, log, submitted):
+def test_it_continues_from_a_file(tmp_path, progress, log, submitted):
     progress.begin([(2000, 7), (1000, 9)], 8, 1000, 172_800_000)
     progress.took_in(7, {})
     progress.flush()
@@ -52,6 +52,6 @@ def test_it_goes_on_from_a_file(tmp_path, progress, log, submitted):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"slotEntries":[]}', b'{"slotEntries":{"x":1}}', b"[]"])
-def test_what_is_no_such_file(progress, data):
+def test_a_name_that_is_not_a_file_name_is_rejected(progress, data):
     with pytest.raises(CodecError):
         progress.parse(data)

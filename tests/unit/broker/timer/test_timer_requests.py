@@ -4,7 +4,7 @@ from rocketbroker.codec.message.message_properties import decode_properties, enc
 PLACE = ("T", 1)
 
 
-def test_what_a_message_asks_for():
+def test_the_request_of_a_message_comes_from_its_properties():
     raw = encode_properties({"TIMER_OUT_MS": "5000"})
     assert timer_request(raw, PLACE) == (5000, False)
     assert timer_request(raw + encode_properties({"TIMER_DEL_UNIQKEY": "K"}), PLACE) == (5000, True)
@@ -37,7 +37,7 @@ def test_times_that_it_was_stored_again():
     assert decode_properties(rolled(encode_properties({"TIMER_ROLL_TIMES": "x"})))["TIMER_ROLL_TIMES"] == "1"
 
 
-def test_what_is_cancelled():
+def test_a_cancel_names_its_message():
     for named in ("K", "T+K"):
         assert delete_key(encode_properties({"REAL_TOPIC": "T", "TIMER_DEL_UNIQKEY": named})) == (b"T", b"K")
     assert key_of(encode_properties({"REAL_TOPIC": "T", "UNIQ_KEY": "K"})) == (b"T", b"K")

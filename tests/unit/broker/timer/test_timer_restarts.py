@@ -65,7 +65,7 @@ async def test_progress_goes_to_disk_after_the_copies(store, timer, again, clock
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "changed"])
-async def test_a_slot_file_that_is_damaged_is_made_anew_of_the_queue(timer, again, clock, caplog, damage):
+async def test_a_damaged_slot_file_is_rebuilt_from_the_queue(timer, again, clock, caplog, damage):
     timer.put(b"soon", TIMER_DELAY_SEC=5)
     timer.put(b"late", TIMER_DELAY_SEC=7200)
     timer.put(b"too", TIMER_DELAY_SEC=7200)
@@ -87,7 +87,7 @@ async def test_a_slot_file_that_is_damaged_is_made_anew_of_the_queue(timer, agai
     assert timer.bodies() == [b"soon", b"late", b"too"]
 
 
-async def test_entries_that_a_killed_process_wrote_behind_its_progress_do_not_count(timer, again, clock):
+async def test_entries_that_a_killed_process_wrote_beyond_its_progress_do_not_count(timer, again, clock):
     timer.put(b"one", TIMER_DELAY_SEC=7200)
     await timer.run()
     await timer.service.write()

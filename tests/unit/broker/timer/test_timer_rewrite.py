@@ -89,7 +89,7 @@ def test_a_time_out_of_range_is_rejected(properties, measured):
     assert measured in error.value.remark
 
 
-def test_the_limit_is_told():
+def test_the_remark_names_the_limit():
     with pytest.raises(BrokerResponseError, match=r"bigger than the max delay 259200000ms.*\(timerMaxDelaySec\)"):
         timer_rewrite(message(TIMER_DELAY_SEC="259201"), LIMITS, NOW)
 
@@ -100,7 +100,7 @@ def test_a_timer_that_is_switched_off():
     assert error.value.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_where_it_goes_is_not_the_clients_to_say():
+def test_clients_cannot_set_the_destination():
     sent = message(TIMER_DELAY_MS="3000", REAL_TOPIC="RMQ_SYS_TRANS_HALF_TOPIC", REAL_QID="99")
     timer_rewrite(sent, LIMITS, NOW)
     properties = decode_properties(sent.properties)

@@ -133,7 +133,7 @@ def test_update_alters_attributes(tmp_path):
         (True, {"+message.type": "FIFO", "-message.type": ""}, "alter duplication key"),
     ],
 )
-def test_wrong_attributes_are_refused_and_change_nothing(tmp_path, existing, changes, remark):
+def test_wrong_attributes_are_rejected_and_change_nothing(tmp_path, existing, changes, remark):
     manager = make(tmp_path)
     if existing:
         manager.update(TopicConfig("T"))

@@ -36,7 +36,7 @@ def test_an_op_message_is_needed_while_the_position_is_before_what_it_ends():
     assert offsets.op_position == 12
 
 
-def test_what_is_removed_from_the_queue_is_passed_over():
+def test_messages_removed_from_the_queue_are_skipped():
     offsets = HalfOffsets()
     for offset in (1, 4, 5, 7):
         offsets.end(offset)

@@ -22,7 +22,7 @@ def open_bodies(transactions: Transactions) -> list[bytes]:
     return [half.body for half in transactions.halves() if offsets.is_open(half.queue_offset)]
 
 
-async def test_what_is_open_is_open_after_a_restart(tmp_path: Path):
+async def test_open_transactions_are_open_after_a_restart(tmp_path: Path):
     before = await Transactions.open(tmp_path / "store")
     halves = [before.send() for _ in range(5)]
     before.end(halves[0])
@@ -161,7 +161,7 @@ async def test_two_transactions_with_one_id_are_two(tmp_path: Path):
         await each.close()
 
 
-async def test_progress_behind_the_end_is_set_back(tmp_path: Path, caplog):
+async def test_progress_beyond_the_end_is_set_back(tmp_path: Path, caplog):
     before = await Transactions.open(tmp_path / "store")
     before.end(before.send())
     await before.close()

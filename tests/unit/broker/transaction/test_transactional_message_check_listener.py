@@ -73,7 +73,7 @@ def test_there_are_recorded_questions():
     assert len(CHECKS) == 2
 
 
-def test_nobody_is_asked_where_nobody_is(listener, connection):
+def test_nobody_is_asked_if_nobody_is_connected(listener, connection):
     half = half_of(decode_record(CHECKS[0].body()))
     stored = PutMessageResult(PutMessageStatus.PUT_OK, 1, 1)
     connection.is_open = False

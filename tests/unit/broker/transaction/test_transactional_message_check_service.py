@@ -31,7 +31,7 @@ async def test_a_transaction_is_asked_for_when_it_is_old_enough(transactions: Tr
     assert transactions.asked(producer) == []
 
 
-async def test_one_that_is_ended_meanwhile_is_not_asked_for(transactions: Transactions):
+async def test_a_transaction_that_ends_meanwhile_is_not_checked(transactions: Transactions):
     producer = transactions.producer("one")
     halves = [transactions.send() for _ in range(4)]
     transactions.end(halves[0])
@@ -67,7 +67,7 @@ async def test_siblings_are_asked_in_turn_and_those_of_another_group_never(trans
     assert (len(transactions.asked(one)), len(transactions.asked(two))) == (0, 2)
 
 
-async def test_one_that_nobody_knows_is_given_up_after_the_last_check(tmp_path: Path, caplog):
+async def test_an_unresolved_transaction_is_discarded_after_the_last_check(tmp_path: Path, caplog):
     transactions = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 3})
     producer = transactions.producer("one")
     half = transactions.send()
@@ -105,7 +105,7 @@ async def test_checks_count_even_if_no_producer_is_connected(tmp_path: Path, cap
     await transactions.close()
 
 
-async def test_one_that_is_older_than_all_messages_is_asked_for_once_and_then_given_up(transactions: Transactions):
+async def test_a_transaction_past_retention_is_checked_once_and_then_discarded(transactions: Transactions):
     producer = transactions.producer("one")
     transactions.send()
     await transactions.check(73 * 3600)
@@ -172,7 +172,7 @@ async def test_one_that_can_never_be_put_back_does_not_keep_the_others_waiting(t
     assert [copy.body for copy in transactions.asked(producer)] == [other.body]
 
 
-async def test_one_that_cannot_be_given_up_now_is_given_up_the_next_time(tmp_path: Path):
+async def test_a_transaction_that_cannot_be_discarded_now_is_discarded_the_next_time(tmp_path: Path):
     transactions = await Transactions.open(tmp_path / "store", settings={"transaction_check_max": 1})
     transactions.send()
     await transactions.check()
@@ -185,7 +185,7 @@ async def test_one_that_cannot_be_given_up_now_is_given_up_the_next_time(tmp_pat
     await transactions.close()
 
 
-async def test_a_damaged_half_message_is_passed_over(transactions: Transactions, caplog):
+async def test_a_damaged_half_message_is_skipped(transactions: Transactions, caplog):
     producer = transactions.producer("one")
     damaged, sound = transactions.send(), transactions.send()
     position = damaged.commit_log_offset + damaged.store_size - 3
@@ -276,7 +276,7 @@ async def test_checks_write_no_more_than_they_may_and_ask_as_often_as_ever(slow:
     assert slow.service.half_offsets.position == len(slow.halves())
 
 
-async def test_a_producer_is_told_how_often_it_was_asked_and_ends_it_where_it_is(slow: Transactions):
+async def test_a_check_names_its_number_and_the_copy_that_the_producer_ends(slow: Transactions):
     producer = slow.producer("one")
     first, second = slow.send(b"1" * 15_000), slow.send(b"2" * 15_000)
     await slow.check()

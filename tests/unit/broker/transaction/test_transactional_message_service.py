@@ -64,7 +64,7 @@ async def test_a_broker_that_has_no_transactions_commits_nothing(transactions: T
     assert transactions.offsets.topics_of(GROUP) == set()
 
 
-async def test_what_the_store_refuses_waits_and_is_told_once(
+async def test_op_messages_that_the_store_rejects_wait_and_are_logged_once(
     transactions: Transactions, caplog: pytest.LogCaptureFixture
 ):
     half = transactions.send()
@@ -107,7 +107,7 @@ async def test_a_transaction_is_open_until_it_is_ended(transactions: Transaction
     assert service.open_offset(half) is None
 
 
-async def test_one_that_is_taken_up_again_is_open_by_its_copy(transactions: Transactions):
+async def test_a_resumed_transaction_is_open_by_its_copy(transactions: Transactions):
     half = transactions.send()
     assert transactions.service.resume(half, 0).status is PutMessageStatus.PUT_OK
     transactions.store.appender.dispatch()

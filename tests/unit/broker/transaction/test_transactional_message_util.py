@@ -118,7 +118,7 @@ def test_hosts_of_another_kind_have_their_flag():
         ({"TRAN_MSG": "true", "DELAY": "0"}, 1, True),
     ],
 )
-def test_what_is_a_transaction(properties: dict[str, str], reconsume_times: int, expected: bool):
+def test_half_messages_are_recognized(properties: dict[str, str], reconsume_times: int, expected: bool):
     assert is_transaction(sent(properties, reconsume_times=reconsume_times)) is expected
 
 
@@ -133,7 +133,7 @@ def test_what_is_a_transaction(properties: dict[str, str], reconsume_times: int,
         (SENT | {"k": "v" * 32_600}, "bytes of properties; the limit is 32,676"),
     ],
 )
-def test_what_could_not_be_ended_or_checked_is_refused(properties: dict[str, str], why: str):
+def test_a_transaction_that_could_not_be_ended_or_checked_is_rejected(properties: dict[str, str], why: str):
     made = sent(properties)
     with pytest.raises(BrokerResponseError, match=why) as error:
         to_half_message(made)
@@ -160,7 +160,7 @@ def test_check_immunity(value: str | None, expected: int | None):
 
 
 @pytest.mark.parametrize(("tag", "body"), [("x", b"1,"), ("d", b"1,x,"), ("d", b"\xff")])
-def test_what_is_no_op_message_ends_nothing(tag: str, body: bytes):
+def test_a_message_that_is_not_an_op_message_ends_nothing(tag: str, body: bytes):
     op = with_properties(OPS[0], encode_properties({"TAGS": tag}), body=body)
     with pytest.raises(ValueError, match=r"tag|invalid|decode"):
         ended_offsets(op)

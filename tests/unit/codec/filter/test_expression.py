@@ -201,5 +201,5 @@ def test_literals_alone(text: str, expected: object):
         ("(a > 5) CONTAINS ''", False),
     ],
 )
-def test_what_decides_keeps_the_rest_from_being_looked_at(text: str, expected: object):
+def test_conditions_after_the_deciding_one_are_not_evaluated(text: str, expected: object):
     assert result(text, a="abc", b="x") is expected

@@ -137,7 +137,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "position", "reason"), WRONG)
-def test_what_is_wrong_is_refused_with_position_and_reason(text: str, position: int, reason: str):
+def test_an_invalid_expression_is_rejected_with_position_and_reason(text: str, position: int, reason: str):
     assert refused(text) == (position, refused(text)[1])
     assert refused(text)[1].startswith(reason) or reason in refused(text)[1]
 
@@ -160,7 +160,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("kind", NESTED)
-def test_what_is_nested_too_deep_is_refused(kind: str):
+def test_an_expression_nested_too_deep_is_rejected(kind: str):
     evaluate, _ = evaluator(NESTED[kind](MAX_DEPTH // 2 - 2))
     evaluate(["1"])
     for times in (MAX_DEPTH + 1, 600, 1000):
@@ -179,7 +179,7 @@ def test_alternatives_in_a_row_are_not_nested():
     assert result("a IN (" + ",".join(f"'{n}'" for n in range(1000)) + ")", a="999") is True
 
 
-def test_what_would_be_right_is_what_can_stand_there():
+def test_the_expected_words_are_those_allowed_there():
     reason = refused("(a = 1 b")[1]
     words = re.findall(r"[A-Z]+|'.'", reason.partition("is not allowed here; expected ")[2])
     assert "AND" in words
@@ -195,7 +195,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=40).map(" ".join) | st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=40))
-def test_any_text_is_an_expression_or_is_refused_at_a_place_in_it(text: str):
+def test_any_text_is_an_expression_or_is_rejected_at_a_place_in_it(text: str):
     refusal = None
     try:
         parse(text)

@@ -210,14 +210,14 @@ def test_one_text_is_compiled_once():
     assert compiled.__module__ == sql_filter.__name__
 
 
-def test_what_is_compiled_is_bounded():
+def test_the_cache_of_filters_is_bounded():
     first = compiled("a = 'bounded'")
     for number in range(sql_filter.MOST_COMPILED):
         compiled(f"a = {number}")
     assert compiled("a = 'bounded'") is not first
 
 
-def test_what_is_remembered_is_bounded():
+def test_the_cache_is_bounded():
     message_filter = compiled("a > 5 AND b IS NULL")
     for start in range(0, 20_000, 500):
         raws = [encode_properties({"a": str(number)}) for number in range(start, start + 500)]

@@ -40,7 +40,7 @@ def test_spoilt_bodies(sys_flag: int, what: str) -> None:
 
 
 @pytest.mark.parametrize("sys_flag", [0x301, 0x101, 0x201])
-def test_a_body_cut_at_any_byte_is_refused(sys_flag: int) -> None:
+def test_a_body_cut_at_any_byte_is_rejected(sys_flag: int) -> None:
     body, _ = golden(sys_flag)
     for length in range(len(body)):
         with pytest.raises(CodecError):

@@ -22,7 +22,7 @@ def test_a_message_is_due_its_level_after_it_was_stored():
 
 
 @pytest.mark.parametrize(("raw", "level"), [(b"3", 3), (b"", 0), (b"x", 0), (b"-1", 0), (b"9" * 11, 0)])
-def test_what_is_no_number_is_level_0(raw: bytes, level: int):
+def test_a_level_that_is_not_a_number_is_0(raw: bytes, level: int):
     assert level_of(raw) == level
 
 

@@ -49,7 +49,7 @@ def test_batches_of_messages_alike_round_trip_and_are_checked(
 
 
 @given(batch)
-def test_a_batch_cut_inside_a_message_is_refused(messages: list[tuple[int, bytes, bytes]]) -> None:
+def test_a_batch_cut_inside_a_message_is_rejected(messages: list[tuple[int, bytes, bytes]]) -> None:
     body = encode_batch(messages)
     ends = [len(encode_batch(messages[:count])) for count in range(1, len(messages) + 1)]
     for length in range(len(body)):
@@ -91,11 +91,11 @@ def test_lengths_that_do_not_add_up_are_named(at: int, form: str, value: int, ca
     assert cause in str(caught.value)
 
 
-def test_an_empty_batch_is_refused() -> None:
+def test_an_empty_batch_is_rejected() -> None:
     with pytest.raises(CodecError, match="batch body is empty"):
         split_batch(b"")
 
 
-def test_properties_over_their_field_are_refused() -> None:
+def test_properties_over_their_field_are_rejected() -> None:
     with pytest.raises(CodecError, match="at most 32767"):
         encode_batch([(0, b"", b"p" * 32768)])

@@ -135,7 +135,7 @@ def test_a_body_left_unread_still_has_its_checksum_held() -> None:
         decode_record(spoilt, read_body=False, check_crc=True)
 
 
-def test_decoding_begins_and_ends_where_it_is_told() -> None:
+def test_decoding_begins_and_ends_at_the_given_positions() -> None:
     record = sample()
     padded = b"\xff" * 7 + record + b"\xff" * 9
     assert decode_record(padded, 7, end=7 + len(record)) == decode_record(record)
@@ -225,7 +225,7 @@ def messages(draw: st.DrawFn) -> MessageExt:
 
 
 @given(messages())
-def test_what_is_encoded_decodes_to_the_same(message: MessageExt) -> None:
+def test_encoding_and_decoding_are_inverse(message: MessageExt) -> None:
     record = encoder.encode_message(message)
     assert decode_record(record, check_crc=True) == message
     assert len(record) == message.store_size

@@ -82,7 +82,7 @@ def test_a_topic_over_127_bytes_makes_the_record_v2(length: int, magic: int) -> 
     assert decode_record(record).topic == "t" * length
 
 
-def test_lengths_a_record_cannot_say_are_refused() -> None:
+def test_lengths_a_record_cannot_say_are_rejected() -> None:
     assert decode_record(encode(properties_bytes=b"p" * 32767)).properties_bytes == b"p" * 32767
     with pytest.raises(CodecError, match="properties take 32768 bytes"):
         encode(properties_bytes=b"p" * 32768)
@@ -93,7 +93,7 @@ def test_lengths_a_record_cannot_say_are_refused() -> None:
 
 
 @pytest.mark.parametrize("field", ["queue_id", "flag", "reconsume_times", "queue_offset", "store_timestamp"])
-def test_a_number_outside_its_field_is_refused(field: str) -> None:
+def test_a_number_outside_its_field_is_rejected(field: str) -> None:
     with pytest.raises(CodecError, match="does not fit its field"):
         encode(**{field: 1 << 63})
 

@@ -56,7 +56,7 @@ def test_unique_id_parts_are_cut_to_their_fields() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7F00", "G" * 32, "0" * 31, "0" * 57, "0" * 30 + " 0", "\u0660" * 32, "0" * 1000])
-def test_what_is_no_id_is_named(text: str) -> None:
+def test_an_invalid_id_is_named(text: str) -> None:
     with pytest.raises(CodecError, match="32 or 56 hexadecimal digits"):
         ids.decode_message_id(text)
     with pytest.raises(CodecError, match="is not a unique message id"):
@@ -71,7 +71,7 @@ def test_hosts_read_as_text() -> None:
 @pytest.mark.parametrize(
     "text", ["", "localhost", "1.2.3", "1.2.3.256", "1.2.3.-4", "1.2.3.0004", "1.2.3.\u0664", "::g"]
 )
-def test_what_is_no_address_is_named(text: str) -> None:
+def test_an_invalid_address_is_named(text: str) -> None:
     with pytest.raises(CodecError, match="neither an IPv4 nor an IPv6 address"):
         ids.ip_bytes(text)
 

@@ -71,7 +71,7 @@ def test_a_missing_last_separator_is_made_up_before_appending() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("", "v"), ("n", ""), ("n\x01", "v"), ("n", "\x02v"), ("n", "v\x01")])
-def test_what_cannot_be_a_pair_is_refused(name: str, value: str) -> None:
+def test_an_invalid_pair_is_rejected(name: str, value: str) -> None:
     with pytest.raises(CodecError):
         mp.encode_properties({name: value})
 

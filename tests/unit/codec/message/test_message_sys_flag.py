@@ -3,7 +3,7 @@
 from rocketbroker.codec.message import message_sys_flag as flags
 
 
-def test_transaction_bits_are_told() -> None:
+def test_transaction_bits_are_reported() -> None:
     assert flags.transaction_value(0x30D) == flags.TRANSACTION_ROLLBACK_TYPE
 
 

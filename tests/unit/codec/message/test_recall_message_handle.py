@@ -27,6 +27,6 @@ def test_characters_of_their_own_and_no_padding():
 
 
 @pytest.mark.parametrize("text", ["", "!", "djE", "djEgVCBi", "\u00e4", "djEg_w==", "djIgVCBiIDEgbQ==", "====", "d"])
-def test_what_is_none(text):
+def test_a_system_topic_is_not_a_user_topic(text):
     with pytest.raises(CodecError, match="recall handle is invalid"):
         decode_recall_handle(text)

@@ -81,7 +81,7 @@ def test_a_missing_field_is_named(fields: dict[str, str] | None):
 
 
 @pytest.mark.parametrize("value", ["", "x", "1.5", "2147483648", "-2147483649", "9" * 400])
-def test_a_number_that_is_none_or_out_of_range_is_named_with_what_was_found(value: str):
+def test_an_invalid_number_is_named_with_its_value(value: str):
     fields = {"queueId": value, "queueOffset": "2", "clientID": "c"}
     with pytest.raises(CodecError) as caught:
         from_ext_fields(fields, SomeRequestHeader)

@@ -62,7 +62,7 @@ def test_recorded_bodies_come_back_byte_for_byte(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [CONSUME_STATS, CLUSTER_INFO])
-def test_a_body_cut_at_any_byte_is_refused(body: bytes) -> None:
+def test_a_body_cut_at_any_byte_is_rejected(body: bytes) -> None:
     for length in range(len(body)):
         with pytest.raises(CodecError):
             loads(body[:length])
@@ -175,7 +175,7 @@ def test_size_is_bounded() -> None:
     assert fastjson.MAX_SIZE == 16 << 20
 
 
-def test_what_has_no_form_is_named() -> None:
+def test_a_value_without_a_json_form_is_named() -> None:
     with pytest.raises(CodecError, match="bytes has no form in JSON"):
         dumps({"a": b"x"})
     with pytest.raises(CodecError, match="bool cannot be the key"):

@@ -157,7 +157,7 @@ def test_any_command_survives_either_encoding(serialize_type: int, command: Comm
     assert decode_frame(memoryview(frame)[4:]) == command
 
 
-def test_each_kind_of_frame_cut_at_each_byte_is_refused():
+def test_each_kind_of_frame_cut_at_each_byte_is_rejected():
     for frame in samples():
         whole = memoryview(frame.data)[4:]
         for end in range(4 + len(frame.header())):
@@ -165,7 +165,7 @@ def test_each_kind_of_frame_cut_at_each_byte_is_refused():
                 decode_frame(whole[:end])
 
 
-def test_each_kind_of_header_cut_at_each_byte_is_refused():
+def test_each_kind_of_header_cut_at_each_byte_is_rejected():
     for frame in samples():
         header = frame.header().rstrip()
         for end in range(len(header)):
@@ -175,7 +175,7 @@ def test_each_kind_of_header_cut_at_each_byte_is_refused():
 
 
 @given(st.binary(max_size=200), st.sampled_from([0, 1]))
-def test_noise_is_refused_as_a_fault_of_the_peer(noise: bytes, serialize_type: int):
+def test_noise_is_rejected_as_a_fault_of_the_peer(noise: bytes, serialize_type: int):
     mark = (serialize_type << 24 | len(noise)).to_bytes(4, "big")
     with suppress(RemoteProtocolError):
         decode_frame(memoryview(mark + noise))
@@ -192,12 +192,12 @@ def test_a_damaged_frame_is_decoded_or_refused_as_a_fault_of_the_peer(data: st.D
 
 
 @pytest.mark.parametrize("length", [3, 0, -1, -(2**31)])
-def test_a_length_without_room_for_the_mark_is_refused(length: int):
+def test_a_length_without_room_for_the_mark_is_rejected(length: int):
     with pytest.raises(RemoteProtocolError, match=f"frame length {length} is below the minimum of 4"):
         check_length(length)
 
 
-def test_a_length_over_the_limit_is_refused_and_the_limit_named():
+def test_a_length_over_the_limit_is_rejected_and_the_limit_named():
     check_length(FRAME_MAX_LENGTH)
     with pytest.raises(RemoteProtocolError, match="16777217 exceeds the limit of 16777216"):
         check_length(FRAME_MAX_LENGTH + 1)
@@ -205,13 +205,13 @@ def test_a_length_over_the_limit_is_refused_and_the_limit_named():
         check_length(101, 100)
 
 
-def test_a_header_longer_than_its_frame_is_refused():
+def test_a_header_longer_than_its_frame_is_rejected():
     with pytest.raises(RemoteProtocolError, match="header length 9 exceeds the 2 bytes"):
         split_frame(memoryview(b"\x00\x00\x00\x09{}"))
 
 
 @pytest.mark.parametrize("encoding", [2, 127, 128, 255])
-def test_an_unknown_header_encoding_is_refused(encoding: int):
+def test_an_unknown_header_encoding_is_rejected(encoding: int):
     with pytest.raises(RemoteProtocolError, match=f"header encoding {encoding} is unknown"):
         split_frame(memoryview(bytes([encoding, 0, 0, 2]) + b"{}"))
 

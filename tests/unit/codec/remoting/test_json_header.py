@@ -87,7 +87,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: text[:32].decode("latin-1"))
-def test_a_broken_header_is_refused_and_the_fault_named(text: bytes):
+def test_a_broken_header_is_rejected_and_the_fault_named(text: bytes):
     with pytest.raises(RemoteProtocolError, match="JSON header") as caught:
         decode(text)
 
@@ -151,7 +151,7 @@ class TestTypedJsonDecoder:
         assert caught.value.command.opaque == 78
 
     @pytest.mark.parametrize("text", BROKEN, ids=lambda text: text[:32].decode("latin-1"))
-    def test_what_is_no_header_is_refused_in_the_same_words(self, text: bytes):
+    def test_an_invalid_header_is_rejected_in_the_same_words(self, text: bytes):
         with pytest.raises(RemoteProtocolError) as caught:
             self.decode(memoryview(text))
 
@@ -169,7 +169,7 @@ class TestTypedJsonDecoder:
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8"))))
-def test_what_we_write_is_standard_json(fields: dict[str, str]):
+def test_written_tables_are_standard_json(fields: dict[str, str]):
     encoded = encode_json_header(RemotingCommand(5, fields))
 
     assert msgspec.json.decode(encoded)["extFields"] == fields

@@ -76,7 +76,7 @@ def test_the_recorded_codes_beyond_16_bits_are_cut():
         (pack(">iihcic", 0, 8, 1, b"\xff", 1, b"v"), "not UTF-8"),
     ],
 )
-def test_a_length_past_the_header_is_refused_and_named(rest: bytes, cause: str):
+def test_a_length_past_the_header_is_rejected_and_named(rest: bytes, cause: str):
     with pytest.raises(RemoteProtocolError) as caught:
         decode(FIXED + rest)
 

@@ -37,7 +37,7 @@ def test_checkpoints_round_trip(fields: tuple[int, int, int, int, int, int]) -> 
     assert layout.decode_checkpoint(data) == fields
 
 
-def test_short_files_are_refused() -> None:
+def test_short_files_are_rejected() -> None:
     for length in range(48):
         with pytest.raises(CodecError, match=f"checkpoint has {length} bytes instead of 48"):
             layout.decode_checkpoint(bytes(length))

@@ -14,7 +14,7 @@ def test_golden_records_went_where_they_fit(name: str) -> None:
         assert fits(len(record), size - (offset % size))
 
 
-def test_the_record_behind_the_golden_blank_did_not_fit_before_it() -> None:
+def test_the_record_after_the_golden_blank_did_not_fit_before_it() -> None:
     (blank,) = golden_store.manifest("clean")["blanks"]
     behind = dict(golden_store.records("clean"))[golden_store.COMMIT_LOG_FILE_SIZE]
     assert not fits(len(behind), blank["size"])

@@ -25,7 +25,7 @@ def test_golden_configs_come_back_byte_for_byte(name: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "path"), CONFIGS)
-def test_a_golden_config_cut_at_any_byte_is_refused(name: str, path: str) -> None:
+def test_a_golden_config_cut_at_any_byte_is_rejected(name: str, path: str) -> None:
     data = golden_store.files(name)[path]
     for length in range(0, len(data), max(1, len(data) // 400)):
         with pytest.raises(CodecError):
@@ -39,6 +39,6 @@ def test_integer_keys_come_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("data", [b"[]", b"1", b"null", b'"text"'])
-def test_what_is_no_object_is_refused(data: bytes) -> None:
+def test_a_value_that_is_not_an_object_is_rejected(data: bytes) -> None:
     with pytest.raises(CodecError, match="must hold one JSON object"):
         loads_config(data)

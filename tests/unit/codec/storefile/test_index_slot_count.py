@@ -25,7 +25,7 @@ def test_the_slots_of_recorded_files_are_found(name, at_once, monkeypatch):
 
 
 @pytest.mark.parametrize("entries", [1, 2, 5, 1000])
-def test_a_file_that_does_not_say_is_refused(entries):
+def test_a_file_that_does_not_say_is_rejected(entries):
     data = struct.pack(">qqqqii", 5, 6, 7, 8, 1, entries).ljust(4240, b"\0")
     with pytest.raises(CodecError, match="slots cannot be told from its entries"):
         slot_count(data)
@@ -61,7 +61,7 @@ def test_little_of_a_large_file_is_held_at_once():
     assert max(asked) < 2 << 20
 
 
-def test_a_file_in_which_all_entries_have_one_offset_is_refused(monkeypatch):
+def test_a_file_in_which_all_entries_have_one_offset_is_rejected(monkeypatch):
     monkeypatch.setattr(index_slot_count, "_MOST", 10)
     data = struct.pack(">qqqqii", 5, 6, 100, 100, 2, 3).ljust(4240, b"\0")
     data = data[:240] + struct.pack(">iqii", 52, 100, 0, 0) * 200

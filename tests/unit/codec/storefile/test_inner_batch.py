@@ -15,7 +15,7 @@ def test_the_record_that_rocketmq_wrote():
 
 
 @pytest.mark.parametrize("text", ["0", "-3", "x", "99999", "32768", "", "1.5", "²"])
-def test_a_number_that_is_none_counts_as_one(text: str):
+def test_an_invalid_number_counts_as_one(text: str):
     assert inner_count(INNER_BATCH_FLAG, f"A\x01b\x02INNER_NUM\x01{text}\x02".encode()) == 1
 
 

@@ -28,7 +28,7 @@ def test_what_is_loaded_ends_with_the_block_the_limit_or_the_file(source: LocalF
         assert window.array().tobytes() == bytes(window.data) == DATA[position:end]
 
 
-def test_a_load_behind_the_limit_holds_nothing(source: LocalFile) -> None:
+def test_a_load_beyond_the_limit_holds_nothing(source: LocalFile) -> None:
     window = LogWindow(source, EXTENT, 100, 150)
     for position in (200, 2_000):
         window.load(position)

@@ -25,13 +25,13 @@ def test_golden_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "0", "0" * 19, "0" * 21, "-" + "0" * 19, "0" * 19 + "\u0660", "9" * 20, "0" * 20 + "\n", "lock"]
 )
-def test_other_names_are_refused(name: str) -> None:
+def test_other_names_are_rejected(name: str) -> None:
     with pytest.raises(CodecError, match="20 decimal digits"):
         file_name_to_offset(name)
 
 
 @pytest.mark.parametrize("offset", [-1, 1 << 63])
-def test_offsets_outside_int64_are_refused(offset: int) -> None:
+def test_offsets_outside_int64_are_rejected(offset: int) -> None:
     with pytest.raises(CodecError, match="outside 0"):
         offset_to_file_name(offset)
 

@@ -39,7 +39,7 @@ def test_records_are_read_whatever_is_between_them(
     assert len(groups) == 1 if at_once > SIZE else len(groups) > 5
 
 
-def test_what_is_no_record_of_that_size_is_told_apart(tmp_path: Path) -> None:
+def test_bytes_without_a_record_of_that_size_are_distinguished(tmp_path: Path) -> None:
     writer = CommitLogWriter(tmp_path, 4096)
     for _ in range(3):
         writer.append()

@@ -126,7 +126,7 @@ def test_every_text_has_a_bound():
                 model.model_validate({name: "a" * 100_000})
 
 
-def test_a_long_name_that_nobody_knows_is_refused_at_once():
+def test_a_long_name_that_nobody_knows_is_rejected_at_once():
     with pytest.raises(ConfigError) as caught:
         apply_updates((BrokerConfig(broker_ip1="127.0.0.1"),), {"x" * 1_000_000: "1"})
     assert len(str(caught.value)) < 500

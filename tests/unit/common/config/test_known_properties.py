@@ -45,7 +45,7 @@ def test_names_that_5x_dropped_are_known_with_their_last_version(name):
     assert found.last_version is not None
 
 
-def test_what_nobody_knows_is_none_and_has_a_nearest_name():
+def test_an_unknown_name_has_a_nearest_name():
     assert known_properties.find("brokerNmae") is None
     assert known_properties.nearest("brokerNmae", []) == "brokerName"
     assert known_properties.nearest("BROKERNAME", []) == "brokerName"

@@ -43,7 +43,7 @@ def test_shipped_masters_load_and_are_acted_on(name):
 
 
 @pytest.mark.parametrize("name", SLAVES)
-def test_shipped_slaves_are_refused_in_one_line(name):
+def test_shipped_slaves_are_rejected_in_one_line(name):
     with pytest.raises(ConfigError) as caught:
         load(CONF / name)
     assert str(caught.value) == (
@@ -53,7 +53,7 @@ def test_shipped_slaves_are_refused_in_one_line(name):
 
 
 @pytest.mark.parametrize("name", SYNC_MASTERS)
-def test_shipped_synchronous_masters_are_refused_in_one_line(name):
+def test_shipped_synchronous_masters_are_rejected_in_one_line(name):
     with pytest.raises(ConfigError) as caught:
         load(CONF / name)
     assert str(caught.value) == (
@@ -84,7 +84,7 @@ def test_ports_without_a_file():
     assert load_namesrv_settings().transport.listen_port == 9876
 
 
-def test_one_listen_port_sets_what_is_bound_and_what_is_told(conf):
+def test_one_listen_port_sets_the_bound_and_the_registered_port(conf):
     settings = load(conf("listenPort=30911\n"))
     assert settings.transport.listen_port == settings.broker.listen_port == 30911
     assert settings.store.ha_listen_port == 30912
@@ -124,7 +124,7 @@ def test_everything_wrong_is_said_in_the_order_of_the_file(conf):
     ]
 
 
-def test_a_master_with_a_slaves_id_is_refused(conf):
+def test_a_master_with_a_slaves_id_is_rejected(conf):
     file = conf("brokerId=1\n")
     with pytest.raises(ConfigError, match=r"^.*b\.conf:1: brokerId=1 is rejected: a master's brokerId is 0") as caught:
         load(file)

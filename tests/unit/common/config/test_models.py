@@ -42,7 +42,7 @@ def test_names_and_defaults_are_those_of_rocketmq(model):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_every_setting_can_be_told_as_text_and_gives_itself_back(model):
+def test_every_setting_survives_the_text_form(model):
     values = {name: text_of(getattr(model(), attribute)) for name, (attribute, _) in fields_by_name(model).items()}
     assert model.model_validate(values) == model()
 
@@ -89,7 +89,7 @@ def test_consume_queue_files_hold_whole_entries(given, kept):
     assert MessageStoreConfig(mapped_file_size_consume_queue=given).mapped_file_size_consume_queue == kept
 
 
-def test_store_paths_follow_the_root_unless_they_are_told_apart(tmp_path):
+def test_store_paths_follow_the_root_unless_set(tmp_path):
     store = MessageStoreConfig(store_path_root_dir=str(tmp_path), store_path_index="/elsewhere/index")
     assert store.commit_log_dir == tmp_path / "commitlog"
     assert store.consume_queue_dir == tmp_path / "consumequeue"
@@ -100,7 +100,7 @@ def test_store_paths_follow_the_root_unless_they_are_told_apart(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
-def test_roles_that_need_replication_are_refused_by_the_model_itself(role):
+def test_roles_that_need_replication_are_rejected_by_the_model_itself(role):
     with pytest.raises(ValidationError, match="rejected: this version has no replication"):
         MessageStoreConfig.model_validate({"brokerRole": role})
 

@@ -15,7 +15,7 @@ def test_a_list_holds_addresses_and_networks_of_both_kinds():
 @pytest.mark.parametrize(
     "text", ["10.0.0.7/8", "10.0.0", "localhost", "10.0.0.0/33", "10.0.0.*", "::ffff:10.0.0.1", "10.0.0.1:80", "all"]
 )
-def test_what_is_no_network_or_could_match_no_peer_is_refused(text: str):
+def test_an_invalid_network_or_one_that_matches_no_peer_is_rejected(text: str):
     with pytest.raises(ValueError):  # noqa: PT011 - its text is not shown
         parse_networks(f"192.0.2.7;{text}")
 

@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "what"), [(None, "No such file or directory"), (b"", "is empty"), (b" \n", "is empty")]
 )
-def test_a_lost_file_is_refused_and_its_backup_named(tmp_path, content, what):
+def test_a_lost_file_is_rejected_and_its_backup_named(tmp_path, content, what):
     file = tmp_path / "b.conf"
     save_changes(file, {"a": "1"})
     save_changes(file, {"a": "2"})

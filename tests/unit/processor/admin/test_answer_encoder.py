@@ -18,7 +18,7 @@ async def test_a_long_answer_is_encoded_off_the_loop(encoder, entries, on_loop):
     assert (name == threading.current_thread().name.encode()) is on_loop
 
 
-def test_an_answer_of_too_many_entries_is_refused(encoder):
+def test_an_answer_of_too_many_entries_is_rejected(encoder):
     encoder.check(65_536)
     with pytest.raises(BrokerResponseError) as error:
         encoder.check(65_537)

@@ -51,7 +51,7 @@ def processor(parts, models, path, executor, registered):
 
 
 @pytest.mark.parametrize("line", [b"protectedMode=false", b"adminWhiteList=192.0.2.7", b"brokerWhiteList=10.0.0.0/8"])
-async def test_connected_peers_are_admitted_anew(processor, registered, line: bytes):
+async def test_connected_peers_are_admitted_again(processor, registered, line: bytes):
     assert (await call_async(processor.process_update, body=line))[0] == ResponseCode.SUCCESS
     assert registered == ["readmitted"]
 
@@ -73,7 +73,7 @@ async def test_a_change_acts_is_stored_and_raises_the_version(parts, models, pro
 
 
 @pytest.mark.parametrize("change", [b"brokerIP1=127.0.0.9", b"listenPort=20911", b"brokerPermission=4"])
-async def test_what_name_servers_know_is_registered_anew(processor, registered, change):
+async def test_what_name_servers_know_is_registered_again(processor, registered, change):
     await call_async(processor.process_update, body=change)
     assert len(registered) == 1
     assert (await call_async(processor.process_update, body=change)).code == 0

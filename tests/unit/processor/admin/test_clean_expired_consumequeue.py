@@ -47,7 +47,7 @@ async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, s
     assert "expired queues cleaned by 127.0.0.1:50000; removed topics: ['OldAndGone']" in caplog.text
 
 
-async def test_what_the_disk_refused_is_answered_and_the_rest_is_done(parts, store):
+async def test_a_failed_removal_is_answered_and_the_rest_is_done(parts, store):
     store.appender.put_message(message(topic="Gone"))
     begin = store.appender.put_message(message(topic="Kept")).physical_offset
     store.appender.dispatch()

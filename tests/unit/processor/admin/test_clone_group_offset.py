@@ -93,7 +93,7 @@ async def test_a_new_group_is_made_where_clients_may_make_one(parts, processor):
         (Header("dest", "src", "U"), ResponseCode.SYSTEM_ERROR, "no offsets to clone in topic U"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_changes_nothing(parts, processor, wrong, code, named):
+async def test_an_impossible_value_is_rejected_and_changes_nothing(parts, processor, wrong, code, named):
     before = {key: dict(queues) for key, queues in parts.offsets.table.items()}
     found_code, remark = await refusal_async(processor.process, wrong)
     assert found_code == code
@@ -101,7 +101,7 @@ async def test_what_cannot_be_is_refused_and_changes_nothing(parts, processor, w
     assert parts.offsets.table == before
 
 
-async def test_a_disk_that_refuses_is_told_of(parts, processor):
+async def test_a_failing_disk_is_reported(parts, processor):
     async def drain():
         return {parts.offsets.path}
 

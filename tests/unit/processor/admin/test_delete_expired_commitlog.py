@@ -11,7 +11,7 @@ class Cleaning:
         self.asked += 1
 
 
-def test_the_files_are_asked_for_and_who_did_it_is_in_the_log(caplog):
+def test_the_removal_is_requested_and_its_requester_logged(caplog):
     cleaning = Cleaning()
     with caplog.at_level(logging.WARNING):
         assert call(DeleteExpiredCommitlogProcessor(cleaning).process) == (0, None, {}, b"")

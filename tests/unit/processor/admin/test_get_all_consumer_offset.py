@@ -20,7 +20,7 @@ async def test_recorded_tables(parts, encoder):
     assert len(sizes) > 3
 
 
-async def test_what_was_committed_is_told(parts, encoder):
+async def test_the_committed_offset_is_answered(parts, encoder):
     header = UpdateConsumerOffsetRequestHeader("G", "T", 3, 17)
     parts.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     body = (await call_async(GetAllConsumerOffsetProcessor(parts.offsets, encoder).process)).body

@@ -57,7 +57,7 @@ async def test_offsets_of_group_and_queue(parts, store, processor):
     assert answer.body["consumeTps"] == parts.stats.view("GROUP_GET_NUMS", "T@G").stats_minute.tps > 0
 
 
-async def test_which_topics(parts, processor, consumer):
+async def test_only_existing_subscribed_topics_are_cloned(parts, processor, consumer):
     for topic in ("A", "B", "C"):
         parts.topic_configs.update(TopicConfig(topic, 1, 1))
         parts.offsets.commit("G", topic, 0, 1)
@@ -129,7 +129,7 @@ async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, proce
     assert len(answer.body["offsetTable"]) == len(looked_at) == 16_384
 
 
-async def test_more_queues_than_an_answer_may_have_are_refused_before_they_are_looked_at(parts, store, processor):
+async def test_more_queues_than_an_answer_may_have_are_rejected_before_they_are_looked_at(parts, store, processor):
     names = [f"Wide{number}" for number in range(5)]
     for name in names:
         parts.topic_configs.update(TopicConfig(name, 16_384, 16_384))

@@ -77,7 +77,7 @@ async def test_clients_that_do_not_answer_are_named(processor, client):
         (Header("a/b", "g"), ResponseCode.INVALID_PARAMETER, "the topic 'a/b' is illegal"),
     ],
 )
-async def test_what_cannot_be_is_named(processor, client, asked, code, named):
+async def test_an_impossible_value_is_named(processor, client, asked, code, named):
     client("old", response(body=BODY), version=27)
     found_code, remark = await refusal_async(processor.process, asked)
     assert found_code == code

@@ -157,7 +157,7 @@ async def test_without_force_nothing_goes_forward(parts, processor, times):
         (header(queue_id=0, offset=-2), ResponseCode.SYSTEM_ERROR, "Target offset -2 not in consume queue range"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_changes_nothing(parts, processor, wrong, code, named):
+async def test_an_impossible_value_is_rejected_and_changes_nothing(parts, processor, wrong, code, named):
     found_code, remark = await refusal_async(processor.process, wrong)
     assert found_code == code
     assert named in remark
@@ -172,7 +172,7 @@ async def test_a_topic_that_nobody_can_read(parts, processor):
     assert (code, "No queues to reset." in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
-async def test_a_disk_that_refuses_is_told_of(parts, store, times, encoder):
+async def test_a_failing_disk_is_reported(parts, store, times, encoder):
     async def drain():
         return {parts.offsets.path}
 
@@ -183,7 +183,7 @@ async def test_a_disk_that_refuses_is_told_of(parts, store, times, encoder):
 
 
 @pytest.mark.parametrize("why", ["broadcasting", "setting"])
-async def test_clients_are_told_where_the_broker_cannot_do_it(parts, processor, client, why):
+async def test_clients_are_notified_if_the_broker_cannot_reset(parts, processor, client, why):
     if why == "setting":
         apply_updates([parts.config], {"useServerSideResetOffset": "false"})
     model = MessageModel.BROADCASTING if why == "broadcasting" else MessageModel.CLUSTERING
@@ -198,7 +198,7 @@ async def test_clients_are_told_where_the_broker_cannot_do_it(parts, processor, 
     assert parts.offsets.table == {}
 
 
-async def test_a_client_that_is_behind_is_named_and_not_told(parts, processor, client):
+async def test_a_client_that_is_behind_is_named_and_not_notified(parts, processor, client):
     slow, quick = client("slow", model=MessageModel.BROADCASTING), client("quick", model=MessageModel.BROADCASTING)
     slow.send_oneway = lambda _command: False
     quick.sent.clear()
@@ -224,7 +224,7 @@ async def test_a_reset_of_many_queues_writes_one_line(parts, processor, caplog):
         ([{"consume_type": ConsumeType.CONSUME_ACTIVELY}], ResponseCode.SYSTEM_ERROR, "pull by themselves"),
     ],
 )
-async def test_clients_that_cannot_be_told(parts, processor, client, clients, code, named):
+async def test_clients_that_cannot_be_notified(parts, processor, client, clients, code, named):
     apply_updates([parts.config], {"useServerSideResetOffset": "false"})
     connections = [client(**each) for each in clients]
     found_code, remark = await refusal_async(processor.process, header())

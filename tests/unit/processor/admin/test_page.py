@@ -20,7 +20,7 @@ def test_pages_follow_each_other_by_alphabet():
 
 
 @pytest.mark.parametrize("seen", [None, "", " ", DataVersion(1000, 8, 0).encode().decode()])
-def test_pages_begin_anew_when_the_table_has_changed(seen):
+def test_pages_restart_when_the_table_has_changed(seen):
     assert list(page_of(TABLE, VERSION, seen, 2, 2)) == ["a", "b"]
 
 

@@ -34,7 +34,7 @@ def test_entries_of_a_recorded_queue_across_its_files(processor, index, count):
     ]
 
 
-def test_what_the_group_subscribes_to(consumer, processor):
+def test_the_groups_subscription_is_answered(consumer, processor):
     offline = call(processor.process, header(group="CG_Live")).body
     assert offline["filterData"] == "CG_Live@StFill is not online!"
     consumer("CG_Live", "client", "StFill")
@@ -44,7 +44,7 @@ def test_what_the_group_subscribes_to(consumer, processor):
     assert online["queueData"] == offline["queueData"]
 
 
-def test_an_empty_group_is_none_that_is_online(processor):
+def test_an_empty_group_is_not_online(processor):
     answer = call(processor.process, header(group=""))
     assert answer.code == 0
     assert answer.body["filterData"] == "@StFill is not online!"

@@ -46,7 +46,7 @@ async def given_up(transactions: Transactions) -> MessageExt:
     return found
 
 
-async def test_one_that_was_given_up_is_asked_for_again_and_may_be_committed(
+async def test_a_discarded_transaction_is_checked_again_and_may_be_committed(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
@@ -59,7 +59,7 @@ async def test_one_that_was_given_up_is_asked_for_again_and_may_be_committed(
     assert transactions.bodies() == [b"given up"]
 
 
-async def test_one_that_is_asked_for_again_already_is_refused(
+async def test_one_that_is_asked_for_again_already_is_rejected(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
@@ -69,7 +69,7 @@ async def test_one_that_is_asked_for_again_already_is_refused(
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_one_that_was_taken_up_again_and_has_ended_is_refused(
+async def test_a_resumed_transaction_that_has_ended_is_rejected(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor, outcome: int
 ):
     message = await given_up(transactions)
@@ -84,7 +84,7 @@ async def test_one_that_was_taken_up_again_and_has_ended_is_refused(
     assert transactions.bodies() == bodies
 
 
-async def test_one_that_was_given_up_once_more_is_taken_up_by_its_last_message(
+async def test_a_transaction_discarded_twice_is_resumed_by_its_last_message(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     first = await given_up(transactions)
@@ -99,7 +99,7 @@ async def test_one_that_was_given_up_once_more_is_taken_up_by_its_last_message(
     assert transactions.bodies() == [b"given up"]
 
 
-async def test_of_two_requests_at_a_time_one_is_refused(
+async def test_of_two_requests_at_a_time_one_is_rejected(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
@@ -109,7 +109,7 @@ async def test_of_two_requests_at_a_time_one_is_refused(
     assert sorted(isinstance(each, BrokerResponseError) for each in answers) == [False, True]
 
 
-async def test_another_transaction_of_the_same_unique_id_is_taken_up(
+async def test_another_transaction_with_the_same_unique_id_is_resumed(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
@@ -117,7 +117,7 @@ async def test_another_transaction_of_the_same_unique_id_is_taken_up(
     assert (await call_async(processor.process, header(message.offset_msg_id))).code == ResponseCode.SUCCESS
 
 
-async def test_the_checks_of_an_open_one_begin_anew(
+async def test_the_checks_of_an_open_one_restart(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     half = transactions.send()
@@ -130,7 +130,7 @@ async def test_the_checks_of_an_open_one_begin_anew(
     assert transactions.halves()[3].get_property("TRANSACTION_CHECK_TIMES") == "1"
 
 
-async def test_what_is_no_open_transaction_is_refused(
+async def test_a_transaction_that_is_not_open_is_rejected(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     ended = transactions.send()
@@ -153,7 +153,7 @@ async def test_what_is_no_open_transaction_is_refused(
     assert transactions.store.commit_log.max_offset == before
 
 
-async def test_one_that_somebody_wrote_into_a_body_is_not_taken_up(
+async def test_a_half_message_forged_in_a_body_is_not_resumed(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
@@ -166,7 +166,7 @@ async def test_one_that_somebody_wrote_into_a_body_is_not_taken_up(
     assert f"no message is at {forged}, which msgId names" in remark
 
 
-async def test_one_that_cannot_be_stored_stays_given_up(
+async def test_a_transaction_that_cannot_be_stored_stays_discarded(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     message = await given_up(transactions)
@@ -187,7 +187,7 @@ async def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path):
     await transactions.close()
 
 
-async def test_the_recorded_requests_are_refused(
+async def test_the_recorded_requests_are_rejected(
     transactions: Transactions, processor: ResumeCheckHalfMessageProcessor
 ):
     """They name an ordinary message, which Apache RocketMQ put into the half topic nevertheless."""

@@ -32,7 +32,7 @@ async def test_topics_that_are_in_the_table_or_the_systems_own_stay(parts, store
     assert parts.offsets.query("g", "Kept", 0) == 1
 
 
-async def test_consumers_of_a_topic_made_anew_pass_over_nothing(parts, store, remover):
+async def test_consumers_of_a_recreated_topic_skip_nothing(parts, store, remover):
     fill(parts, store, "T")
     await remover.remove({"T"})
     fill(parts, store, "T")

@@ -55,7 +55,7 @@ def test_recorded_list(parts, processor, told):
     assert [parts.topic_configs.select(topic.topic_name) for topic in wanted] == wanted == told
 
 
-def test_unchanged_topic_is_not_registered_anew(parts, processor, told):
+def test_unchanged_topic_is_not_registered_again(parts, processor, told):
     call(processor.process, header())
     version = parts.topic_configs.data_version.copy()
     assert call(processor.process, header()).code == 0

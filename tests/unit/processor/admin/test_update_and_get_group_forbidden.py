@@ -23,7 +23,7 @@ def readable(processor, topic, change=None):
     return answer.body["readable"]
 
 
-def test_it_is_set_and_told(parts, processor):
+def test_the_limit_is_set_and_returned(parts, processor):
     assert readable(processor, "T")
     assert not readable(processor, "T", False)
     assert not readable(processor, "T")
@@ -52,7 +52,7 @@ def test_recorded_requests(processor):
         (Header("g", "a/b", False), ResponseCode.INVALID_PARAMETER, "the topic 'a/b' is illegal"),
     ],
 )
-def test_what_does_not_exist_is_refused(parts, processor, wrong, code, named):
+def test_a_missing_name_is_rejected(parts, processor, wrong, code, named):
     found_code, remark = refusal(processor.process, wrong)
     assert found_code == code
     assert named in remark

@@ -34,7 +34,7 @@ def test_broker_ids_are_quoted_by_version_or_wish(
     assert b'"perm":7,"readQueueNums":8,' in body
 
 
-def test_the_order_configuration_is_told_where_that_is_on(make_namesrv: Callable[..., NamesrvFixture]) -> None:
+def test_the_order_configuration_is_sent_if_enabled(make_namesrv: Callable[..., NamesrvFixture]) -> None:
     for setting, told in (("true", True), ("false", False)):
         namesrv = make_namesrv(orderMessageEnable=setting)
         namesrv.register_recorded_broker()

@@ -49,7 +49,7 @@ def test_a_value_is_on_disk_when_the_answer_comes(namesrv: NamesrvFixture, tmp_p
         ("ORDER_TOPIC_CONFIG", "../T", "topic: ../T, contains illegal characters"),
     ],
 )
-def test_bad_names_are_refused(namesrv: NamesrvFixture, tmp_path: Path, namespace: str, key: str, named: str) -> None:
+def test_bad_names_are_rejected(namesrv: NamesrvFixture, tmp_path: Path, namespace: str, key: str, named: str) -> None:
     answer = namesrv.ask(RequestCode.PUT_KV_CONFIG, PutKVConfigRequestHeader(namespace, key, "v"))
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert named in (answer.remark or "")

@@ -56,7 +56,7 @@ def test_an_unchanged_value_writes_nothing(namesrv: NamesrvFixture, tmp_path: Pa
         (b"", ResponseCode.INVALID_PARAMETER, "key=value"),
     ],
 )
-def test_what_may_not_be_changed_is_named_and_nothing_changes(
+def test_a_fixed_setting_is_named_and_nothing_changes(
     namesrv: NamesrvFixture, tmp_path: Path, body: bytes, code: int, named: str
 ) -> None:
     answer = namesrv.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
@@ -66,7 +66,7 @@ def test_what_may_not_be_changed_is_named_and_nothing_changes(
     assert not (tmp_path / "namesrv.properties").exists()
 
 
-def test_routes_are_given_anew_after_a_change(namesrv: NamesrvFixture) -> None:
+def test_routes_are_encoded_again_after_a_change(namesrv: NamesrvFixture) -> None:
     namesrv.register_recorded_broker()
     before = namesrv.manager.routes.encoded("TBW102", standard_json=True)
     assert namesrv.manager.routes.encoded("TBW102", standard_json=True) is before

@@ -50,7 +50,7 @@ def test_recorded_registrations_of_master_and_slave(namesrv: NamesrvFixture) -> 
     assert answer.header == RegisterBrokerResponseHeader("127.0.0.1:30912", "127.0.0.1:30911")
 
 
-def test_a_body_with_another_crc_is_refused(namesrv: NamesrvFixture) -> None:
+def test_a_body_with_another_crc_is_rejected(namesrv: NamesrvFixture) -> None:
     body = BODY.encode()
     crc = zlib.crc32(body) & 0x7FFFFFFF
     answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(body_crc32=crc ^ 1), body)
@@ -79,7 +79,7 @@ def test_a_registration_without_topics(namesrv: NamesrvFixture) -> None:
     assert list(namesrv.manager.brokers.by_name) == ["broker-a"]
 
 
-def test_one_topic_of_a_stranger_is_refused(namesrv: NamesrvFixture) -> None:
+def test_one_topic_of_a_stranger_is_rejected(namesrv: NamesrvFixture) -> None:
     body = RegisterBrokerBody(TopicConfigAndMappingSerializeWrapper({"T": TopicConfig("T")})).encode()
     answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(), body)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "register broker failed")
@@ -108,7 +108,7 @@ def test_the_order_topics_are_in_the_answer(make_namesrv: Callable[..., NamesrvF
         ({"compressed": True}, zlib.compress(b"\x7f\xff\xff\xff"), "2147483647 bytes"),
     ],
 )
-def test_what_is_wrong_is_named(namesrv: NamesrvFixture, fields: dict[str, object], body: bytes, named: str) -> None:
+def test_the_fault_is_named(namesrv: NamesrvFixture, fields: dict[str, object], body: bytes, named: str) -> None:
     answer = namesrv.ask(RequestCode.REGISTER_BROKER, header(**fields), body)
     assert answer.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
     assert named in (answer.remark or "")

@@ -37,7 +37,7 @@ def test_no_queues_are_no_error(namesrv: NamesrvFixture, body: bytes) -> None:
         ("T", b'{"queueDatas":[7]}', ResponseCode.SYSTEM_ERROR, "TopicRouteData"),
     ],
 )
-def test_what_is_wrong_is_named(namesrv: NamesrvFixture, topic: str, body: bytes, code: int, named: str) -> None:
+def test_the_fault_is_named(namesrv: NamesrvFixture, topic: str, body: bytes, code: int, named: str) -> None:
     answer = namesrv.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequestHeader(topic), body)
     assert answer.code == code
     assert named in (answer.remark or "")

@@ -27,7 +27,7 @@ async def test_a_send_comes_in_while_there_is_room():
     fast_failure.check(FakeConnection())
 
 
-async def test_one_more_than_may_wait_is_refused_until_one_is_answered():
+async def test_one_more_than_may_wait_is_rejected_until_one_is_answered():
     fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=2))
     first, _ = waiting(fast_failure, 2)
 
@@ -74,7 +74,7 @@ def told(fast_failure: BrokerFastFailure) -> tuple[str, ...]:
     return tuple(info[f"sendThreadPoolQueue{key}"] for key in keys)
 
 
-def test_a_send_that_waited_too_long_for_its_turn_is_refused():
+def test_a_send_that_waited_too_long_for_its_turn_is_rejected():
     config = BrokerConfig(wait_time_mills_in_send_queue=300)
     fast_failure = BrokerFastFailure(config)
     connection = FakeConnection()

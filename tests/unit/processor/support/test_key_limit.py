@@ -12,12 +12,12 @@ def properties(keys: str) -> bytes:
 @pytest.mark.parametrize(
     "keys", ["", "one", "a b c", "a  b   c ", " " * 100 + "a", "a" * 1000, "a b " + "c" * 1000], ids=len
 )
-def test_so_many_keys_are_taken(keys: str):
+def test_keys_up_to_the_limit_are_accepted(keys: str):
     KeyLimit(3).check(properties(keys))
     KeyLimit(3).check_all([b"", properties(keys)])
 
 
-def test_one_more_is_refused_with_its_number_and_the_setting():
+def test_one_more_is_rejected_with_its_number_and_the_setting():
     with pytest.raises(BrokerResponseError) as refused:
         KeyLimit(3).check_all([properties("a b c"), properties("a b c d")])
 

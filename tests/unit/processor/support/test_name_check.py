@@ -13,7 +13,7 @@ from rocketbroker.processor.support.name_check import (
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", " ", "a b", "ü", "a\n", "a\0", "x" * 300, ".."])
 @pytest.mark.parametrize("check", [check_topic, check_group, check_known_group])
-def test_names_outside_the_rule_are_refused(check, name):
+def test_names_outside_the_rule_are_rejected(check, name):
     with pytest.raises(BrokerResponseError) as error:
         check(name)
     assert error.value.code == ResponseCode.INVALID_PARAMETER
@@ -21,7 +21,7 @@ def test_names_outside_the_rule_are_refused(check, name):
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", " ", "a b", "ü", "a\n", "a\0"])
-def test_what_no_topic_is_called_is_not_looked_up(name):
+def test_an_invalid_topic_name_is_not_looked_up(name):
     with pytest.raises(BrokerResponseError) as error:
         check_known_topic(name)
     assert error.value.code == ResponseCode.INVALID_PARAMETER

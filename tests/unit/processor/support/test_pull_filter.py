@@ -151,7 +151,7 @@ async def test_tags_beside_filters(consumer: Consumer):
     assert numbers(consumer.pull("TAGS = 'c'")) == [2]
 
 
-async def test_a_pull_of_800_messages_none_of_which_matches_goes_on(consumer: Consumer):
+async def test_a_pull_past_800_unmatched_messages_continues(consumer: Consumer):
     consumer.put(*range(900))
     assert outcome(consumer.pull("n = 850")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
     assert numbers(consumer.pull("n = 850", 800)) == [850]
@@ -288,7 +288,7 @@ async def test_messages_of_a_retry_topic(consumer: Consumer):
 # -- what is refused
 
 
-async def test_without_the_setting_filters_are_refused(consumer: Consumer):
+async def test_without_the_setting_filters_are_rejected(consumer: Consumer):
     consumer.subscribe("n > 5")
     apply_updates([consumer.parts.config], {"enablePropertyFilter": "false"})
     remark = "enablePropertyFilter is false; set it to true to enable such filters"
@@ -297,7 +297,7 @@ async def test_without_the_setting_filters_are_refused(consumer: Consumer):
     assert consumer.refused() == (ResponseCode.SYSTEM_ERROR, remark)
 
 
-async def test_a_wrong_filter_of_a_pull_is_refused(consumer: Consumer):
+async def test_a_wrong_filter_of_a_pull_is_rejected(consumer: Consumer):
     code, remark = consumer.refused("n >")
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert remark.startswith("parse the consumer's subscription failed: Invalid MessageSelector. At character 4: ")
@@ -307,7 +307,7 @@ async def test_a_wrong_filter_of_a_pull_is_refused(consumer: Consumer):
     assert (code, "'JMS' is unknown" in remark) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, True)
 
 
-async def test_a_wrong_filter_of_a_heartbeat_is_told_to_the_pull(consumer: Consumer):
+async def test_a_wrong_filter_of_a_heartbeat_is_reported_by_the_pull(consumer: Consumer):
     consumer.subscribe("n >")
     code, remark = consumer.refused()
     assert code == ResponseCode.FILTER_DATA_NOT_EXIST
@@ -375,7 +375,7 @@ def test_what_apache_s_broker_found_by_a_filter_is_found_by_ours():
 
 
 @pytest.mark.parametrize("expression_type", ["TAG", "SQL92"])
-async def test_a_subscription_that_is_too_long_is_refused(consumer: Consumer, expression_type: str):
+async def test_a_subscription_that_is_too_long_is_rejected(consumer: Consumer, expression_type: str):
     code, remark = consumer.refused("a" * 20_000, flags=SUSPEND, expression_type=expression_type)
 
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED

@@ -42,7 +42,7 @@ def test_wrong_body_is_named(body, named):
     ],
     ids=["lists", "wrong field", "unquoted key", "object keys"],
 )
-def test_a_body_that_only_python_could_read_is_refused_when_it_is_large(body: bytes, kind, monkeypatch):
+def test_a_body_that_only_python_could_read_is_rejected_when_it_is_large(body: bytes, kind, monkeypatch):
     monkeypatch.setattr(fastjson, "loads", lambda *_: pytest.fail("each value would be read in Python"))
     with pytest.raises(BrokerResponseError, match="may have 10,000 values") as error:
         read_body(memoryview(body), kind)

@@ -6,7 +6,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 
 
-def test_queries_beyond_the_limit_are_refused_until_others_have_ended():
+def test_queries_beyond_the_limit_are_rejected_until_others_have_ended():
     queries = WaitingQueries(BrokerConfig(max_waiting_queries=1))
     with queries.one_more():
         with pytest.raises(BrokerResponseError) as error, queries.one_more():

@@ -60,7 +60,7 @@ def test_findings_of_a_rule_are_limited_and_all_counted(copy: Path, queued: list
     assert (len(report.findings), report.count_of(Severity.ERROR)) == (2, 7)
 
 
-def test_index_entries_of_any_bytes_are_told(copy: Path, queued: list[MessageExt]) -> None:
+def test_index_entries_of_any_bytes_are_reported(copy: Path, queued: list[MessageExt]) -> None:
     place = index_file(copy), entry_position(20, 50)
     patch(place, INDEX_ENTRY.pack(-1, -(1 << 63), -1, -1) + INDEX_ENTRY.pack(-(1 << 31), (1 << 63) - 1, 0, 1 << 30))
     assert errors(check(copy)) == {"index-entry-unreadable": 2, "index-missing-key": 2}

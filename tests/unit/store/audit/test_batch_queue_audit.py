@@ -79,7 +79,7 @@ def test_records_without_an_entry_are_named(root: Path):
     assert "with queue offset 6" in report.findings[0].detail
 
 
-def test_consumer_offsets_are_held_against_the_end_in_messages(root: Path):
+def test_consumer_offsets_are_compared_with_the_end_in_messages(root: Path):
     table = root / "config" / "consumerOffset.json"
     for offset, found in ((10, set()), (11, {"consumer-offset-beyond-queue"})):
         table.write_text(f'{{"offsetTable":{{"Batches@group":{{0:{offset}}}}}}}')

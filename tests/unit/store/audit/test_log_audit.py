@@ -34,7 +34,7 @@ def check_offsets(root: Path) -> list[int]:
     return [each.commit_log_offset for each in found if isinstance(each, MessageExt)]
 
 
-def test_damage_across_the_end_of_a_file_is_passed_over(copy: Path, queued: list[MessageExt]) -> None:
+def test_damage_across_the_end_of_a_file_is_skipped(copy: Path, queued: list[MessageExt]) -> None:
     (copy / "abort").touch()
     offsets = check_offsets(copy)
     first_of_file = next(each for each in offsets if each >= LOG_FILE)
@@ -53,7 +53,7 @@ def test_what_lies_before_the_first_file_of_the_log_is_no_error(copy: Path) -> N
     assert report.begin == LOG_FILE
 
 
-def test_a_log_file_that_was_lost_and_made_anew_is_a_hole(copy: Path, queued: list[MessageExt]) -> None:
+def test_a_log_file_that_was_lost_and_recreated_is_a_hole(copy: Path, queued: list[MessageExt]) -> None:
     (copy / "commitlog" / f"{LOG_FILE:020d}").write_bytes(bytes(LOG_FILE))
     assert errors(check(copy)) == {"log-hole": 1}
 
@@ -86,7 +86,7 @@ def test_after_an_unclean_stop_damage_before_the_checkpoint_is_an_error(
     assert "log-torn-tail" not in warnings(report)
 
 
-def test_what_a_cut_left_behind_the_log_is_no_error(copy: Path, queued: list[MessageExt]) -> None:
+def test_bytes_left_after_a_truncated_log_are_no_error(copy: Path, queued: list[MessageExt]) -> None:
     """RocketMQ cuts a log without zeroing what was there: half a record, and older ones behind it."""
     end = check(copy).end
     size = victim(queued).store_size

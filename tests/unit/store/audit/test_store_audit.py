@@ -68,7 +68,7 @@ async def test_nothing_is_wrong_with_other_settings(tmp_path: Path, settings: di
     assert check(tmp_path).findings == []
 
 
-async def test_a_topic_deleted_and_made_anew_is_no_error(tmp_path: Path) -> None:
+async def test_a_topic_deleted_and_recreated_is_no_error(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     await store.start()
     for topic in ("Gone", "Anew", "Kept") * 5:
@@ -125,7 +125,7 @@ def test_it_says_who_has_the_store_open_and_leaves_the_lock(copy: Path) -> None:
     assert check(copy).state.holders == ()
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_store_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a CommitLog"):
         check(tmp_path)
 

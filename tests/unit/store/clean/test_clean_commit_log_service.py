@@ -117,7 +117,7 @@ async def test_a_disk_that_fills_has_the_expired_files_removed(cleaned: Cleaned,
     assert await cleaned.clean() == left
 
 
-async def test_by_hand_it_goes_on_until_nothing_has_expired(cleaned: Cleaned):
+async def test_a_requested_removal_continues_until_nothing_has_expired(cleaned: Cleaned):
     set_(cleaned, delete_file_batch_max=1)
     cleaned.age(0, 1)
     cleaned.service.delete_files_manually()
@@ -146,7 +146,7 @@ async def test_a_disk_over_85_percent_has_the_oldest_files_removed_until_it_is_n
     assert await cleaned.settle() == left
 
 
-async def test_who_loses_what_by_a_forced_removal_is_told_for_each_file(cleaned: Cleaned, caplog):
+async def test_groups_that_lose_messages_by_a_forced_removal_are_logged_for_each_file(cleaned: Cleaned, caplog):
     fill(cleaned.store, 3, "Other", 2)
     cleaned.disk.percent = 86.0
 
@@ -298,7 +298,7 @@ async def test_a_file_whose_messages_are_not_readable_yet_stays(cleaned: Cleaned
     assert await cleaned.clean() == [5]
 
 
-async def test_a_store_goes_on_from_what_is_left(tmp_path: Path):
+async def test_a_store_continues_from_what_is_left(tmp_path: Path):
     clock = FakeClock()
     first = small_store(tmp_path, clock)
     await first.start()

@@ -134,7 +134,7 @@ async def test_a_queue_without_messages_keeps_its_last_file_and_its_offsets(clea
     assert [each.queue_offset for each in read_queue(store, "Old", 3, 12)] == [12]
 
 
-async def test_index_files_before_the_log_go_and_queries_go_on(cleaned: Cleaned):
+async def test_index_files_before_the_log_go_and_queries_continue(cleaned: Cleaned):
     store = cleaned.store
     for number in range(24):
         store.appender.put_message(message(b"x" * 1000, "T", properties={"KEYS": f"k{number}"}))
@@ -290,7 +290,7 @@ async def test_a_queue_that_the_disk_keeps_does_not_keep_the_others_and_the_inde
     assert cleaned.queue_files("A") == [10]
 
 
-async def test_what_was_refused_is_named_to_who_asks_and_told_once(cleaned: Cleaned, monkeypatch, caplog):
+async def test_a_failed_removal_is_named_in_the_answer_and_logged_once(cleaned: Cleaned, monkeypatch, caplog):
     store = cleaned.store
     for number in range(13):
         fill(store, 6, "T", number)
@@ -343,7 +343,7 @@ async def test_a_queue_that_cannot_be_read_keeps_neither_the_log_nor_the_others(
     assert cleaned.queue_files("A") == [10]
 
 
-async def test_a_topic_that_is_deleted_meanwhile_and_made_anew_keeps_its_new_files(cleaned: Cleaned, monkeypatch):
+async def test_a_topic_that_is_deleted_meanwhile_and_recreated_keeps_its_new_files(cleaned: Cleaned, monkeypatch):
     fill(cleaned.store, 12)
     await cleaned.expire(2)
     store = cleaned.store

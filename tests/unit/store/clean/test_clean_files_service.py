@@ -49,7 +49,7 @@ async def cleaned(tmp_path: Path, monkeypatch) -> AsyncIterator[Cleaned]:
     await store.stop()
 
 
-async def test_it_is_looked_at_once_and_then_each_interval(cleaned: Cleaned):
+async def test_the_disk_is_measured_at_once_and_then_at_each_interval(cleaned: Cleaned):
     await cleaned.first_looks()
 
     cleaned.clock.advance(9.9)
@@ -120,7 +120,7 @@ async def test_rounds_do_not_run_beside_each_other(cleaned: Cleaned):
     assert first.done()
 
 
-async def test_a_disk_that_cannot_be_asked_is_told_and_asked_again(cleaned: Cleaned, caplog):
+async def test_a_disk_that_cannot_be_measured_is_reported_and_measured_again(cleaned: Cleaned, caplog):
     await cleaned.first_looks()
     cleaned.disk.error = OSError(5, "Input/output error")
 

@@ -133,7 +133,7 @@ async def test_an_error_of_the_disk_comes_through(thread: CleanThread, tmp_path:
     assert not thread.holds_files
 
 
-async def test_room_is_awaited_for_so_long_and_its_lateness_told_once(
+async def test_the_wait_for_room_is_limited_and_logged_once(
     thread: CleanThread, clock: FakeClock, tmp_path: Path, caplog
 ):
     files = [make_file(tmp_path, offset) for offset in (0, SIZE)]

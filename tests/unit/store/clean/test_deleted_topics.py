@@ -49,7 +49,7 @@ def test_what_the_file_held_before_is_used_when_it_is_damaged(tmp_path: Path, te
     assert [one.startswith(f"{path} cannot be read") for one in told] == [True]
 
 
-def test_marks_behind_the_end_of_the_log_go_back_to_it(tmp_path: Path):
+def test_marks_beyond_the_end_of_the_log_go_back_to_it(tmp_path: Path):
     path = tmp_path / FILE_NAME
     marks = DeletedTopics(path, LOCAL)
     marks.add({"A"}, 100, 0)
@@ -88,7 +88,7 @@ async def filled(root: Path, **settings) -> MessageStore:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("again", [0, 3])
-async def test_it_stays_away_when_queues_are_made_anew(tmp_path: Path, clean: bool, again: int):
+async def test_a_deleted_topic_does_not_return_when_queues_are_rebuilt(tmp_path: Path, clean: bool, again: int):
     store = await filled(tmp_path / "store")
     assert await store.deletion.delete_topics({"Topic"}) == 1
     for number in range(again):
@@ -134,7 +134,7 @@ async def test_a_stop_between_mark_and_removal_finishes_the_deletion(tmp_path: P
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-async def test_messages_that_come_meanwhile_are_refused_and_none_is_acknowledged_in_vain(
+async def test_messages_that_come_meanwhile_are_rejected_and_none_is_acknowledged_in_vain(
     tmp_path: Path, monkeypatch, flush: str
 ):
     store = await filled(tmp_path / "store", flush_disk_type=flush)
@@ -193,7 +193,7 @@ async def test_the_event_loop_does_not_wait_for_a_file_that_is_being_removed(tmp
     await store.stop()
 
 
-async def test_a_topic_whose_folder_the_disk_keeps_stays_also_when_queues_are_made_anew(tmp_path: Path, monkeypatch):
+async def test_a_topic_whose_folder_cannot_be_renamed_stays_even_if_queues_are_rebuilt(tmp_path: Path, monkeypatch):
     store = await filled(tmp_path / "store")
     rename = LocalFileSystem.rename
 
@@ -230,7 +230,9 @@ class Disk:
         self._rename(LOCAL, old, new)
 
 
-async def test_a_mark_that_cannot_be_taken_back_is_told_once_and_tried_until_it_is(tmp_path: Path, monkeypatch, caplog):
+async def test_a_mark_that_cannot_be_taken_back_is_reported_once_and_tried_until_it_is(
+    tmp_path: Path, monkeypatch, caplog
+):
     store = await filled(tmp_path / "store")
     disk = Disk(monkeypatch)
     with pytest.raises(OSError, match="Input/output error"):
@@ -284,7 +286,7 @@ async def test_a_clean_stop_leaves_no_deletion_to_finish(tmp_path: Path):
     await store.stop()
 
 
-async def test_a_deletion_goes_on_to_its_end_when_nobody_waits_for_it(tmp_path: Path, monkeypatch):
+async def test_a_deletion_continues_to_its_end_when_nobody_waits_for_it(tmp_path: Path, monkeypatch):
     store = await filled(tmp_path / "store")
     moving, go_on = threading.Event(), threading.Event()
     move_away = store.queues.move_away

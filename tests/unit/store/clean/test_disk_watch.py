@@ -39,7 +39,7 @@ async def watched(monkeypatch) -> AsyncIterator[Watched]:
     await made.watch.stop()
 
 
-async def test_over_90_percent_sends_are_refused_until_there_is_room(watched: Watched, caplog):
+async def test_over_90_percent_sends_are_rejected_until_there_is_room(watched: Watched, caplog):
     why = "the disk of /store/commitlog is 90.5 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"
     watched.disk.percent = 90.5
     with caplog.at_level(logging.WARNING):
@@ -64,7 +64,7 @@ async def test_only_its_own_refusal_is_lifted(watched: Watched):
     assert watched.why == "a sync failed"
 
 
-async def test_the_first_send_is_refused_already(watched: Watched):
+async def test_the_first_send_is_rejected_already(watched: Watched):
     watched.disk.percent = 95.0
 
     await watched.watch.start()

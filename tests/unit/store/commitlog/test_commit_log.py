@@ -108,7 +108,7 @@ def test_the_rest_of_a_full_file_is_a_blank_and_the_next_file_follows(tmp_path: 
         ]
 
 
-def test_the_flush_thread_never_finds_the_written_part_to_end_behind_a_blank(tmp_path: Path, monkeypatch):
+def test_the_flush_thread_never_finds_the_written_part_to_end_after_a_blank(tmp_path: Path, monkeypatch):
     seen: list[int] = []
     with open_log(tmp_path / "log", FILE) as log:
         queue = queue_for(tmp_path)
@@ -128,7 +128,7 @@ def test_a_file_filled_up_to_a_blank_of_8_bytes_is_whole(tmp_path: Path):
         assert bytes(log.queue.files[0].buffer[-8:]) == b"\0\0\0\x08" + BLANK_MAGIC_CODE.to_bytes(4, "big")
 
 
-def test_a_record_longer_than_a_file_is_refused_and_nothing_is_written(tmp_path: Path):
+def test_a_record_longer_than_a_file_is_rejected_and_nothing_is_written(tmp_path: Path):
     with open_log(tmp_path / "log", FILE) as log:
         queue = queue_for(tmp_path)
         append_sized(log, queue, 500)

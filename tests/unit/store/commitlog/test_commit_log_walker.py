@@ -81,7 +81,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize(("at", "data", "damage"), DAMAGES)
 @pytest.mark.parametrize("count", [2, 300])
-def test_damage_is_named_and_passed_over(tmp_path: Path, at: int, data: bytes, damage: str, count: int):
+def test_damage_is_named_and_skipped(tmp_path: Path, at: int, data: bytes, damage: str, count: int):
     writer = CommitLogWriter(tmp_path, MANY)
     for number in range(count):
         writer.append(b"b" * 300 if number != 1 else b"second")
@@ -102,7 +102,7 @@ def test_damage_is_named_and_passed_over(tmp_path: Path, at: int, data: bytes, d
     queue.close()
 
 
-def test_zeros_are_passed_over_to_the_next_record_in_this_file_or_another(writer: CommitLogWriter):
+def test_zeros_are_skipped_to_the_next_record_in_this_file_or_another(writer: CommitLogWriter):
     while writer.end < 2 * FILE:
         writer.append(b"b" * 300)
     path, position, size = writer.records[2]
@@ -158,7 +158,7 @@ def test_a_blank_that_does_not_reach_the_end_is_damage(writer: CommitLogWriter):
 
 
 @pytest.mark.parametrize("count", [3, 200])
-def test_the_first_record_behind_a_time_and_an_offset(tmp_path: Path, count: int):
+def test_the_first_record_after_a_time_and_an_offset(tmp_path: Path, count: int):
     writer = CommitLogWriter(tmp_path, MANY)
     for number in range(count):
         writer.append(store_timestamp=1000 + number, born_host=V6_HOST)

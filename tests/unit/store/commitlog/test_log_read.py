@@ -27,7 +27,7 @@ def test_ranges_are_read_back_to_back(log: CommitLog):
     assert read.read() == b"\0\0\0\1\1\0"
 
 
-def test_a_range_may_go_on_in_the_next_file(log: CommitLog):
+def test_a_range_may_continue_in_the_next_file(log: CommitLog):
     assert LogRead(log, [(SIZE - 2, 4), (2 * SIZE - 1, 2)]).read() == b"\0\0\1\1\1\2"
 
 

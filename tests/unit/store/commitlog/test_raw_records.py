@@ -57,7 +57,7 @@ class TestWholeRecords:
         ],
         ids=["other offset", "zeros", "too short", "blank amid a file", "other magic"],
     )
-    def test_what_is_no_log_of_this_offset_is_refused(self, data: bytes):
+    def test_bytes_that_are_not_a_log_at_this_offset_are_rejected(self, data: bytes):
         with pytest.raises(StoreError, match="do not begin with a record of that offset"):
             whole_records(data, 0, 0, FILE)
 
@@ -94,13 +94,13 @@ class TestAppendRaw:
             assert copy.max_offset == FILE
             assert copy.append(message(b"new"), queue, 40, 5)[0] == FILE
 
-    def test_bytes_for_another_place_are_refused(self, tmp_path: Path):
+    def test_bytes_for_another_place_are_rejected(self, tmp_path: Path):
         with open_log(tmp_path / "to", FILE) as copy:
             with pytest.raises(StoreError, match="it ends at 0"):
                 copy.append_raw(100, record(100))
             assert copy.max_offset == 0
 
-    def test_what_precedes_a_full_disk_stays(self, tmp_path: Path, monkeypatch):
+    def test_records_before_a_full_disk_stay(self, tmp_path: Path, monkeypatch):
         queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
         with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
             fill(source, queue, 40)
@@ -135,7 +135,7 @@ def append_all(copy: CommitLog, data: bytes) -> None:
 
 
 class TestBeginAt:
-    def test_an_empty_log_begins_at_a_file_behind_its_end(self, tmp_path: Path):
+    def test_an_empty_log_begins_at_a_file_after_its_end(self, tmp_path: Path):
         queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)
         with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
             fill(source, queue, 40)
@@ -151,7 +151,7 @@ class TestBeginAt:
             assert bytes_of(copy) == data[begin:]
 
     @pytest.mark.parametrize("offset", [100, FILE + 1])
-    def test_an_offset_amid_a_file_is_refused(self, tmp_path: Path, offset: int):
+    def test_an_offset_amid_a_file_is_rejected(self, tmp_path: Path, offset: int):
         with open_log(tmp_path / "to", FILE) as copy:
             copy.warm_up()
             with pytest.raises(StoreError, match=f"cannot begin at {offset}"):

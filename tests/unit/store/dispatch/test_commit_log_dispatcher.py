@@ -36,7 +36,7 @@ def request(
     return (queue, number, offset, size, code, NOW, (None, unique_key.encode() or None, None, False))
 
 
-def test_messages_become_readable_in_order_and_are_told(tmp_path: Path):
+def test_messages_become_readable_in_order_and_are_reported(tmp_path: Path):
     listener = Listener()
     queue = ConsumeQueue("T", 2, tmp_path, 200)
     dispatcher = CommitLogDispatcher(None, listener)
@@ -49,7 +49,7 @@ def test_messages_become_readable_in_order_and_are_told(tmp_path: Path):
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-def test_a_run_becomes_readable_is_told_and_indexed(tmp_path: Path, waiting: bool):
+def test_a_run_becomes_readable_is_reported_and_indexed(tmp_path: Path, waiting: bool):
     index = make_index(tmp_path / "index")
     listener = Listener(waiting=waiting)
     queue = ConsumeQueue("T", 2, tmp_path / "cq", 200)
@@ -76,7 +76,7 @@ def test_a_run_becomes_readable_is_told_and_indexed(tmp_path: Path, waiting: boo
     index.close()
 
 
-def test_nobody_is_told_when_nobody_waits(tmp_path: Path):
+def test_nobody_is_notified_when_nobody_waits(tmp_path: Path):
     listener = Listener(waiting=False)
     queue = ConsumeQueue("T", 0, tmp_path, 200)
 

@@ -1,7 +1,7 @@
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 
 
-def test_nobody_waits_and_telling_nobody_does_nothing():
+def test_without_waits_a_notification_does_nothing():
     listener = NoListener()
 
     assert not listener.waiting

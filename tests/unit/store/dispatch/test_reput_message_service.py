@@ -37,7 +37,7 @@ def physical(queues: ConsumeQueueStore, queue_id: int) -> list[int]:
     return [entry[0] for at in range(queue.max_offset) if (entry := queue.entry(at))]
 
 
-def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
+def test_messages_missing_from_queues_and_index_are_read_from_the_log(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
         index = IndexService(tmp_path / "index", 50, 200, lambda: "20261121095923270")
@@ -60,7 +60,7 @@ def test_what_queues_and_index_lack_is_read_from_the_log(tmp_path: Path):
         index.close()
 
 
-def test_what_queues_have_is_not_entered_again(tmp_path: Path):
+def test_queued_messages_are_not_entered_again(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
         reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
@@ -95,7 +95,7 @@ def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
         queues.close()
 
 
-def test_messages_of_a_deleted_topic_do_not_come_back_behind_new_ones(tmp_path: Path):
+def test_messages_of_a_deleted_topic_do_not_come_back_after_new_ones(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
         reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)

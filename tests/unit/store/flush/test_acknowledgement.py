@@ -121,7 +121,7 @@ async def test_a_wait_that_is_late_ends_with_the_deadline(flush: FakeWait, repli
     assert outcomes == [late], "what ends later changes nothing"
 
 
-async def test_what_is_late_is_never_acknowledged(flush: FakeWait):
+async def test_a_late_message_is_never_acknowledged(flush: FakeWait):
     outcome: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
 
     when_all([flush], outcome.set_result, 0.01)

@@ -224,7 +224,7 @@ async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: P
     assert not entered.acquire(blocking=False), "both were served by one sync"
 
 
-async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
+async def test_unsynced_messages_at_the_stop_are_still_synced(tmp_path: Path):
     log = Log(tmp_path)
     log.flusher.start()
     log.queue.files[0].wrote = 100
@@ -235,7 +235,7 @@ async def test_what_waits_at_the_stop_is_still_synced(tmp_path: Path):
     assert (await asyncio.wait_for(waiting, 60)).ok
 
 
-async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
+async def test_a_wait_that_was_abandoned_does_no_harm(tmp_path: Path):
     log = Log(tmp_path)
     log.queue.files[0].wrote = 100
     log.flusher.start()
@@ -246,7 +246,7 @@ async def test_a_wait_that_was_given_up_does_no_harm(tmp_path: Path):
     await log.stop()
 
 
-async def test_who_waits_longer_than_allowed_is_told_and_the_others_wait_on(tmp_path: Path, monkeypatch):
+async def test_a_wait_beyond_its_limit_ends_and_others_continue(tmp_path: Path, monkeypatch):
     log = Log(tmp_path)
     syncing = threading.Event()
     monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(60))
@@ -354,7 +354,7 @@ async def test_a_failed_sync_makes_the_store_read_only_until_all_of_it_is_rewrit
     await log.stop()
 
 
-async def test_what_the_kernel_dropped_is_not_written_anew(tmp_path: Path, monkeypatch):
+async def test_what_the_kernel_dropped_is_not_rewritten(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(flush_service, "RETRY_S", 0.01)
     log = Log(tmp_path, flush_interval_commit_log=5)
     file = log.queue.files[0]
@@ -410,7 +410,7 @@ def test_queues_are_synced_up_to_where_they_were_written(tmp_path: Path):
     commit_log.queue.close()
 
 
-def test_queues_that_could_not_be_synced_are_not_told_as_on_disk(tmp_path: Path, monkeypatch, caplog):
+def test_queues_that_could_not_be_synced_do_not_count_as_on_disk(tmp_path: Path, monkeypatch, caplog):
     queue = make_queue(tmp_path, 2)
     seen = Seen()
     commit_log, size = log_of_two(tmp_path)

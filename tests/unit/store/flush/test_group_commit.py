@@ -33,7 +33,7 @@ async def turn() -> None:
 
 
 @pytest.mark.usefixtures("endless")
-async def test_who_is_alone_is_not_held():
+async def test_a_lone_sender_is_not_delayed():
     syncs = Syncs()
     for number in range(1, 4):
         syncs.group.ask(1)

@@ -25,7 +25,7 @@ def test_an_empty_file_is_as_none(tmp_path: Path):
     assert checkpoint.min_timestamp(with_index=False) == 0
 
 
-def test_a_broken_file_is_refused_with_what_to_do(tmp_path: Path):
+def test_a_broken_file_is_rejected_with_what_to_do(tmp_path: Path):
     (tmp_path / "checkpoint").write_bytes(b"short")
 
     with pytest.raises(StoreError, match=r"cannot read .*checkpoint "):
@@ -33,7 +33,7 @@ def test_a_broken_file_is_refused_with_what_to_do(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", golden_store.NAMES)
-def test_what_another_release_wrote_is_kept(name: str, tmp_path: Path):
+def test_fields_of_other_releases_are_kept(name: str, tmp_path: Path):
     path = tmp_path / "checkpoint"
     path.write_bytes(golden_store.files(name)["checkpoint"])
     checkpoint = StoreCheckpoint(path)
@@ -53,7 +53,7 @@ def test_the_earliest_of_the_times_counts_and_three_seconds_before_it(tmp_path: 
     assert checkpoint.min_timestamp(with_index=True) == 29_999
 
 
-def test_a_time_of_zero_is_none_and_other_fields_stay(tmp_path: Path):
+def test_a_time_of_zero_is_no_time_and_other_fields_stay(tmp_path: Path):
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
     checkpoint.layout = checkpoint.layout._replace(confirm_phy_offset=7, logics_physical_offset=8)
     checkpoint.advance(physic_msg_timestamp=50_000)
@@ -82,7 +82,7 @@ def test_times_go_back_with_the_clock(tmp_path: Path):
 
 
 @pytest.mark.parametrize("data", [bytes(100), bytes(5000), b"\xff" * 4096, CheckpointLayout(2 * 10**12).encode()])
-def test_what_makes_no_sense_is_an_error(tmp_path: Path, data: bytes):
+def test_an_invalid_value_is_an_error(tmp_path: Path, data: bytes):
     (tmp_path / "checkpoint").write_bytes(data)
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
 

@@ -10,7 +10,7 @@ def current(refusals: StandingRefusals) -> tuple[PutMessageStatus, str] | None:
     return None if refusals.current is None else (refusals.current.status, refusals.current.reason)
 
 
-def test_nothing_is_refused_at_first():
+def test_nothing_is_rejected_at_first():
     refusals = StandingRefusals()
 
     assert refusals.current is None
@@ -38,7 +38,7 @@ def test_an_owner_ends_its_own_cause_alone():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_gravest_is_told_whichever_came_first(order: int):
+def test_the_most_severe_reason_counts_in_any_order(order: int):
     refusals = StandingRefusals()
     for refusal in list(Refusal)[::order]:
         refusals.set(refusal, refusal.name)

@@ -107,7 +107,7 @@ def test_a_query_goes_no_further_back_than_its_time_range(file: IndexFile, monke
     assert len(reads) == 5
 
 
-def test_a_query_that_is_given_up_ends_with_what_it_has(file: IndexFile, monkeypatch):
+def test_a_query_that_is_abandoned_ends_with_what_it_has(file: IndexFile, monkeypatch):
     put(file, *[("k", number, NOW) for number in range(20)])
     pread = os.pread
 
@@ -196,7 +196,7 @@ def test_it_is_the_same_after_a_restart(tmp_path: Path):
     assert not (tmp_path / NAME).exists()
 
 
-def test_settings_of_another_size_are_refused(tmp_path: Path):
+def test_settings_of_another_size_are_rejected(tmp_path: Path):
     IndexFile(tmp_path / NAME, SLOTS, ENTRIES).close()
 
     with pytest.raises(StoreError, match="files of this kind are set to"):
@@ -246,7 +246,7 @@ def test_all_can_be_cut(file: IndexFile):
     assert hits(file.chain(hash_of("a"), 0, ALWAYS)) == [7]
 
 
-def test_what_a_power_loss_left_of_the_entries_behind_the_cut_does_not_matter(file: IndexFile):
+def test_what_a_power_loss_left_of_the_entries_after_the_cut_does_not_matter(file: IndexFile):
     keys = [(f"k{number % 7}", number, NOW) for number in range(15)]
     put(file, *keys)
     for number in (11, 13, 14):
@@ -301,7 +301,7 @@ def test_only_what_changed_is_synced(file: IndexFile, monkeypatch):
     assert len(synced) == 2
 
 
-def test_what_could_not_be_synced_is_tried_again(file: IndexFile, monkeypatch):
+def test_a_failed_sync_is_retried(file: IndexFile, monkeypatch):
     def refuse(fd: int) -> None:
         raise OSError(5, "Input/output error")
 

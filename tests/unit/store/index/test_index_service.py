@@ -101,7 +101,7 @@ def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
     assert hits(index.service.search("Other", "a", 0, ALWAYS)) == []
 
 
-def test_what_waits_is_found_after_a_flush(index: Index):
+def test_waiting_keys_are_found_after_a_flush(index: Index):
     index.add(7, "U", flush=False)
     assert index.service.waiting == 1
     assert hits(index.service.search("T", "U", 0, ALWAYS)) == []
@@ -134,7 +134,7 @@ def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
     service.close()
 
 
-def test_loaded_files_go_on_and_known_messages_are_passed_over(index: Index, tmp_path: Path):
+def test_loaded_files_continue_and_known_messages_are_skipped(index: Index, tmp_path: Path):
     slow = SlowIndex(SLOTS, ENTRIES)
     for number in range(10):
         slow.put_message("T", number, NOW, f"U{number}", None, None)
@@ -293,7 +293,7 @@ def test_keys_that_were_hashed_before_follow_messages_that_wait(index: Index):
     assert index.service.sync() == NOW + 6
 
 
-def test_the_last_message_is_told_though_it_has_no_key(index: Index):
+def test_the_last_message_is_reported_though_it_has_no_key(index: Index):
     index.service.add_keys(keys_of([], 12))
     index.service.flush()
 

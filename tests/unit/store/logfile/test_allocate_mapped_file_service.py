@@ -190,7 +190,7 @@ def test_the_writer_waits_for_a_file_once_and_gets_it_when_it_is_ready(
     file.close()
 
 
-def test_the_writer_waits_for_blocks_once_and_goes_on_when_they_are_there(
+def test_the_writer_waits_for_blocks_once_and_continues_when_they_are_there(
     service: AllocateMappedFileService, tmp_path: Path, monkeypatch
 ):
     file = service.take(tmp_path / f"{0:020d}", SIZE, 4096)

@@ -62,7 +62,7 @@ async def test_a_log_file_that_is_gone_from_the_middle_takes_its_messages_only(
     await store.stop()
 
 
-async def test_a_kill_after_a_missing_file_was_made_anew_does_not_end_the_log_there(filled: Filled, tmp_path: Path):
+async def test_a_kill_after_a_missing_file_was_recreated_does_not_end_the_log_there(filled: Filled, tmp_path: Path):
     root = await left(filled, tmp_path, clean=False)
     (root / "commitlog" / f"{LOG_FILE:020d}").unlink()
     store = await opened(root, filled)
@@ -76,7 +76,7 @@ async def test_a_kill_after_a_missing_file_was_made_anew_does_not_end_the_log_th
     await store.stop()
 
 
-async def test_queues_made_anew_have_place_for_the_messages_of_a_missing_file(filled: Filled, tmp_path: Path):
+async def test_rebuilt_queues_keep_offsets_for_the_messages_of_a_missing_file(filled: Filled, tmp_path: Path):
     root = await left(filled, tmp_path, clean=False)
     (root / "commitlog" / f"{LOG_FILE:020d}").unlink()
 
@@ -120,7 +120,7 @@ async def test_a_last_log_file_cut_short_after_a_clean_stop_leaves_its_offsets_t
     await store.stop()
 
 
-async def test_a_last_log_file_cut_short_behind_the_checkpoint_ends_the_log(filled: Filled, tmp_path: Path):
+async def test_a_last_log_file_cut_short_after_the_checkpoint_ends_the_log(filled: Filled, tmp_path: Path):
     root = flushed(filled, tmp_path)
     for later in sorted((root / "commitlog").iterdir()):
         if int(later.name) > filled.offsets[-1]:
@@ -159,7 +159,7 @@ async def test_foreign_files_beside_the_log_are_named_and_left_alone(filled: Fil
     await store.stop()
 
 
-async def test_a_name_far_away_is_refused(filled: Filled, tmp_path: Path):
+async def test_a_name_far_away_is_rejected(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     (root / "commitlog" / f"{LOG_FILE << 30:020d}").write_bytes(bytes(LOG_FILE))
 
@@ -191,7 +191,7 @@ def zeros(path: Path) -> None:
 @CLEAN
 @pytest.mark.parametrize("damage", [removed, shorter, longer, empty])
 @pytest.mark.parametrize("number", [0, 1])
-async def test_a_damaged_queue_file_is_made_anew(filled: Filled, tmp_path: Path, damage, number: int, clean: bool):
+async def test_a_damaged_queue_file_is_rebuilt(filled: Filled, tmp_path: Path, damage, number: int, clean: bool):
     root = await left(filled, tmp_path, clean=clean)
     path = root / "consumequeue" / "Topic" / "1" / f"{number * QUEUE_FILE:020d}"
     before = path.read_bytes()
@@ -211,7 +211,7 @@ async def test_a_damaged_queue_file_is_made_anew(filled: Filled, tmp_path: Path,
     await store.stop()
 
 
-async def test_a_zeroed_queue_file_before_the_last_is_made_anew(filled: Filled, tmp_path: Path):
+async def test_a_zeroed_queue_file_before_the_last_is_rebuilt(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     path = root / "consumequeue" / "Topic" / "1" / f"{0:020d}"
     zeros(path)
@@ -234,7 +234,7 @@ async def test_a_foreign_file_in_a_queue_is_set_aside(filled: Filled, tmp_path: 
     await store.stop()
 
 
-async def test_an_index_file_that_is_gone_is_made_anew(filled: Filled, tmp_path: Path):
+async def test_an_index_file_that_is_gone_is_rebuilt(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     path = sorted((root / "index").iterdir())[1]
     path.unlink()
@@ -260,7 +260,7 @@ def backwards(path: Path) -> None:
 @CLEAN
 @pytest.mark.parametrize("damage", [other_size, too_many, backwards])
 @pytest.mark.parametrize("number", [0, 1, -1])
-async def test_a_damaged_index_file_is_set_aside_and_made_anew(
+async def test_a_damaged_index_file_is_set_aside_and_rebuilt(
     filled: Filled, tmp_path: Path, damage, number: int, clean: bool
 ):
     root = await left(filled, tmp_path, clean=clean)

@@ -62,7 +62,7 @@ def test_without_a_step_all_blocks_come_at_once(tmp_path: Path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_by_file_and_leaves_it_as_it_was(tmp_path: Path, monkeypatch, code: int):
+def test_a_full_disk_is_reported_by_file_and_leaves_it_as_it_was(tmp_path: Path, monkeypatch, code: int):
     file = MappedFile(tmp_path / NAME, 65536, 4096)
     fallocate_fails(monkeypatch, code)
 
@@ -84,7 +84,7 @@ def test_another_refusal_is_no_full_disk(tmp_path: Path, monkeypatch):
     file.close()
 
 
-def test_another_size_is_refused_and_the_file_kept(tmp_path: Path):
+def test_another_size_is_rejected_and_the_file_kept(tmp_path: Path):
     (tmp_path / NAME).write_bytes(b"x" * 100)
 
     with pytest.raises(StoreError, match=r"has 100 bytes, but files of this kind are set to 4096.*mappedFileSize"):
@@ -243,7 +243,7 @@ def test_flush_takes_note_of_what_is_on_disk(tmp_path: Path):
     file.close()
 
 
-def test_after_a_failed_sync_all_that_is_not_on_disk_is_written_anew(tmp_path: Path, monkeypatch):
+def test_after_a_failed_sync_all_that_is_not_on_disk_is_rewritten(tmp_path: Path, monkeypatch):
     file = MappedFile(tmp_path / NAME, 65536)
     file.ensure_allocated(65536)
     file.write(0, 3000, b"a" * 3000)
@@ -277,7 +277,7 @@ def _refuse(_fd: int) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
-def test_a_removed_file_is_read_on_by_who_holds_it(tmp_path: Path):
+def test_a_removed_file_stays_readable_for_its_holders(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 4096)
     file.ensure_allocated(4096)
     file.write(0, 5, b"hello")
@@ -319,7 +319,7 @@ def test_a_file_that_the_disk_keeps_stays_in_service_and_is_removed_later(tmp_pa
     assert open_below(tmp_path) == before
 
 
-def test_a_file_that_is_given_up_between_two_tries_leaves_no_descriptor(tmp_path: Path, monkeypatch):
+def test_a_file_that_is_abandoned_between_two_tries_leaves_no_descriptor(tmp_path: Path, monkeypatch):
     before = open_below(tmp_path)
     file = MappedFile(tmp_path / NAME, 4096)
     with monkeypatch.context() as patch:
@@ -336,7 +336,7 @@ def refuse(_self: LocalFileSystem, _path: Path) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_the_descriptor_goes_with_the_last_who_holds_the_file(tmp_path: Path):
+def test_the_last_holder_of_a_file_closes_its_descriptor(tmp_path: Path):
     before = open_below(tmp_path)
     file = MappedFile(tmp_path / NAME, 4096)
     assert open_below(tmp_path) != before
@@ -366,7 +366,7 @@ def test_what_can_be_read_without_the_disk_is_known(tmp_path: Path):
     assert not file.is_cached(here, there)
 
 
-def test_the_last_change_is_told_in_ms(tmp_path: Path):
+def test_the_last_change_is_in_ms(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 4096)
     os.utime(file.path, (12, 34.5678))
 

@@ -49,7 +49,7 @@ def test_files_follow_each_other_from_where_the_first_begins(queue: MappedFileQu
     assert queue.find(10 * SIZE) is None
 
 
-def test_loading_takes_all_files_as_written_and_passes_over_other_names(queue: MappedFileQueue):
+def test_loading_takes_all_files_as_written_and_skips_other_names(queue: MappedFileQueue):
     fill(queue, 3)
     (queue.directory / "lost+found").mkdir()
     (queue.directory / "123").write_text("")
@@ -84,7 +84,7 @@ def test_a_missing_middle_file_is_named(queue: MappedFileQueue):
     again.close()
 
 
-def test_a_wrong_size_is_refused(queue: MappedFileQueue):
+def test_a_wrong_size_is_rejected(queue: MappedFileQueue):
     fill(queue, 1)
     again = MappedFileQueue(queue.directory, SIZE * 2)
 
@@ -180,7 +180,7 @@ def test_the_first_file_is_taken_out_and_the_last_one_never(queue: MappedFileQue
     assert queue.files == [last]
 
 
-def test_what_a_killed_process_left_is_written_anew(tmp_path: Path):
+def test_what_a_killed_process_left_is_rewritten(tmp_path: Path):
     queue = MappedFileQueue(tmp_path / "files", SIZE)
     for _ in range(3):
         file = queue.create_next()

@@ -39,7 +39,7 @@ def test_blocks_go_in_steps_once_nobody_holds_the_file(tmp_path: Path, monkeypat
     assert open_below(tmp_path) == []
 
 
-def test_closing_leaves_the_bytes_to_who_reads_them(file: MappedFile):
+def test_closing_keeps_the_bytes_for_their_readers(file: MappedFile):
     file.write(0, 2, b"ab")
     view = file.buffer[:2]
     removed = file.remove()

@@ -165,7 +165,7 @@ def test_used_offsets_lead_to_the_record_before_them(filled: Filled):
         assert queue.position_of(offset + 1) == 12
 
 
-def test_a_queue_that_is_cut_behind_a_gap_goes_on_behind_it(filled: Filled):
+def test_a_queue_that_is_cut_after_a_gap_continues_after_it(filled: Filled):
     """The messages between were lost; their offsets were used all the same."""
     first = filled.put(3)
     filled.put(2, base=7)
@@ -194,7 +194,7 @@ def test_a_queue_that_is_cut_behind_a_gap_goes_on_behind_it(filled: Filled):
         (0, b"\xff" * 8),  # position
     ],
 )
-def test_what_contradicts_the_entries_or_the_log_is_cut(filled: Filled, at: int, value: bytes):
+def test_entries_that_contradict_others_or_the_log_are_cut(filled: Filled, at: int, value: bytes):
     for count in (1, 2, 3, 2, 1, 1):
         filled.put(count)
     file = filled.queue.queue.files[0]
@@ -239,7 +239,7 @@ def test_unsynced_entries_have_their_place(filled: Filled):
     assert found == (BATCH_CQ_STORE_UNIT_SIZE, offset, len(filled.log.record(offset) or b""))
 
 
-def test_a_count_that_is_none_is_one(filled: Filled):
+def test_an_invalid_count_counts_as_one(filled: Filled):
     for text in ("0", "-3", "x", "99999", "32768", ""):
         put = message(b"b", "B", sys_flag=INNER_BATCH_FLAG, properties=f"INNER_NUM\x01{text}\x02".encode())
         offset, _ = filled.log.append(put, filled.queue, 0, 5)

@@ -152,7 +152,7 @@ def test_loading_finds_the_end(queue: ConsumeQueue, count: int):
     again.queue.close()
 
 
-def test_an_empty_last_file_is_no_end_of_its_own(queue: ConsumeQueue):
+def test_an_empty_last_file_does_not_end_the_log(queue: ConsumeQueue):
     put(queue, *range(10))
     queue.queue.create_next()
 
@@ -165,7 +165,7 @@ def test_an_empty_last_file_is_no_end_of_its_own(queue: ConsumeQueue):
 
 
 @pytest.mark.parametrize("begin", [0, 3, 9])
-def test_a_queue_that_lost_its_first_file_begins_anew_where_its_first_message_is(queue: ConsumeQueue, begin: int):
+def test_a_queue_that_lost_its_first_file_restarts_where_its_first_message_is(queue: ConsumeQueue, begin: int):
     put(queue, *range(25))
     queue.queue.close()
     first, *_ = sorted(queue.queue.directory.iterdir())
@@ -193,7 +193,7 @@ def test_loading_refuses_files_of_another_size(queue: ConsumeQueue):
 
 
 @pytest.mark.parametrize(("physical", "left"), [(1000, 0), (1099, 1), (1500, 5), (2000, 10), (2100, 11), (9999, 25)])
-def test_truncating_forgets_what_lies_behind_the_log(queue: ConsumeQueue, physical: int, left: int):
+def test_truncating_forgets_what_lies_after_the_log(queue: ConsumeQueue, physical: int, left: int):
     put(queue, *range(25))
 
     queue.cut(queue.position_of(physical))
@@ -207,7 +207,7 @@ def test_truncating_forgets_what_lies_behind_the_log(queue: ConsumeQueue, physic
     assert entries(queue) == list(range(27))
 
 
-def test_an_entry_before_a_position_is_looked_for_behind_it(queue: ConsumeQueue):
+def test_an_entry_before_a_position_is_found_after_it(queue: ConsumeQueue):
     put(queue, *range(10))
 
     assert queue.has_before(1000 + 700, 6)
@@ -256,7 +256,7 @@ def test_where_the_queue_would_begin_is_found_without_moving_it(queue: ConsumeQu
 
 @pytest.mark.parametrize("entry", [(0, 0, 0), (-1, 100, 0)])
 @pytest.mark.parametrize("damaged", [[12], [11, 12, 13], [20, 21, 22, 23, 24], [0]])
-def test_a_damaged_entry_takes_no_message_that_is_left_out_of_service(
+def test_a_damaged_entry_makes_no_other_message_unreadable(
     queue: ConsumeQueue, entry: tuple[int, int, int], damaged: list[int]
 ):
     put(queue, *range(25))
@@ -380,7 +380,7 @@ def test_room_begins_where_a_queue_does(queue: ConsumeQueue):
     assert entries(queue) == [13]
 
 
-def test_a_queue_without_a_mapping_is_refused_and_the_log_is_not(queue: ConsumeQueue, tmp_path: Path, monkeypatch):
+def test_a_queue_without_a_mapping_is_rejected_and_the_log_is_not(queue: ConsumeQueue, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(open_files, "max_map_count", lambda: 4)
     monkeypatch.setattr(open_files, "mapped_count", lambda: 3)
     monkeypatch.setattr(mapped_file, "MAPPINGS", MappingLimit())

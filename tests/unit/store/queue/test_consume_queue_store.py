@@ -36,7 +36,7 @@ def test_a_topic_never_leads_out_of_the_folder(store: ConsumeQueueStore, topic: 
         store.find_or_create(topic, 0)
 
 
-def test_loading_maps_all_queues_and_passes_over_other_files(store: ConsumeQueueStore, tmp_path: Path):
+def test_loading_maps_all_queues_and_skips_other_files(store: ConsumeQueueStore, tmp_path: Path):
     for topic, number in (("A", 0), ("A", 10), ("%RETRY%g", 0)):
         store.find_or_create(topic, number).put(0, 100 * number, 50, 0)
     (tmp_path / "consumequeue" / "stray").write_text("")
@@ -99,7 +99,7 @@ def test_what_a_stop_left_of_a_deleted_topic_is_removed_at_the_next_start(store:
     store.remove_retired()
 
 
-def test_what_the_disk_refuses_of_a_deleted_topic_is_tried_again_and_keeps_nothing_else(
+def test_a_failed_removal_of_a_deleted_topic_is_retried_and_blocks_nothing_else(
     store: ConsumeQueueStore, tmp_path: Path, monkeypatch, caplog
 ):
     for topic in ("A", "B"):
@@ -125,7 +125,7 @@ def test_what_the_disk_refuses_of_a_deleted_topic_is_tried_again_and_keeps_nothi
     assert list((tmp_path / "consumequeue").iterdir()) == []
 
 
-def test_a_topic_that_is_closed_takes_nothing_and_is_read(store: ConsumeQueueStore):
+def test_a_closed_topic_accepts_no_messages_but_is_readable(store: ConsumeQueueStore):
     queue = store.find_or_create("A", 0)
     store.find_or_create("B", 0)
 
@@ -158,7 +158,7 @@ def test_changed_files_are_given_until_they_were_all_taken(store: ConsumeQueueSt
     assert [file.file_from_offset for _, file in store.changed_files()] == [FILE]
 
 
-def test_queues_that_begin_before_the_log_are_told_with_where_they_would(store: ConsumeQueueStore):
+def test_queues_that_begin_before_the_log_are_returned_with_their_new_begin(store: ConsumeQueueStore):
     for topic, begin in (("A", 0), ("B", 150), ("C", 400)):
         for offset in range(3):
             store.find_or_create(topic, 0).put(offset, begin + 100 * offset, 100, 0)
@@ -169,7 +169,7 @@ def test_queues_that_begin_before_the_log_are_told_with_where_they_would(store: 
     assert [queue.min_offset for queue in store] == [0, 0, 0]
 
 
-def test_a_queue_that_is_deleted_while_it_is_read_is_passed_over(store: ConsumeQueueStore, monkeypatch):
+def test_a_queue_that_is_deleted_while_it_is_read_is_skipped(store: ConsumeQueueStore, monkeypatch):
     for topic in ("A", "B"):
         for offset in range(3):
             store.find_or_create(topic, 0).put(offset, 100 * offset, 100, 0)
@@ -185,7 +185,7 @@ def test_a_queue_that_is_deleted_while_it_is_read_is_passed_over(store: ConsumeQ
     assert [(queue.topic, first) for queue, first in store.first_offsets(100).moved] == [("B", 1)]
 
 
-def test_a_queue_that_cannot_be_read_is_told_once_until_it_can(store: ConsumeQueueStore, tmp_path: Path, caplog):
+def test_a_queue_that_cannot_be_read_is_reported_once_until_it_can(store: ConsumeQueueStore, tmp_path: Path, caplog):
     for topic in ("A", "B"):
         for offset in range(3):
             store.find_or_create(topic, 0).put(offset, 100 * offset, 100, 0)

@@ -18,7 +18,7 @@ from tests.support.filled_store import COUNT, QUEUES, Filled, check, log_file, o
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
 
 
-def test_what_is_written_is_read(tmp_path: Path):
+def test_written_bytes_are_read(tmp_path: Path):
     queues = ConsumeQueueStore(tmp_path / "cq", QUEUE_FILE)
     for topic, queue_id, count in (("A", 0, 3), ("A", 7, 1), ("B", 2, 2)):
         for number in range(count):
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(tmp_path: Path):
     queues.close()
 
 
-async def test_a_first_file_of_the_log_that_is_gone_is_told(filled: Filled, tmp_path: Path):
+async def test_a_missing_first_file_of_the_log_is_reported(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     first, _ = log_file(root, 0)
     first.unlink()
@@ -67,7 +67,7 @@ async def test_a_first_file_of_the_log_that_is_gone_is_told(filled: Filled, tmp_
         '{"endOfLog":1,"indexFiles":null,"queues":{"A":{"0":[2,1]}}}',
     ],
 )
-def test_a_damaged_file_is_told_and_not_used(tmp_path: Path, text: str):
+def test_a_damaged_file_is_reported_and_not_used(tmp_path: Path, text: str):
     path = tmp_path / FILE_NAME
     path.write_text(text)
     told: list[str] = []
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_told_and_not_used(tmp_path: Path, text: str):
         ('"Topic"', '"Top\\u0000c"', "queue 0 of 'Top\\x00c' is impossible"),
     ],
 )
-async def test_what_log_and_queues_cannot_have_held_is_told_and_not_used(
+async def test_what_log_and_queues_cannot_have_held_is_reported_and_not_used(
     filled: Filled, tmp_path: Path, before: str, after: str, why: str
 ):
     root = await stopped(filled, tmp_path)
@@ -107,7 +107,7 @@ async def test_what_log_and_queues_cannot_have_held_is_told_and_not_used(
 
 
 @pytest.mark.parametrize(("before", "after"), [("83]", "84]"), ("Topic", "Tomic"), ('"0":', '"4":')])
-async def test_a_number_or_a_name_that_changed_is_told_and_not_used(
+async def test_a_number_or_a_name_that_changed_is_reported_and_not_used(
     filled: Filled, tmp_path: Path, before: str, after: str
 ):
     root = await stopped(filled, tmp_path)
@@ -142,7 +142,7 @@ def test_without_a_file_nothing_is_known(tmp_path: Path):
 
 
 @pytest.mark.parametrize("files", [[0], [QUEUE_FILE], [0, QUEUE_FILE]])
-async def test_a_queue_that_lost_files_is_made_anew(filled: Filled, tmp_path: Path, files: list[int]):
+async def test_a_queue_that_lost_files_is_rebuilt(filled: Filled, tmp_path: Path, files: list[int]):
     root = await stopped(filled, tmp_path)
     for offset in files:
         (root / "consumequeue" / "Topic" / "1" / f"{offset:020d}").unlink()
@@ -154,7 +154,7 @@ async def test_a_queue_that_lost_files_is_made_anew(filled: Filled, tmp_path: Pa
     await store.stop()
 
 
-async def test_a_queue_whose_folder_is_gone_is_made_anew(filled: Filled, tmp_path: Path):
+async def test_a_queue_whose_folder_is_gone_is_rebuilt(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     shutil.rmtree(root / "consumequeue" / "Topic" / "2")
 
@@ -165,7 +165,7 @@ async def test_a_queue_whose_folder_is_gone_is_made_anew(filled: Filled, tmp_pat
 
 
 @pytest.mark.parametrize("files", [[0], [0, QUEUE_FILE]])
-async def test_a_queue_that_lost_its_first_files_before_a_start_after_a_kill_is_made_anew(
+async def test_a_queue_that_lost_its_first_files_before_a_start_after_a_kill_is_rebuilt(
     filled: Filled, killed: Path, files: list[int]
 ):
     for offset in files:
@@ -185,7 +185,7 @@ async def killed_after_a_stop(filled: Filled, tmp_path: Path) -> Path:
     return root
 
 
-async def test_a_queue_whose_folder_is_gone_after_a_kill_is_made_anew(filled: Filled, tmp_path: Path):
+async def test_a_queue_whose_folder_is_gone_after_a_kill_is_rebuilt(filled: Filled, tmp_path: Path):
     root = await killed_after_a_stop(filled, tmp_path)
     shutil.rmtree(root / "consumequeue" / "Topic" / "2")
 
@@ -195,7 +195,7 @@ async def test_a_queue_whose_folder_is_gone_after_a_kill_is_made_anew(filled: Fi
     await store.stop()
 
 
-async def test_a_queue_that_is_made_anew_after_a_kill_goes_on_where_it_was_though_the_log_lost_messages(
+async def test_a_queue_that_is_rebuilt_after_a_kill_continues_where_it_was_though_the_log_lost_messages(
     filled: Filled, tmp_path: Path
 ):
     root = await killed_after_a_stop(filled, tmp_path)
@@ -212,7 +212,7 @@ async def test_a_queue_that_is_made_anew_after_a_kill_goes_on_where_it_was_thoug
     await store.stop()
 
 
-async def test_an_entry_that_is_damaged_costs_none_of_those_behind_it(filled: Filled, tmp_path: Path):
+async def test_a_damaged_entry_does_not_affect_those_after_it(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     path, at = root / "consumequeue" / "Topic" / "1" / f"{0:020d}", 83 // 2 * 20
     overwrite(path, at + 4, b"\x70")
@@ -223,7 +223,7 @@ async def test_an_entry_that_is_damaged_costs_none_of_those_behind_it(filled: Fi
     await store.stop()
 
 
-async def test_a_queue_of_noise_is_made_anew_from_its_begin(filled: Filled, tmp_path: Path):
+async def test_a_queue_of_noise_is_rebuilt_from_its_begin(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     for path in (root / "consumequeue" / "Topic" / "1").iterdir():
         noise = b"\x7f" * 8 + (200).to_bytes(4, "big") + bytes(8)
@@ -235,7 +235,7 @@ async def test_a_queue_of_noise_is_made_anew_from_its_begin(filled: Filled, tmp_
     await store.stop()
 
 
-async def test_a_last_queue_file_of_zeros_is_made_anew(filled: Filled, tmp_path: Path):
+async def test_a_last_queue_file_of_zeros_is_rebuilt(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     overwrite(root / "consumequeue" / "Topic" / "0" / f"{QUEUE_FILE:020d}", 0, bytes(QUEUE_FILE))
 
@@ -258,7 +258,7 @@ async def without_early(filled: Filled, tmp_path: Path) -> Path:
     return root
 
 
-async def test_a_queue_all_messages_of_which_the_log_lost_goes_on_where_it_was(filled: Filled, tmp_path: Path):
+async def test_a_queue_all_messages_of_which_the_log_lost_continues_where_it_was(filled: Filled, tmp_path: Path):
     root = await without_early(filled, tmp_path)
 
     for _ in range(2):
@@ -359,7 +359,7 @@ async def test_a_topic_that_was_deleted_since_does_not_come_back_by_where_its_qu
     await store.stop()
 
 
-async def test_a_queue_the_last_messages_of_which_the_log_lost_goes_on_where_it_was(filled: Filled, tmp_path: Path):
+async def test_a_queue_the_last_messages_of_which_the_log_lost_continues_where_it_was(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     shutil.rmtree(root / "consumequeue")
     lost = set(range(COUNT - 7, COUNT))
@@ -398,7 +398,7 @@ async def test_what_was_on_disk_at_the_last_clean_stop_is_known_after_a_kill(fil
     await store.stop()
 
 
-async def test_another_broker_that_ran_since_has_the_last_word(filled: Filled, tmp_path: Path):
+async def test_a_broker_that_ran_since_determines_the_ends(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     old = without_checksum(root / "config" / FILE_NAME)
     store = await opened(root, filled)

@@ -52,7 +52,7 @@ def pull(store: MessageStore, offset: int, max_msgs: int = 32, **how) -> tuple[l
     return [each.queue_offset for each in found], result
 
 
-async def test_a_batch_is_given_whole_also_from_its_middle(store: MessageStore):
+async def test_a_batch_is_returned_whole_even_from_its_middle(store: MessageStore):
     put_all(store)
     assert pull(store, 0)[0] == list(range(11))
     assert pull(store, 2)[0] == list(range(11))
@@ -107,7 +107,7 @@ async def test_a_damaged_record_costs_its_batch_and_no_other(store: MessageStore
     assert pull(store, 0)[0] == [0, 1, 2, 3, 6, 7, 8, 9, 10]
 
 
-async def test_what_the_log_has_no_more_is_passed_over(store: MessageStore):
+async def test_what_the_log_has_no_more_is_skipped(store: MessageStore):
     put_all(store)
     queue = store.queues.queues_of("Batches")[0]
     entry = queue.entry(3)
@@ -117,7 +117,7 @@ async def test_what_the_log_has_no_more_is_passed_over(store: MessageStore):
     assert pull(store, 3)[0] == list(range(3, 11))
 
 
-async def test_offsets_without_a_message_are_passed_over(store: MessageStore):
+async def test_offsets_without_a_message_are_skipped(store: MessageStore):
     put_all(store)
     queue = store.queues.queues_of("Batches")[0]
     queue.cut(6)
@@ -141,14 +141,14 @@ async def test_messages_of_an_ordinary_batch_are_records_of_their_own(store: Mes
     assert pull(store, 0)[0] == [0, 1, 2, 3, 4]
 
 
-async def test_a_batch_for_a_topic_of_single_messages_is_refused(store: MessageStore):
+async def test_a_batch_for_a_topic_of_single_messages_is_rejected(store: MessageStore):
     result = store.appender.put_inner_batch(inner_batch(b"0", b"1", topic="Plain"), 2)
     assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert "topic Plain has no queue.type=BatchCQ" in result.reason
     assert store.commit_log.max_offset == 0
 
 
-async def test_who_waits_is_told(tmp_path: Path):
+async def test_held_pulls_are_notified(tmp_path: Path):
     waiter = Waiter()
     store = make_store(tmp_path / "store", listener=waiter, batch_topics=["Batches"])
     await store.start()
@@ -207,7 +207,7 @@ async def test_offsets_are_the_same_after_a_start(tmp_path: Path, clean: bool, l
     assert after[: 5 * 46] == before[: 5 * 46]
 
 
-async def test_a_topic_that_is_deleted_and_made_again_begins_anew(store: MessageStore, tmp_path: Path):
+async def test_a_topic_that_is_deleted_and_made_again_restarts(store: MessageStore, tmp_path: Path):
     put_all(store)
     assert await store.deletion.delete_topics({"Batches"}) == 1
     assert store.queues.queues_of("Batches") == {}

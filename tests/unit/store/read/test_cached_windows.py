@@ -50,7 +50,7 @@ class TestHolds:
         assert windows.holds(kernel, 100, 200)
         assert kernel.asked == [(0, 5000)]
 
-    def test_files_are_told_apart(self):
+    def test_files_are_distinguished(self):
         windows, first, second = CachedWindows(FakeClock().monotonic), Kernel(0, 4 * MIB), Kernel(4 * MIB, 0)
 
         assert windows.holds(first, 0, 10)

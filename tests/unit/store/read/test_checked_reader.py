@@ -114,7 +114,7 @@ class TestRecords:
         assert left_out == 8 * 4 * 5 + 8 * 16 + 2
         assert pulls(store) == sound()
 
-    async def test_no_flipped_bit_behind_the_head_gives_a_wrong_body(self, store: MessageStore):
+    async def test_no_flipped_bit_after_the_head_gives_a_wrong_body(self, store: MessageStore):
         place, size = record_place(store, 70)
         covered = 88 + len(body_of(70)) + len(b"\x05Topic") + 2
         for bit in range(88 * 8, covered * 8):
@@ -170,7 +170,7 @@ class TestEntries:
             assert pulls(store, 64, 96) == sound()[64:70] + sound()[71:96], bit
             place.flip(bit)
 
-    async def test_a_flipped_tags_code_hides_nothing(self, store: MessageStore):
+    async def test_a_flipped_tags_code_hides_no_message(self, store: MessageStore):
         place = entry_place(store, 70)
         wanted = {tags_code(tags_of(70))}.__contains__
         for bit in range(12 * 8, 20 * 8):
@@ -186,7 +186,7 @@ class TestEntries:
         assert pulls(store, matches={tags_code(tags_of(71))}.__contains__) == sound(wanted=[tags_of(71)])
         assert store.damage_log.count == 1
 
-    async def test_zeroed_entries_are_passed_over_in_few_pulls(self, store: MessageStore):
+    async def test_zeroed_entries_are_skipped_in_few_pulls(self, store: MessageStore):
         # All of the second file, and the first of the third.
         entry_place(store, 60).write(bytes(60 * 20))
         entry_place(store, 120).write(bytes(20))
@@ -200,12 +200,12 @@ class TestEntries:
         ("offset", "size"),
         [(0, 0), (-1, SIZE), (-(2**63), -(2**31)), (2**63 - 1, 2**31 - 1), (0, 2**31 - 1), (65000, SIZE), (5, 60000)],
     )
-    async def test_absurd_entries_are_passed_over(self, store: MessageStore, offset: int, size: int):
+    async def test_absurd_entries_are_skipped(self, store: MessageStore, offset: int, size: int):
         entry_place(store, 70).write(ENTRY.pack(offset, size, 0))
 
         assert pulls(store) == sound(70)
 
-    async def test_an_entry_of_another_message_is_passed_over(self, store: MessageStore):
+    async def test_an_entry_of_another_message_is_skipped(self, store: MessageStore):
         entry = store.queues.queues_of("Topic")[0].entry(80)
         assert entry is not None
         entry_place(store, 70).write(ENTRY.pack(*entry))
@@ -214,7 +214,7 @@ class TestEntries:
 
 
 class TestReports:
-    async def test_damage_is_told_once_with_its_place(self, store: MessageStore, caplog: pytest.LogCaptureFixture):
+    async def test_damage_is_reported_once_with_its_place(self, store: MessageStore, caplog: pytest.LogCaptureFixture):
         place, _ = record_place(store, 70)
         place.flip(88 * 8)
         entry_place(store, 80).write(bytes(20))
@@ -273,7 +273,7 @@ class TestReading:
         assert kept == list(range(kept[0], 52))
         assert store.damage_log.count == 0
 
-    async def test_nothing_is_passed_over_while_the_log_is_closed(self, store: MessageStore):
+    async def test_nothing_is_skipped_while_the_log_is_closed(self, store: MessageStore):
         queue = store.queues.queues_of("Topic")[0]
         expected = queue.expected_record(20)
         assert expected is not None

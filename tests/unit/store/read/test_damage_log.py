@@ -10,7 +10,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
 
 
-def test_a_place_is_told_once(caplog: pytest.LogCaptureFixture):
+def test_a_damaged_place_is_logged_once(caplog: pytest.LogCaptureFixture):
     found = DamageLog()
     for _ in range(3):
         found.report("/store/commitlog/0", 100, "zeros")
@@ -23,7 +23,7 @@ def test_a_place_is_told_once(caplog: pytest.LogCaptureFixture):
     )
 
 
-def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+def test_the_cache_is_bounded(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(damage_log, "_MOST_LOGGED", 5)
     found = DamageLog()
     for position in range(20):

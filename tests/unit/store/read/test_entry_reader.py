@@ -41,7 +41,7 @@ async def test_more_than_the_loop_reads_comes_from_the_thread(store):
     assert [body.rstrip(b"\0") for body in bodies(records)] == [b"%d" % number for number in range(60)]
 
 
-async def test_what_is_damaged_is_left_out_and_told(store):
+async def test_what_is_damaged_is_left_out_and_reported(store):
     queue = put(store, 4)
     entries = store.entry_reader.entries(queue, 0, 4)
     position = entries[1][1] + 90  # in its body
@@ -55,7 +55,7 @@ async def test_what_is_damaged_is_left_out_and_told(store):
     assert store.damage_log.count == 2
 
 
-async def test_what_was_removed_is_left_out(store):
+async def test_removed_messages_are_left_out(store):
     queue = put(store, 6, body=b"%d" + bytes(30_000))
     entries = store.entry_reader.entries(queue, 0, 6)
     store.commit_log.queue.take_out(store.commit_log.queue.files[0])

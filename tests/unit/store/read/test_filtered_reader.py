@@ -88,7 +88,7 @@ async def test_the_right_messages_in_their_order_and_no_others(store: MessageSto
     await opened.stop()
 
 
-async def test_a_read_looks_at_so_many_messages(store: MessageStore):
+async def test_a_read_examines_a_limited_number_of_messages(store: MessageStore):
     put(store, range(50))
     result = read(store, "n = 45")
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 40)
@@ -135,7 +135,7 @@ async def test_hosts_of_ipv6(store: MessageStore):
     assert drained(store, "n > 1 AND n < 5") == [2, 3, 4]
 
 
-async def test_damaged_messages_are_left_out_and_told_once_each(store: MessageStore):
+async def test_damaged_messages_are_left_out_and_reported_once_each(store: MessageStore):
     put(store, range(30))
     opened = await reopened(store)
     for number in (3, 12):

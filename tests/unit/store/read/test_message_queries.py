@@ -78,7 +78,7 @@ async def test_one_that_is_in_no_queue_yet_is_not_found(store: MessageStore):
     assert await found(store, offset) is not None
 
 
-async def test_those_of_a_deleted_topic_are_found_no_more_even_if_it_is_made_anew(store: MessageStore):
+async def test_messages_of_a_deleted_topic_are_not_found_even_if_it_is_recreated(store: MessageStore):
     offset = put(store, "Topic")
     await store.deletion.delete_topics({"Topic"})
     assert await found(store, offset) is None
@@ -121,7 +121,7 @@ async def test_a_short_query_does_not_wait_for_a_long_one(long_chain: MessageSto
     assert ended == ["o", "k"]
 
 
-async def test_a_query_that_looks_at_too_many_entries_is_refused(
+async def test_a_query_that_looks_at_too_many_entries_is_rejected(
     long_chain: MessageStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(message_queries, "ENTRIES_AT_A_TIME", 10)

@@ -89,7 +89,9 @@ class TestStatus:
             (-1, GetMessageStatus.OFFSET_TOO_SMALL, 2),
         ],
     )
-    def test_an_offset_outside_says_where_to_go_on(self, store: MessageStore, offset: int, status, following: int):
+    def test_an_offset_outside_the_queue_is_answered_with_the_next_offset(
+        self, store: MessageStore, offset: int, status, following: int
+    ):
         put(store, 5)
         store.queues.correct_min_offsets(2 * SIZE)
 
@@ -102,7 +104,7 @@ class TestStatus:
         assert get(store, 5) == GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, 5, 5, 5)
         assert get(store, 4).status is GetMessageStatus.OFFSET_TOO_SMALL
 
-    def test_messages_that_the_log_no_longer_has_are_passed_over(self, store: MessageStore):
+    def test_messages_that_the_log_no_longer_has_are_skipped(self, store: MessageStore):
         put(store, 400)
         store.commit_log.queue.files.pop(0).delete()
         first = store.commit_log.min_offset
@@ -170,13 +172,15 @@ class TestLimits:
         assert select(store, 10 * SIZE, 0, 32).message_count == 3
         assert select(store, 10 * SIZE, 10, 32).message_count == 10
 
-    def test_what_lies_far_back_and_is_in_the_page_cache(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+    def test_messages_far_back_in_the_page_cache_are_read_at_once(
+        self, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
         put(store, 40)
 
         assert select(store, 10 * SIZE, 0, 40).message_count == 32
 
-    def test_what_lies_far_back_is_not_trusted(self, store: MessageStore):
+    def test_messages_far_back_are_not_trusted(self, store: MessageStore):
         put(store, 20)
         entry_place(store, 2).write(bytes(20))
 
@@ -198,7 +202,7 @@ class TestFilter:
         assert offsets(result) == [0, 3, 6, 9]
         assert (result.status, result.next_begin_offset) == (GetMessageStatus.FOUND, 10)
 
-    def test_a_full_pull_goes_on_behind_its_last_message(self, store: MessageStore):
+    def test_a_full_pull_continues_after_its_last_message(self, store: MessageStore):
         for number in range(10):
             put(store, 1, properties=b"TAGS\x01%s\x02" % (b"a" if number % 3 == 0 else b"b"))
         wanted = {tags_code("a")}.__contains__
@@ -261,7 +265,7 @@ class TestTime:
         for boundary in ("LOWER", "UPPER"):
             assert (await store.queries.offset_in_queue_by_time("Topic", 0, 0, boundary)) == 2
 
-    def test_store_times_are_told(self, store: MessageStore, times):
+    def test_store_times_are_reported(self, store: MessageStore, times):
         assert [store.queries.message_store_timestamp("Topic", 0, at) for at in (-1, 0, 2, 3, 5, 6)] == [
             -1,
             times[0],

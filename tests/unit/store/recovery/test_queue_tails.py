@@ -30,7 +30,7 @@ def commit_log_files(root: Path) -> list[str]:
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
 @pytest.mark.parametrize("number", [LAST, LAST - 2])
 @pytest.mark.parametrize("with_ends", [True, False])
-async def test_a_damaged_last_entry_is_made_anew_and_told(
+async def test_a_damaged_last_entry_is_rebuilt_and_reported(
     filled: Filled, tmp_path: Path, moved: int, size: int, number: int, with_ends: bool
 ):
     root = await stopped(filled, tmp_path)
@@ -78,7 +78,7 @@ async def check_again(root: Path, filled: Filled) -> list[str]:
 
 @pytest.mark.parametrize("count", [2, 5, 20])
 @pytest.mark.parametrize("with_ends", [True, False])
-async def test_noise_at_the_end_of_a_queue_is_made_anew(filled: Filled, tmp_path: Path, count: int, with_ends: bool):
+async def test_noise_at_the_end_of_a_queue_is_rebuilt(filled: Filled, tmp_path: Path, count: int, with_ends: bool):
     root = await stopped(filled, tmp_path)
     if not with_ends:
         (root / "config" / FILE_NAME).unlink()
@@ -92,7 +92,7 @@ async def test_noise_at_the_end_of_a_queue_is_made_anew(filled: Filled, tmp_path
 
 
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
-async def test_a_damaged_entry_that_is_known_to_be_on_disk_is_made_anew_after_a_kill(
+async def test_a_damaged_entry_that_is_known_to_be_on_disk_is_rebuilt_after_a_kill(
     filled: Filled, tmp_path: Path, moved: int, size: int
 ):
     store = await opened(await stopped(filled, tmp_path), filled)
@@ -186,7 +186,7 @@ async def batches(root: Path) -> int:
 
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
 @pytest.mark.parametrize("with_ends", [True, False])
-async def test_a_damaged_last_entry_of_batches_is_made_anew_and_told(
+async def test_a_damaged_last_entry_of_batches_is_rebuilt_and_reported(
     tmp_path: Path, moved: int, size: int, with_ends: bool
 ):
     root = tmp_path / "store"

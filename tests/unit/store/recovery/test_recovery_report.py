@@ -4,7 +4,7 @@ from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.recovery.recovery_report import RecoveryReport
 
 
-def test_a_range_is_told_by_file_and_once(tmp_path: Path):
+def test_a_range_is_reported_by_file_and_once(tmp_path: Path):
     queue = MappedFileQueue(tmp_path, 4096)
     report = RecoveryReport(clean_stop=False)
 

@@ -65,7 +65,7 @@ def test_a_second_store_in_the_same_process_is_kept_out_too(tmp_path: Path):
     second.release()
 
 
-def test_who_has_it_may_ask_again(tmp_path: Path):
+def test_the_holder_of_the_lock_may_acquire_it_again(tmp_path: Path):
     lock = make_lock(tmp_path)
     lock.acquire()
     lock.acquire()

@@ -127,7 +127,7 @@ async def test_a_kill_after_a_start_adds_nothing_to_what_is_not_known_to_be_on_d
     await store.stop()
 
 
-async def test_what_an_index_has_no_room_for_is_made_anew_by_a_later_start(
+async def test_what_an_index_has_no_room_for_is_rebuilt_by_a_later_start(
     filled: Filled, killed: Path, tmp_path: Path, monkeypatch
 ):
     note = RebuildNote(killed / "config" / rebuild_note.FILE_NAME, LOCAL)
@@ -180,7 +180,7 @@ async def test_damage_cuts_the_log_there(
     await store.stop()
 
 
-async def test_the_cut_is_told(filled: Filled, killed: Path, caplog):
+async def test_the_cut_is_reported(filled: Filled, killed: Path, caplog):
     path, position = log_file(killed, filled.offsets[-1])
     overwrite(path, position + 200, b"\x01")
 
@@ -191,7 +191,7 @@ async def test_the_cut_is_told(filled: Filled, killed: Path, caplog):
     await store.stop()
 
 
-async def test_stale_bytes_behind_the_cut_are_never_read_again(filled: Filled, killed: Path):
+async def test_stale_bytes_after_the_cut_are_never_read_again(filled: Filled, killed: Path):
     path, position = log_file(killed, filled.offsets[-3])
     overwrite(path, position + 200, b"\x01")
     store = make_store(killed, filled.clock)
@@ -336,9 +336,7 @@ async def test_a_power_loss_that_takes_pages_of_a_queue_leaves_no_hole(
     await store.stop()
 
 
-async def test_entries_before_the_checkpoint_are_kept_and_those_behind_it_made_anew(
-    filled: Filled, tmp_path: Path, caplog
-):
+async def test_entries_before_the_checkpoint_are_kept_and_later_ones_rebuilt(filled: Filled, tmp_path: Path, caplog):
     caplog.set_level("INFO")
     filled.store.flusher.flush()
     filled.store._queue_flusher.flush()

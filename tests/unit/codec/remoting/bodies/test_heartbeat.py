@@ -89,7 +89,7 @@ def test_each_ordinal_is_read(ordinal: int):
 
 
 @pytest.mark.parametrize("value", [b"6", b"-1", b'"CONSUME_FROM_NOWHERE"', b"[]", b"true"])
-def test_what_is_neither_name_nor_ordinal_is_named(value: bytes):
+def test_a_value_that_is_neither_name_nor_ordinal_is_named(value: bytes):
     body = b'{"clientID":"c","consumerDataSet":[{"groupName":"G","consumeFromWhere":%b}]}' % value
 
     with pytest.raises(CodecError, match=r"HeartbeatData: .* at `\$.consumerDataSet\[0\].consumeFromWhere`"):
@@ -108,7 +108,7 @@ def test_what_is_neither_name_nor_ordinal_is_named(value: bytes):
         (b'{"clientID":"c","consumerDataSet":' + b"[" * 900 + b"]" * 900 + b"}", "HeartbeatData"),
     ],
 )
-def test_a_broken_heartbeat_is_refused_and_the_fault_named(body: bytes, cause: str):
+def test_a_broken_heartbeat_is_rejected_and_the_fault_named(body: bytes, cause: str):
     with pytest.raises(CodecError) as caught:
         HeartbeatData.decode(body)
 

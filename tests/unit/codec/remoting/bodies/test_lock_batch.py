@@ -22,6 +22,6 @@ def test_the_answer_has_ok_in_capitals():
 
 
 @pytest.mark.parametrize("kind", [LockBatchRequestBody, UnlockBatchRequestBody])
-def test_a_request_without_its_client_is_refused(kind: type[LockBatchRequestBody]):
+def test_a_request_without_its_client_is_rejected(kind: type[LockBatchRequestBody]):
     with pytest.raises(CodecError, match="clientId"):
         kind.decode(b'{"consumerGroup":"G","mqSet":[]}')

@@ -67,7 +67,7 @@ KINDS = sorted({*REQUESTS.values(), *RESPONSES.values()}, key=lambda kind: kind.
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_body_cut_short_is_refused(kind: type[RemotingSerializable]):
+def test_a_body_cut_short_is_rejected(kind: type[RemotingSerializable]):
     bodies = [
         golden.data.rstrip()
         for table, bodies_of in ((REQUESTS, request_bodies), (RESPONSES, answer_bodies))

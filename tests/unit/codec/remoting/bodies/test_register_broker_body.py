@@ -84,7 +84,7 @@ def test_the_recorded_check_sums_are_of_the_bodies_as_sent():
 
 
 @pytest.mark.parametrize("stream", [VERSION + TOPICS + TAIL])
-def test_a_stream_cut_at_each_byte_is_refused(stream: bytes):
+def test_a_stream_cut_at_each_byte_is_rejected(stream: bytes):
     compressed = zlib.compress(stream)
     for end in range(len(stream)):
         with pytest.raises(CodecError):
@@ -108,19 +108,19 @@ def test_a_stream_cut_at_each_byte_is_refused(stream: bytes):
         (VERSION + TOPICS + sized(b"[]") + pack(">i", 1) + sized(b"{}"), "has no topic"),
     ],
 )
-def test_what_is_wrong_in_a_stream_is_named(stream: bytes, cause: str):
+def test_the_fault_in_a_stream_is_named(stream: bytes, cause: str):
     with pytest.raises(CodecError) as caught:
         decode(stream)
 
     assert cause in str(caught.value)
 
 
-def test_a_body_that_is_no_stream_is_refused():
+def test_a_body_that_is_no_stream_is_rejected():
     with pytest.raises(CodecError, match="compressed is true, but the body is not a zlib stream"):
         RegisterBrokerBody.decode_compressed(BODY.encode(), V5_0_0)
 
 
-def test_a_stream_that_inflates_without_end_is_refused_before_it_does():
+def test_a_stream_that_inflates_without_end_is_rejected_before_it_does():
     bomb = zlib.compress(b"\0" * 50_000_000)
     tracemalloc.start()
     try:

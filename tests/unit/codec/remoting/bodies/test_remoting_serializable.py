@@ -91,7 +91,7 @@ def test_unknown_fields_are_skipped_and_any_buffer_will_do():
         (b'{"topic":"T"} {}', "JSON at character 13: expected the end"),
     ],
 )
-def test_what_is_wrong_is_named(data: bytes, cause: str):
+def test_the_fault_is_named(data: bytes, cause: str):
     with pytest.raises(CodecError) as caught:
         Body.decode(data)
 
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_named(data: bytes, cause: str):
 
 @pytest.mark.parametrize("depth", [100, 500, 900, 5_000, 200_000])
 @pytest.mark.parametrize("field", [b"x", b"names"])
-def test_nesting_without_end_is_refused_or_skipped(depth: int, field: bytes):
+def test_nesting_without_end_is_rejected_or_skipped(depth: int, field: bytes):
     data = b'{"topic":"T","%b":%b%b}' % (field, b"[" * depth, b"]" * depth)
 
     try:
@@ -114,7 +114,7 @@ def test_nesting_without_end_is_refused_or_skipped(depth: int, field: bytes):
 
 
 @given(st.binary(max_size=100))
-def test_noise_is_refused(noise: bytes):
+def test_noise_is_rejected(noise: bytes):
     with pytest.raises(CodecError):
         Body.decode(noise)
 

@@ -34,7 +34,9 @@ STANDARD = PLAIN.replace(b'{1:"127.0.0.1:2",0:"127.0.0.1:1"}', b'{"0":"127.0.0.1
         (63, True, STANDARD),
     ],
 )
-def test_broker_ids_are_quoted_for_who_can_read_or_wants_it(version: int, accepts: bool | None, expected: bytes):
+def test_broker_ids_are_quoted_for_clients_that_support_or_request_it(
+    version: int, accepts: bool | None, expected: bytes
+):
     assert ROUTE.encode_for(version, accepts) == expected
 
 

@@ -36,12 +36,12 @@ def test_older_brokers_write_no_attributes(text: str):
 
 
 @pytest.mark.parametrize("text", ["", "T", "T 8 4 6", "T 8 4 six SINGLE_TAG", "T 8 4 6 ANY_TAG"])
-def test_a_text_without_its_fields_is_refused_and_the_form_named(text: str):
+def test_a_text_without_its_fields_is_rejected_and_the_form_named(text: str):
     with pytest.raises(CodecError, match=r"is not <name> <readQueueNums> <writeQueueNums>"):
         TopicConfig.decode_text(text)
 
 
-def test_attributes_that_are_no_json_are_refused():
+def test_attributes_that_are_no_json_are_rejected():
     with pytest.raises(CodecError, match="JSON"):
         TopicConfig.decode_text("T 8 4 6 SINGLE_TAG {a b}")
 

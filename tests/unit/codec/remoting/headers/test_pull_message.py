@@ -26,7 +26,7 @@ def test_cpp_sends_its_subscription_with_each_pull():
     assert {(header.subscription, header.expression_type) for header in headers} == {("TagA", None), ("*", None)}
 
 
-def test_a_commit_offset_below_zero_says_that_there_is_none():
+def test_a_negative_commit_offset_means_no_commit():
     assert -1 in {header.commit_offset for header in pulls_of("java-json")}
 
 
