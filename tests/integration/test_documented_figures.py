@@ -32,6 +32,10 @@ MARKS = {
 }
 
 
+# More of a benchmark that another documented command runs.
+LONG = {"analytics": {"--java"}, "side_by_side": {"--flush", "--only"}}
+
+
 def commands(pattern: str) -> list[str]:
     """Commands of the pages, in the order in which they stand there."""
     lines = [line for page in PAGES for line in (ROOT / "docs" / page).read_text().splitlines()]
@@ -54,8 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def marked(command: str) -> object:
-    name = shlex.split(command)[1]
-    return pytest.param(command, marks=[MARKS[name]] if name in MARKS else [])
+    name, *options = shlex.split(command)[1:]
+    marks = [MARKS[name]] if name in MARKS else []
+    if LONG.get(name, set()) & set(options):
+        marks.append(pytest.mark.soak)
+    return pytest.param(command, marks=marks)
 
 
 @pytest.mark.timeout(RUN_LIMIT_S + 30)

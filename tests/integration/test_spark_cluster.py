@@ -11,7 +11,7 @@ from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.slow_store_reader import slow_rows
 from tests.support.spark_cluster import SparkCluster, package_zip
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1200)]
 
 JOB = Path(__file__).parents[1] / "support" / "cluster_job.py"
 

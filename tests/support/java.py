@@ -94,7 +94,7 @@ class Java:
         driver: str,
         *args: str,
         client: str = "5.5.0",
-        timeout: float = 90,
+        timeout: float = 200,
         properties: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a driver of tests/interop/java with the given official client to its end."""
@@ -111,7 +111,7 @@ class Java:
         return process
 
     def mqadmin(
-        self, *args: str, namesrv: str, timeout: float = 90, runner: Sequence[str] = ()
+        self, *args: str, namesrv: str, timeout: float = 200, runner: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run Apache's mqadmin 5.5.0: `java.mqadmin("topicRoute", "-t", "T", namesrv="127.0.0.1:9876")`.
 
