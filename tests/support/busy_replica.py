@@ -42,7 +42,7 @@ class BusyReplicaScript(ReplicaCrashScript):
         self.pulls = self.cleaned = 0
 
     async def run_all(self, logs: Sequence[bytes]) -> None:
-        """Follow each log to its end, or as far as cleaning left what it has in common with the next."""
+        """Follow each log to its end, or as far as cleaning left what it shares with the next."""
         await self.run(0)
         self.file_system.mark(Cleaning(self._begin))
         if self._begin:

@@ -19,13 +19,13 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-# Where what is sent waits: topic and queue by kind.
+# Topic and queue where each kind of message waits.
 DELAYED: Final = {"level1": (SCHEDULE_TOPIC, 0), "level2": (SCHEDULE_TOPIC, 1), "timer": (TIMER_TOPIC, 0)}
 IN_TRANSACTION: Final = dict.fromkeys(("commit", "rollback", "unknown"), (HALF_TOPIC, 0))
 WAITING_TOPICS: Final = {SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC}
-# The client rolls a transaction back by itself when it is told so of the first half.
+# The client itself rolls a transaction back when its half message got this status.
 ROLLED_BACK: Final = "FLUSH_DISK_TIMEOUT"
-# Intervals are short, so that kills come before, amid and after each step of a message's way.
+# Short intervals, so that kills come before, during and after each step of a message.
 SETTINGS: dict[str, str | int] = {
     "transactionTimeOut": 1500, "transactionCheckInterval": 1000, "transactionCheckMax": 100_000,
     "transactionOpBatchInterval": 300, "flushDelayOffsetInterval": 300, "timerFlushIntervalMs": 300,
@@ -57,9 +57,9 @@ class LaterLoad:
     taken: dict[Place, Sent] = field(default_factory=dict)
     waiting: dict[Sent, Found] = field(default_factory=dict)
     copies: dict[Sent, list[Copy]] = field(default_factory=dict)
-    # What was delivered for certain before the last kill: it never comes again.
+    # Messages known to be delivered before the last kill: they never come again.
     settled: set[Sent] = field(default_factory=set)
-    # What ``noted`` gave for the last broker that was killed.
+    # Result of ``noted`` for the last killed broker.
     noted_before: tuple[int, int] = (0, 0)
     # By kind, what waited when a broker was killed.
     amid: Counter[str] = field(default_factory=Counter)
@@ -117,7 +117,7 @@ class LaterLoad:
     # -- what must hold
 
     def check_killed(self, store: Path) -> None:
-        """What was acknowledged waits in the log of a dead broker, and what it knew to be delivered is there."""
+        """Check that a dead broker's log has all acknowledged messages and all it had noted as delivered."""
         assert self.breaks == []
         assert self.lost() == set(), "acknowledged, and not stored"
         self.amid.update(sent.kind for sent in self.waiting.keys() - self.copies.keys() if sent.kind != "rollback")
@@ -140,7 +140,7 @@ class LaterLoad:
         }
 
     def check_all(self) -> None:
-        """What was delivered at the end is what was sent, each kind of it over kills."""
+        """Check that the delivered messages are those sent, and that each kind was delivered over kills."""
         assert self.breaks == []
         delayed = {sent for sent in self.waiting if sent.kind in DELAYED}
         assert delayed == self.settled, "after a stop in order nothing would be delivered once more"

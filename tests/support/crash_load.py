@@ -24,7 +24,7 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 # Those whose offsets must not be beyond the end of a queue after a kill.
 GROUPS = {f"CG_{TOPIC}", f"CG_{LATER_TOPIC}", TRANSACTION_GROUP}
 PROGRESS_LIMIT_S = 120.0
-# Small files, so that a run rolls many of them, and tables written often, so that a kill comes amid a write.
+# Small files, so that a run rolls many, and tables written often, so that kills come during writes.
 SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 4 << 20, "mappedFileSizeConsumeQueue": 20 * 1000, "maxHashSlotNum": 5_000,
     "maxIndexNum": 20_000, "flushConsumerOffsetInterval": 100, "flushIntervalConsumeQueue": 200,
@@ -250,7 +250,7 @@ class CrashLoad:
         """Let producers finish and consumers drain, stop the broker cleanly and check everything again."""
         self._stop_file.touch()
         self._until(lambda: self.journal.produced, "the producers ended")
-        # What the broker holds is what all producers were told, and what it stored without being able to say so.
+        # The broker has all acknowledged messages, and those it stored but could not acknowledge.
         self._until(self._all_arrived, "the consumers have all messages")
         self.clients.kill()
         self.broker.stop()

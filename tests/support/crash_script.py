@@ -119,7 +119,7 @@ class CrashScript(RecordedScript[Promised]):
         self._config = store_config(root / "store", **self._settings)
         self._offsets = consumer_offsets(self._config, self._clock, self.file_system)
         self._store = self._new_store()
-        # What the store or a table was refused, by the disk or for its sake.
+        # Writes that the store or a table was refused, by the disk or because of it.
         self.refused: list[str] = []
         self.refused_last = False
 

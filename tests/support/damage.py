@@ -18,7 +18,7 @@ class Place:
         self.position = position
 
     def write(self, data: bytes, at: int = 0) -> None:
-        """Put bytes in place of what is there."""
+        """Overwrite bytes at a position."""
         with self.path.open("r+b", buffering=0) as file:
             os.pwrite(file.fileno(), data, self.position + at)
 

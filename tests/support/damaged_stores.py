@@ -41,7 +41,7 @@ KINDS = ("flip", "flip", "flips", "cut", "zero", "noise", "remove")
 
 
 class Put(NamedTuple):
-    """A message of the template: where its record lies, its body and keys."""
+    """A message of the template: the place of its record, its body and keys."""
 
     physical_offset: int
     size: int
@@ -50,7 +50,7 @@ class Put(NamedTuple):
 
 
 class Template:
-    """The stores that are damaged, and what is in them.
+    """The stores to damage, and their contents.
 
     Args:
         folder: where they are made; ``clean`` and ``killed`` below it.
@@ -152,7 +152,7 @@ def _write_tables(root: Path) -> None:
 
 
 class Damage(NamedTuple):
-    """What was done to which file, as a failing test shows it."""
+    """A damage and its file, as a failing test shows it."""
 
     store: str
     file: str
@@ -212,8 +212,8 @@ class Trial:
     """Opens one damaged store twice and compares the messages read with those put.
 
     Args:
-        template: what was put.
-        damage: what was done, for the texts of failures.
+        template: the messages put.
+        damage: the damage, for the texts of failures.
         root: the damaged store.
     """
 

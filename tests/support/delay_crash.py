@@ -91,7 +91,7 @@ class Delays:
 
     Args:
         store: started.
-        clock: says what is due.
+        clock: decides which messages are due.
         file_system: the disk.
     """
 
@@ -132,7 +132,7 @@ class Delays:
         return self.timer.precision_ms
 
     async def load(self) -> None:
-        """Take up what was left, as a start does."""
+        """Load the files, as a start does."""
         self.schedule.load()
         self.schedule.correct_delay_offset()
         self.timer.progress.load()
@@ -266,7 +266,7 @@ class DelayCrashScript(RecordedScript[Promised]):
         self.file_system.mark(OnDisk())
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int) -> None:
-        """Start on what a crash left, be killed amid what is due, start again, and hold all against what was sent."""
+        """Start after a crash, be killed during deliveries, start again, and compare all with the sent messages."""
         clock = FakeClock(promised.time_ms)
         first = await started(root, self._flush_disk_type, clock)
         clock.advance(2)

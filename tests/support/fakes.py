@@ -8,7 +8,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 
 
 class FakeClock:
-    """Time that stands still until ``advance``."""
+    """A clock that moves only by ``advance``."""
 
     def __init__(self, time_ms: int = 1_795_255_000_000) -> None:
         self._time_ms = time_ms
@@ -25,7 +25,7 @@ class FakeClock:
 
 
 class FakeConnection:
-    """A connection that keeps what is sent over it."""
+    """A connection that records all that is sent over it."""
 
     def __init__(self, remote_address: str = "127.0.0.1:50000") -> None:
         self.remote_address = remote_address
@@ -54,7 +54,7 @@ class FakeConnection:
 
 
 class FakeClient(FakeConnection):
-    """A client that answers each request so, or fails to, and keeps what it was asked and for how long it could."""
+    """A client that gives each request one answer or error, and records the requests and their timeouts."""
 
     def __init__(self, answer: Command | Exception, remote_address: str = "127.0.0.1:50000") -> None:
         super().__init__(remote_address)

@@ -1,4 +1,4 @@
-"""What fuzzing feeds bytes to: each decoder, recorded input for it, the errors that it may raise, and what it may cost.
+"""Targets of fuzzing: each decoder, recorded input for it, the errors it may raise, and its greatest cost.
 
 A target raises for anything that must not be: another error than those documented, or an answer that contradicts
 itself. It returns whether the input was taken.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-# What a length or count may claim: nothing, too little, just too much, far too much, negative.
+# Claims of a length or count: nothing, too little, just too much, far too much, negative.
 EXTREMES = (0, 1, 2, 7, 8, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0xFFFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 KINDS = ("flip", "byte", "cut", "drop", "insert", "repeat", "zero", "short", "int", "nudge", "long", "splice")
 LONGEST_PIECE = 64
@@ -110,7 +110,7 @@ def _random_mutation(chance: random.Random) -> Mutation:
 
 
 class Costs(NamedTuple):
-    """What a call took: the most bytes that it held at once, and the Python and C calls that it made."""
+    """Cost of a call: the most bytes held at once, and the number of Python and C calls."""
 
     peak_bytes: int
     calls: int

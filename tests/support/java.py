@@ -156,6 +156,6 @@ class Java:
         return server
 
     def close(self) -> None:
-        """Kill what still runs: nobody looks at its store any more, and ending in order would take long."""
+        """Kill all that still runs: an orderly end would take long, and nothing reads the stores any more."""
         for process in self.started:
             process.kill()

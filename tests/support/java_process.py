@@ -1,4 +1,4 @@
-"""A JVM under a test's control: wait for what it prints, freeze, kill or stop it, and see a broker registered."""
+"""A JVM under a test's control: wait for its output, freeze, kill or stop it; wait for a broker to register."""
 
 import signal
 import socket
@@ -30,7 +30,7 @@ def cluster_info(namesrv: str) -> str:
 
 
 def wait_registered(broker: str, namesrvs: str, limit: float = BOOT_LIMIT) -> None:
-    """Wait till each of the name servers ("host:port;host:port") knows the broker's address."""
+    """Wait until each of the name servers ("host:port;host:port") knows the broker's address."""
     deadline = time.monotonic() + limit
     for namesrv in namesrvs.split(";"):
         while f'"{broker}"' not in cluster_info(namesrv):
@@ -54,7 +54,7 @@ class JavaProcess:
         return self.text().splitlines()
 
     def wait_for(self, text: str, limit: float = BOOT_LIMIT) -> str:
-        """Wait for a line with `text` and return it; an ended process or a timeout raises an error with the output."""
+        """Wait for a line with `text` and return it; raise an error with the output if the process ends or is late."""
         deadline = time.monotonic() + limit
         while True:
             ended = self.process.poll()

@@ -129,7 +129,7 @@ class MixedStore:
         return [*found, Body(b"", 0)]
 
     def _steps(self) -> Iterator["_Step"]:
-        """What is put, one after the other; more than is needed, since a step may be a batch."""
+        """Return the steps in order; more than needed, since a step may be a batch."""
         number = 0
         for first in itertools.count(0, _CHUNK):
             rows = zip(*(column.tolist() for column in self._columns(first, _CHUNK)), strict=True)
@@ -138,7 +138,7 @@ class MixedStore:
                 yield _Step(number, *row)
 
     def _columns(self, first: int, count: int) -> list[np.ndarray]:
-        """What differs from message to message, by column."""
+        """Return the values that differ from message to message, by column."""
         chance = self._chance
         place = np.minimum((np.arange(first, first + count) + 0.5) / self.messages, 1)
         # More traffic in the middle of the day than at its ends.
@@ -157,7 +157,7 @@ class MixedStore:
         ]
 
     def _write_tables(self) -> None:
-        """Topics, groups, and offsets: one group is far behind, one has consumed all."""
+        """Write topics, groups and offsets: one group is far behind, one has consumed all."""
         folder, config = self.root / "config", BrokerConfig()
         topics = TopicConfigManager(folder / "topics.json", config, self._clock)
         groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, self._clock)

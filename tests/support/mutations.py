@@ -25,7 +25,7 @@ FAILED = 1  # pytest's exit status when tests ran and some failed
 
 
 class Mutation(NamedTuple):
-    """A fault: in ``file`` below the sources the text ``before``, which stands there once, becomes ``after``."""
+    """A fault: in ``file`` below the sources the text ``before``, which occurs once, becomes ``after``."""
 
     name: str
     file: str

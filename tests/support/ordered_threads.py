@@ -22,7 +22,7 @@ class _Arrivals:
         self._then: Callable[[], None] = lambda: None
 
     def at_the_next(self, then: Callable[[], None]) -> None:
-        """Set what is done."""
+        """Set the action."""
         self._then, self.waiting = then, True
 
     def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
@@ -126,7 +126,7 @@ class OrderedThreadsScript(CrashScript):
 
 
 class _Sync:
-    """Does something once, amid the first sync of a file whose folder ends in some names."""
+    """Acts once, during the first sync of a file below a folder of that name."""
 
     def __init__(self, folder: str, then: Callable[[], object]) -> None:
         self._folder = Path(folder).parts

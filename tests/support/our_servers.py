@@ -32,7 +32,7 @@ class OurServer(JavaServer):
 
 @dataclass(slots=True)
 class OurServers:
-    """Starts servers whose settings, stores and logs are in ``home``; clients are told that they are at ``host``."""
+    """Starts servers with settings, stores and logs in ``home``; clients reach them at ``host``."""
 
     home: Path
     host: str = LOOPBACK
@@ -110,7 +110,7 @@ class OurServers:
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [*runner, *self.command(module, "-c", str(path), *arguments)],
-                stdin=subprocess.PIPE if module.startswith("testing.") else None,  # its launchers are told things
+                stdin=subprocess.PIPE if module.startswith("testing.") else None,  # its launchers read commands
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=self.home,
@@ -159,7 +159,7 @@ class Cluster(NamedTuple):
 def make_topic(broker: str, namesrv: str, topic: str, queues: int = 4, **attributes: str) -> None:
     """Make a topic on the broker at that address; the name server knows it when this returns.
 
-    ``queue_type="BatchCQ"`` stands for the attribute ``queue.type``.
+    ``queue_type="BatchCQ"`` sets the attribute ``queue.type``.
     """
     added = {"+" + name.replace("_", "."): value for name, value in attributes.items()}
 

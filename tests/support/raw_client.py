@@ -1,4 +1,4 @@
-"""A peer that sends whatever bytes a test gives it, right or wrong, and reads frames by itself."""
+"""A peer that sends any bytes, valid or not, and reads frames with its own decoder."""
 
 import json
 import socket

@@ -17,7 +17,7 @@ def refused(answer: RawAnswer, *words: str) -> None:
     assert "Traceback" not in answer.remark
 
 
-# What the broker's own threads write when their time has come.
+# Files that the broker's own threads write at intervals.
 OWN_FILES = {
     "checkpoint", "config", "consumerFilter.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json",
     "timerProgress.json", "topics.json",

@@ -69,7 +69,7 @@ def _simple(name: str) -> AllocateMessageQueueStrategy:
 
 
 class Resolver:
-    """Takes what is before the first ``@`` for the room, as the Java driver does."""
+    """Takes the part before the first ``@`` as the room, as the Java driver does."""
 
     def broker_room(self, queue: MessageQueue) -> str:
         return queue.broker_name.partition("@")[0]

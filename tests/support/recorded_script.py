@@ -56,11 +56,11 @@ class RecordedScript(ABC, Generic[PromisedT]):
 
     @property
     def journal(self) -> list[Event]:
-        """What was written, and the marks."""
+        """The writes and the marks, in order."""
         return self.file_system.journal
 
     async def run(self, operations: int) -> None:
-        """Start and do so many operations."""
+        """Start and do a number of operations."""
         await self._start()
         for _ in range(operations):
             (operation,) = self._chance.choices(*zip(*self._weighted(), strict=True))
@@ -86,7 +86,7 @@ class RecordedScript(ABC, Generic[PromisedT]):
 
     @abstractmethod
     async def _start(self) -> None:
-        """Start on what is there."""
+        """Start on the files on disk."""
 
     async def _settle(self) -> None:
         """Let the thread that makes files ahead finish, so that a seed gives one journal."""

@@ -235,7 +235,7 @@ class _Folder:
 
 
 class Disk:
-    """What is on disk for certain, and what may be, after the events that were applied."""
+    """Contents of the disk after the applied events: those certain, and those that may be there."""
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}

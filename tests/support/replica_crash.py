@@ -36,7 +36,7 @@ class Cutting(NamedTuple):
 
 
 class Following(NamedTuple):
-    """The copy goes on with another log."""
+    """The copy continues with another log."""
 
     log: bytes
 

@@ -1,4 +1,4 @@
-"""One Spark session for the tests of a process: to start one, and to warm it up, takes as long as many queries."""
+"""One Spark session for the tests of a process: starting and warming one up takes as long as many queries."""
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING

@@ -48,7 +48,7 @@ def places(commit_log: Path) -> Iterator[RecordPlace]:
 
 
 def slow_rows_of(commit_log: Path, wanted: Iterable[RecordPlace], broker: str) -> Iterator[dict[str, Any]]:
-    """Yield a row of the table ``messages`` for each of the places at which a sound record still lies."""
+    """Yield a row of the table ``messages`` for each place that still has a sound record."""
     name, data = "", b""
     for place in wanted:
         if place.file != name:
@@ -83,9 +83,9 @@ def is_sound(record: bytes, physical_offset: int, size: int) -> bool:
 
 
 def damage(commit_log: Path, all_places: list[RecordPlace], seed: int, times: int = 20) -> list[Damage]:
-    """Spoil so many places of a log: heads, sizes, bodies, stretches of zeros or noise over several records."""
+    """Damage places of a log: heads, sizes, bodies, stretches of zeros or noise over several records."""
     chance = random.Random(seed)
-    # The last records of the log are left as they are: what is missing there is an unfinished write.
+    # The last records stay as they are: damage there would count as an unfinished write.
     chosen = sorted(chance.sample(range(len(all_places) - 50), times))
     found = []
     for number, index in enumerate(chosen):

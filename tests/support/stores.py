@@ -210,7 +210,7 @@ def _open_path(entry: Path) -> str:
 
 @contextmanager
 def open_log(directory: Path, file_size: int = 4096, store_host: bytes = V4_HOST, step: int = 0) -> Iterator[CommitLog]:
-    """A CommitLog of its own; blocks are allocated in steps of so many bytes, or for a file at once."""
+    """A CommitLog without a store; blocks are allocated in steps of ``step`` bytes, or for a whole file."""
     service = AllocateMappedFileService()
     log = CommitLog(MappedFileQueue(directory, file_size, step or file_size), service, store_host)
     try:

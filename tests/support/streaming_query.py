@@ -1,4 +1,4 @@
-"""A streaming query into Parquet, as a function and as a program that runs till it is killed.
+"""A streaming query into Parquet, as a function and as a program that runs until it is killed.
 
 python -m tests.support.streaming_query STORE OUT CHECKPOINT
 """
@@ -34,8 +34,10 @@ def start_query(
 
 
 def run_to_end(start: Callable[[], StreamingQuery], limit: int) -> StreamingQuery:
-    """Run a query till it has ended by itself; one whose Python worker is late, on a machine with much else to do, goes
-    on from its checkpoint. Spark waits ten seconds for one, whatever its settings."""
+    """Run a query until it ends by itself; restart it from its checkpoint if a Python worker was late.
+
+    Spark waits ten seconds for a worker, whatever its settings, and a busy machine may need more.
+    """
     deadline = time.monotonic() + limit
     while True:
         query = start()

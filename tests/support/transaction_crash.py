@@ -73,7 +73,7 @@ async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_syste
 
 
 async def end_all(transactions: Transactions) -> None:
-    """Ask for all that is open, and have it answered by who knows."""
+    """Check back all open transactions until they are ended."""
     producer = transactions.producer("who knows")
     queues = transactions.store.queues.queues_of(HALF_TOPIC)
     for _ in range(MOST_TURNS):
@@ -99,7 +99,7 @@ class TransactionCrashScript(RecordedScript[Promised]):
 
     def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
         super().__init__(root, flush_disk_type, seed)
-        # What the producers know of open transactions: the half message, and each copy they were asked for.
+        # Open transactions that producers know: the half message, and each copy they were asked about.
         self._known: dict[int, list[MessageExt]] = {}
         self._transactions: Transactions
         self._producer: FakeConnection
@@ -168,7 +168,7 @@ class TransactionCrashScript(RecordedScript[Promised]):
         self.file_system.mark(OnDisk())
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int) -> None:
-        """Start after a crash, be killed amid the answers, start again and compare all with the true outcomes."""
+        """Start after a crash, be killed during the answers, start again and compare all with the true outcomes."""
         clock = FakeClock(self._clock.time_ms() + 60_000)
         first = await started(root, self._flush_disk_type, clock)
         await ask(first, first.producer("one"), 0.5, seed=number)

@@ -157,7 +157,7 @@ class Transactions:
         return answer
 
     def producer(self, name: str, group: str = "PG") -> FakeConnection:
-        """Register a producer and return it; its ``sent`` records what it is sent."""
+        """Register a producer and return it; its ``sent`` records all that is sent to it."""
         connection = FakeConnection()
         channel = ClientChannelInfo(connection, name, "JAVA", 513, self.clock.monotonic())
         self.producers.register(group, channel)
