@@ -1,0 +1,209 @@
+"""Order of messages and what follows from their outcomes."""
+
+import asyncio
+from typing import Protocol
+
+import pytest
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer import consume_message_service
+from rocketbroker.client.consumer.consume_message_service import (
+    ConsumeMessageConcurrentlyService,
+    ConsumeMessageOrderlyService,
+    ConsumeMessageService,
+)
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.received_message import ReceivedMessage
+from rocketbroker.client.consumer.send_message_back import SendMessageBack
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from tests.support.consumer_parts import QUEUE, MemoryOffsets, process_queue
+from tests.support.fakes import FakeClock
+
+
+class Back(SendMessageBack):
+    """Notes what was sent back."""
+
+    def __init__(self) -> None:
+        super().__init__(ClientInstance("127.0.0.1:1"), "CG", 16)
+        self.taken: list[tuple[int, int]] = []
+        self.works = True
+
+    async def send_back(self, queue: MessageQueue, message: MessageExt, delay_level: int) -> bool:
+        if self.works:
+            self.taken.append((message.queue_offset, delay_level))
+        return self.works
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.offsets = MemoryOffsets()
+        self.back = Back()
+        self.clock = FakeClock()
+        self.locked = True
+
+    def concurrently(self, *, broadcast: bool = False) -> ConsumeMessageConcurrentlyService:
+        return ConsumeMessageConcurrentlyService(self.offsets, None if broadcast else self.back, self.clock)
+
+    def orderly(self, *, times: int = 5, broadcast: bool = False) -> ConsumeMessageOrderlyService:
+        back = None if broadcast else self.back
+        return ConsumeMessageOrderlyService(self.offsets, back, self.clock, 0.01, times, lambda _held: self.locked)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def fill(service: ConsumeMessageService, held: ProcessQueue) -> None:
+    service.put(held, list(held._held.values()))
+
+
+async def take(service: ConsumeMessageService) -> ReceivedMessage:
+    async with asyncio.timeout(5):
+        received = await service.take()
+    assert received is not None
+    return received
+
+
+async def test_the_offset_follows_the_oldest_message_under_way(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0, 1, 2])
+    fill(service, held)
+    first, second, third = [await take(service) for _ in range(3)]
+    await second.ack()
+    assert stage.offsets.offsets == {QUEUE: 0}
+    await first.ack()
+    assert stage.offsets.offsets == {QUEUE: 2}
+    await third.retry_later(delay_level=2)
+    assert stage.offsets.offsets == {QUEUE: 3}
+    assert stage.back.taken == [(2, 2)]
+
+
+async def test_messages_of_a_dropped_queue_are_neither_given_out_nor_counted(stage: Stage):
+    service, held, other = stage.concurrently(), process_queue([0, 1]), process_queue([7])
+    fill(service, held)
+    fill(service, other)
+    first = await take(service)
+    held.drop()
+    assert (await take(service)).queue_offset == 7
+    await first.retry_later()
+    assert (stage.offsets.offsets, stage.back.taken) == ({}, [])
+
+
+async def test_a_message_that_cannot_be_sent_back_is_consumed_again_here(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(consume_message_service, "_LOCAL_RETRY_S", 0.01)
+    service, held = stage.concurrently(), process_queue([0])
+    fill(service, held)
+    stage.back.works = False
+    await (await take(service)).retry_later()
+    again = await take(service)
+    assert again.reconsume_times == 1
+    await again.ack()
+    assert stage.offsets.offsets == {QUEUE: 1}
+    await service.stop()
+
+
+async def test_a_broadcast_message_that_fails_is_dropped(stage: Stage, caplog: pytest.LogCaptureFixture):
+    service, held = stage.concurrently(broadcast=True), process_queue([0])
+    fill(service, held)
+    await (await take(service)).retry_later()
+    assert stage.offsets.offsets == {QUEUE: 1}
+    assert "is not consumed again" in caplog.text
+
+
+async def test_a_message_that_takes_too_long_is_sent_back_at_level_3(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0, 1])
+    fill(service, held)
+    late = await take(service)
+    await service.expire([held], stage.clock.monotonic() + 1)
+    assert stage.back.taken == [(0, 3)]
+    assert stage.offsets.offsets == {QUEUE: 1}
+    await late.retry_later()
+    assert stage.back.taken == [(0, 3)], "the late result counts no more"
+
+
+class Make(Protocol):
+    def __call__(self) -> ConsumeMessageService: ...
+
+
+@pytest.mark.parametrize("kind", ["concurrently", "orderly"])
+async def test_a_closed_service_lets_all_waiters_go(stage: Stage, kind: str):
+    make: Make = getattr(stage, kind)
+    service = make()
+    fill(service, process_queue([0]))
+    await take(service)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        waiters = [group.create_task(service.take()) for _ in range(3)]
+        await asyncio.sleep(0)
+        service.close()
+    assert [waiter.result() for waiter in waiters] == [None] * 3
+
+
+async def test_an_orderly_queue_gives_out_one_message_at_a_time(stage: Stage):
+    service, held, other = stage.orderly(), process_queue([0, 1]), process_queue([7])
+    fill(service, held)
+    fill(service, other)
+    first, seventh = await take(service), await take(service)
+    assert (first.queue_offset, seventh.queue_offset) == (0, 7)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await service.take()
+    await first.ack()
+    assert (await take(service)).queue_offset == 1
+    assert stage.offsets.offsets == {QUEUE: 1}
+
+
+async def test_a_failed_message_suspends_its_queue_and_comes_again(stage: Stage):
+    service, held = stage.orderly(times=1), process_queue([0, 1])
+    fill(service, held)
+    await (await take(service)).retry_later()
+    again = await take(service)
+    assert (again.queue_offset, again.reconsume_times) == (0, 1)
+    await again.retry_later()
+    assert stage.back.taken == [(0, -1)], "after its last retry it is a dead letter"
+    assert (await take(service)).queue_offset == 1
+    await service.stop()
+
+
+async def test_a_dead_letter_that_cannot_be_made_suspends_the_queue(stage: Stage):
+    service, held = stage.orderly(), process_queue([0])
+    fill(service, held)
+    stage.back.works = False
+    await (await take(service)).dead_letter()
+    again = await take(service)
+    stage.back.works = True
+    await again.dead_letter()
+    assert stage.back.taken == [(0, -1)]
+    await service.stop()
+
+
+async def test_an_orderly_broadcast_goes_on_after_its_retries(stage: Stage):
+    service, held = stage.orderly(times=0, broadcast=True), process_queue([0, 1])
+    fill(service, held)
+    await (await take(service)).retry_later()
+    assert (await take(service)).queue_offset == 1
+
+
+async def test_a_queue_without_its_lock_waits(stage: Stage):
+    service, held = stage.orderly(), process_queue([0])
+    stage.locked = False
+    fill(service, held)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await service.take()
+    stage.locked = True
+    assert (await take(service)).queue_offset == 0
+    await service.stop()
+
+
+async def test_an_orderly_queue_that_is_given_up_gives_out_no_more(stage: Stage, caplog: pytest.LogCaptureFixture):
+    service, held = stage.orderly(), process_queue([0, 1])
+    fill(service, held)
+    first = await take(service)
+    await service.expire([held], stage.clock.monotonic() + 1)
+    assert "exceeds consumeTimeout" in caplog.text
+    held.dropped = True
+    await first.ack()
+    assert stage.offsets.offsets == {QUEUE: 1}, "its last result counts"
+    service.close()
+    assert await service.take() is None

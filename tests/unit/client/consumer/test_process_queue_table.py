@@ -1,0 +1,155 @@
+"""Queues taken, given up and moved."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.process_queue_table import ProcessQueueTable
+from rocketbroker.client.consumer.queue_locks import Locked, QueueLocks
+from rocketbroker.client.consumer.start_offset import StartOffset
+from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.common.errors import RemotingTimeoutError
+from tests.support.consumer_parts import MemoryOffsets, message
+from tests.support.fakes import FakeClock
+from tests.support.waiting import until
+
+FIRST, SECOND = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
+
+
+class Locks(QueueLocks):
+    def __init__(self) -> None:
+        super().__init__(ClientInstance("127.0.0.1:1"), "CG")
+        self.refused: set[MessageQueue] = set()
+        self.silent: set[MessageQueue] = set()
+        self.unlocked: list[MessageQueue] = []
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> Locked:
+        wanted = set(queues)
+        return Locked(wanted - self.refused - self.silent, wanted & self.silent)
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        self.unlocked += queues
+
+
+class Stage:
+    def __init__(self, *, locks: bool = False) -> None:
+        self.offsets = MemoryOffsets({FIRST: 5, SECOND: 6})
+        self.pulled: list[tuple[int, int]] = []
+        self.locks = Locks()
+        self.clock = FakeClock()
+        self.silent = False
+        start = StartOffset(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 0, QueueOffsets(self.invoke))
+        self.table = ProcessQueueTable(
+            self.offsets,
+            start,
+            HeldBytes(FlowControl()),
+            self.clock,
+            self.pull,
+            self.locks if locks else None,
+        )
+
+    async def invoke(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
+        if self.silent:
+            raise RemotingTimeoutError("silent")
+        return response(header={"offset": "0"})
+
+    async def pull(self, held: ProcessQueue) -> None:
+        self.pulled.append((held.queue.queue_id, held.next_offset))
+        await asyncio.Event().wait()
+
+
+async def test_queues_start_where_the_group_stopped_and_are_committed_when_given_up():
+    stage = Stage()
+    assert await stage.table.update("T", [FIRST, SECOND])
+    await until(lambda: sorted(stage.pulled) == [(0, 5), (1, 6)])
+    stage.offsets.update(FIRST, 9)
+    held = stage.table.queues[FIRST]
+    assert await stage.table.update("T", [SECOND])
+    assert held.dropped
+    assert (stage.offsets.persisted[FIRST], stage.offsets.offsets) == (9, {})
+    assert await stage.table.update("Other", [])
+    assert list(stage.table.queues) == [SECOND]
+    await stage.table.stop()
+    assert stage.table.queues == {}
+
+
+async def test_a_queue_whose_offset_is_unknown_is_not_taken_yet(caplog: pytest.LogCaptureFixture):
+    stage = Stage()
+    stage.offsets.persisted.clear()
+    stage.silent = True
+    assert not await stage.table.update("T", [FIRST])
+    assert "is not known yet" in caplog.text
+    stage.silent = False
+    assert await stage.table.update("T", [FIRST])
+    await stage.table.stop()
+
+
+async def test_a_reset_drops_what_is_held_and_moves_the_offset():
+    stage = Stage()
+    await stage.table.update("T", [FIRST])
+    held = stage.table.queues[FIRST]
+    held.put([message(5)])
+    await stage.table.move({FIRST: 1, SECOND: 2})
+    await until(lambda: (0, 1) in stage.pulled)
+    assert held.dropped
+    assert stage.offsets.persisted == {FIRST: 1, SECOND: 6}
+    stage.table.seek(FIRST, 3)
+    await until(lambda: (0, 3) in stage.pulled)
+    assert stage.offsets.persisted[FIRST] == 1, "a seek commits nothing"
+    await stage.table.stop()
+
+
+async def test_an_orderly_consumer_takes_locked_queues_only():
+    stage = Stage(locks=True)
+    await stage.table.start()
+    stage.locks.refused = {SECOND}
+    assert not await stage.table.update("T", [FIRST, SECOND])
+    assert list(stage.table.queues) == [FIRST]
+    stage.locks.refused = set()
+    assert await stage.table.update("T", [FIRST, SECOND])
+    await stage.table.stop()
+    assert sorted(stage.locks.unlocked) == [FIRST, SECOND]
+
+
+async def test_a_queue_is_unlocked_when_its_message_has_ended():
+    stage = Stage(locks=True)
+    await stage.table.update("T", [FIRST])
+    held = stage.table.queues[FIRST]
+    (under_way,) = held.put([message(5)])
+    held.start(under_way, 1.0)
+    await stage.table.update("T", [])
+    assert not await stage.table.update("T", [FIRST]), "not while it is released"
+    assert stage.locks.unlocked == []
+    stage.offsets.update(FIRST, 6)
+    held.remove(under_way)
+    await until(lambda: stage.locks.unlocked == [FIRST])
+    assert stage.offsets.persisted[FIRST] == 6
+    assert await stage.table.update("T", [FIRST])
+    await stage.table.stop()
+
+
+async def test_a_lost_lock_drops_the_queue_and_a_silent_broker_lets_it_expire(caplog: pytest.LogCaptureFixture):
+    stage = Stage(locks=True)
+    await stage.table.renew_locks()
+    await stage.table.update("T", [FIRST, SECOND])
+    second = stage.table.queues[SECOND]
+    stage.locks.refused, stage.locks.silent = {FIRST}, {SECOND}
+    stage.clock.advance(29)
+    await stage.table.renew_locks()
+    assert list(stage.table.queues) == [SECOND]
+    assert "another member of the group has the queue" in caplog.text
+    assert stage.table.is_locked(second)
+    stage.clock.advance(2)
+    assert not stage.table.is_locked(second)
+    stage.locks.silent = set()
+    await stage.table.renew_locks()
+    assert stage.table.is_locked(second)
+    await stage.table.stop_pulling()
+    await stage.table.stop()

@@ -1,0 +1,113 @@
+"""Requests of brokers, over a connection."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+
+import pytest
+
+from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor
+from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.consumer_running_info import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+)
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketbroker.codec.remoting.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import RemotingServer
+from tests.support.consumer_parts import HOST, QUEUE
+
+
+class Consumer:
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def rebalance_soon(self) -> None:
+        self.asked.append("rebalance")
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        await asyncio.sleep(0)
+        self.asked.append((topic, dict(offsets)))
+
+    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
+        return {QUEUE: len(topic)}
+
+    def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
+        return ConsumerRunningInfo({"stacks": str(with_stacks)})
+
+    async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
+        await asyncio.sleep(0)
+        return ConsumeMessageDirectlyResult(
+            consume_result=CMResult.CR_SUCCESS, remark=f"{message.body!r} {broker_name}"
+        )
+
+
+class Stage:
+    def __init__(self, processor: ClientRemotingProcessor, address: str, remoting: RemotingClient) -> None:
+        self.consumer = processor.consumers["CG"] = Consumer()
+        self._address = address
+        self._remoting = remoting
+
+    async def ask(self, code: int, header: object, body: bytes = b"") -> Command:
+        return await self._remoting.invoke(self._address, request(code, header, body))
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        processor = ClientRemotingProcessor()
+        # A server in the place of the client: requests arrive in the same way.
+        server = RemotingServer(processor.routes(), host="127.0.0.1")
+        await server.start()
+        stack.push_async_callback(server.stop)
+        remoting = RemotingClient()
+        stack.push_async_callback(remoting.stop)
+        yield Stage(processor, f"127.0.0.1:{server.port}", remoting)
+
+
+async def test_a_changed_group_is_rebalanced(stage: Stage):
+    for group in ("CG", "Other"):
+        answer = await stage.ask(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader(group))
+        assert answer.code == ResponseCode.SUCCESS
+    assert stage.consumer.asked == ["rebalance"]
+
+
+async def test_offsets_are_reset_and_reported(stage: Stage):
+    header = ResetOffsetRequestHeader("CG", "T", -1, True)
+    await stage.ask(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, ResetOffsetBody({QUEUE: 4}).encode())
+    assert stage.consumer.asked == [("T", {QUEUE: 4})]
+    status = await stage.ask(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader("Topic", "CG"))
+    assert GetConsumerStatusBody.decode(status.body).message_queue_table == {QUEUE: 5}
+
+
+async def test_the_state_is_reported(stage: Stage):
+    header = GetConsumerRunningInfoRequestHeader("CG", "id", True)
+    answer = await stage.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    assert ConsumerRunningInfo.decode(answer.body).properties == {"stacks": "True"}
+
+
+async def test_a_message_is_consumed_on_request(stage: Stage):
+    record = encode_record(0, 0, 3, 300, 0, 1, HOST, 2, HOST, 0, 0, b"body", b"T", b"")
+    header = ConsumeMessageDirectlyResultRequestHeader("CG", "id", broker_name="broker-a")
+    answer = await stage.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, record)
+    result = ConsumeMessageDirectlyResult.decode(answer.body)
+    assert (result.consume_result, result.remark) == (CMResult.CR_SUCCESS, "b'body' broker-a")
+
+
+async def test_an_unknown_group_is_named(stage: Stage):
+    answer = await stage.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader("Other", "id"))
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer of group Other in this client")

@@ -1,0 +1,81 @@
+"""Arguments of push consumers, and messages consumed on request."""
+
+import pytest
+
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.received_message import ReceivedMessage
+from rocketbroker.client.errors import ClientStateError, HandlerError, InvalidMessageError
+from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
+from rocketbroker.common.errors import BrokerResponseError
+from tests.support.consumer_parts import message
+
+NOWHERE = "127.0.0.1:1"
+
+
+def test_a_wrong_handler_is_refused_at_once():
+    with pytest.raises(HandlerError, match="cannot be called with one message"):
+        PushConsumer("CG", NOWHERE, handler=lambda: None)  # type: ignore[arg-type,misc]
+
+
+def test_a_handler_runs_at_least_once_at_a_time():
+    with pytest.raises(InvalidMessageError, match="concurrency is 0; give at least 1"):
+        PushConsumer("CG", NOWHERE, concurrency=0)
+
+
+@pytest.mark.parametrize("group", ["", "a b", "x" * 300])
+def test_an_illegal_group_is_refused(group: str):
+    with pytest.raises(InvalidMessageError):
+        PushConsumer(group, NOWHERE)
+
+
+async def test_a_group_has_one_consumer_on_a_client():
+    async with ClientInstance(NOWHERE) as client, PushConsumer("CG", client=client):
+        with pytest.raises(ClientStateError, match="group CG already has a consumer on client"):
+            await PushConsumer("CG", client=client).start()
+
+
+async def test_a_consumer_with_a_handler_is_not_iterated():
+    async with PushConsumer("CG", NOWHERE, handler=print) as consumer:
+        with pytest.raises(ClientStateError, match="has a handler; iterate a consumer without one"):
+            aiter(consumer)
+
+
+async def succeed(_message: ReceivedMessage) -> None: ...
+
+
+async def postpone(received: ReceivedMessage) -> None:
+    await received.retry_later()
+
+
+async def fail(_message: ReceivedMessage) -> None:
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize(
+    ("handler", "result", "remark"),
+    [
+        (succeed, CMResult.CR_SUCCESS, None),
+        (postpone, CMResult.CR_LATER, None),
+        (fail, CMResult.CR_THROW_EXCEPTION, "ValueError: broken"),
+    ],
+)
+async def test_a_message_consumed_on_request_has_a_result(handler: object, result: CMResult, remark: str | None):
+    consumer = PushConsumer("CG", NOWHERE, handler=handler)  # type: ignore[arg-type]
+    answer = await consumer.consume_directly(message(3), "broker-a")
+    assert (answer.consume_result, answer.remark, answer.order) == (result, remark, False)
+
+
+async def test_a_loop_takes_no_message_on_request():
+    with pytest.raises(BrokerResponseError, match="has no handler"):
+        await PushConsumer("CG", NOWHERE).consume_directly(message(3), "broker-a")
+
+
+def test_the_state_has_the_stacks_on_request():
+    consumer = PushConsumer("CG", NOWHERE, orderly=True)
+    info = consumer.running_info(with_stacks=True)
+    assert info.properties["PROP_CONSUMEORDERLY"] == "true"
+    assert [each.topic for each in info.subscription_set] == ["%RETRY%CG"]
+    assert info.jstack is not None
+    assert "MainThread" in info.jstack
+    assert consumer.running_info(with_stacks=False).jstack is None
