@@ -12,9 +12,11 @@ from rocketbroker.client import (
     AdminClient,
     ClientStateError,
     ConsumeFromWhere,
+    FlowControl,
     LocalFileOffsetStore,
     Message,
     MessageModel,
+    MessageSelector,
     Producer,
     PullConsumer,
     PushConsumer,
@@ -22,8 +24,14 @@ from rocketbroker.client import (
     SubscriptionError,
     TopicRouteError,
 )
+from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.waiting import until
 
 
@@ -44,7 +52,7 @@ async def send(server: DevServer, topic: str, numbers: range, *, queue_id: int |
     async with Producer("PG", server.namesrv_addr) as producer:
         queue = None if queue_id is None else MessageQueue(topic, "broker-a", queue_id)
         for number in numbers:
-            await producer.send(Message(topic, b"%d" % number), queue)
+            await producer.send(Message(topic, b"%d" % number, keys="key" if number == 3 else None), queue)
 
 
 class Bodies:
@@ -302,6 +310,43 @@ async def test_administrators_see_and_move_a_consumer(server: DevServer, caplog:
         queue = MessageQueue("Admin", "broker-a", 0)
         assert queue in await admin.assigned_queues("CG", connection.client_id)
         assert await admin.get_consume_status("Admin", "CG") == {connection.client_id: {queue: 5}}
+        remoting = RemotingClient()
+        record = await admin.find_message("Admin", (await admin.query_message("Admin", "key"))[0].offset_msg_id)
+        header = ConsumeMessageDirectlyResultRequestHeader("CG", connection.client_id, record.offset_msg_id)
+        answer = await remoting.invoke(server.broker_addr, request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header))
+        await remoting.stop()
+        assert ConsumeMessageDirectlyResult.decode(answer.body).consume_result is CMResult.CR_SUCCESS
+        assert bodies.numbers.pop() == 3
         await admin.reset_offset_by_queue_id(server.broker_addr, "CG", "Admin", 0, offset=0)
         await until(lambda: len(bodies.numbers) == 10)
     assert bodies.numbers == [0, 1, 2, 3, 4] * 2
+
+
+async def test_the_memory_of_all_queues_is_bounded(server: DevServer):
+    await make_topic(server, "Memory")
+    async with Producer("PG", server.namesrv_addr) as producer:
+        for queue_id in range(4):
+            for _ in range(10):
+                batch = [Message("Memory", bytes(1000)) for _ in range(50)]
+                await producer.send_batch(batch, MessageQueue("Memory", "broker-a", queue_id))
+    limits = FlowControl(bytes_in_all=100_000)
+    async with asyncio.timeout(30), PushConsumer("CG", server.namesrv_addr, flow_control=limits) as consumer:
+        held = consumer._queues.table.queues
+        await consumer.subscribe("Memory")
+        number = 0
+        async for _ in consumer:
+            number += 1
+            # Each queue may exceed the limit by one answer of 32 messages.
+            assert sum(queue.bytes for queue in held.values()) <= 100_000 + 4 * 32 * 1100
+            if number == 2000:
+                break
+
+
+async def test_a_filter_that_the_broker_cannot_apply_is_refused_at_once(server: DevServer):
+    await make_topic(server, "Sql")
+    async with PushConsumer("CG", server.namesrv_addr) as consumer:
+        with pytest.raises(BrokerResponseError, match="enablePropertyFilter"):
+            await consumer.subscribe("Sql", MessageSelector.by_sql("a > 5"))
+        await consumer.subscribe("Sql", "a || b")
+        await consumer.unsubscribe("Sql")
+        assert not [queue for queue in consumer.queues if queue.topic == "Sql"]

@@ -136,6 +136,7 @@ class GroupQueues:
         self.subscriptions.remove(topic)
         self.join()
         await self.table.update(topic, ())
+        await self._rebalances.now()
 
     def join(self) -> None:
         """Put the subscriptions into the heartbeats."""
