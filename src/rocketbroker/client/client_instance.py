@@ -13,7 +13,7 @@ from rocketbroker.client.name_server_client import NameServerClient, split_addre
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.client.topic_route_table import TopicRouteTable
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.lifecycle import PartList
@@ -54,7 +54,7 @@ class ClientInstance:
         self.remoting = RemotingClient(
             {**self._processor.routes(), **(routes or {})},
             connect_timeout_s=timeout_s,
-            on_close=lambda _connection: self.heartbeats.forget_greetings(),
+            on_close=self._connection_lost,
         )
         self.name_server = NameServerClient(self.remoting, split_addresses(namesrv_addr), timeout_s)
         self.routes = TopicRouteTable(
@@ -89,6 +89,10 @@ class ClientInstance:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def _connection_lost(self, _connection: Connection) -> None:
+        self.heartbeats.forget_greetings()
+        self._processor.connection_lost()
 
     def register_consumer(self, group: str, consumer: ConsumerInner) -> None:
         """Pass requests of brokers for a group to a consumer.

@@ -37,6 +37,9 @@ class ConsumerInner(Protocol):
     def rebalance_soon(self) -> None:
         """Rebalance: members have joined or left."""
 
+    def connection_lost(self) -> None:
+        """React to the loss of a connection, after which a broker knows neither client nor locks."""
+
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue queues of a topic at other offsets."""
 
@@ -99,6 +102,11 @@ class ClientRemotingProcessor:
         """Let all consumers rebalance."""
         for consumer in self.consumers.values():
             consumer.rebalance_soon()
+
+    def connection_lost(self) -> None:
+        """Tell all consumers that a connection was lost."""
+        for consumer in self.consumers.values():
+            consumer.connection_lost()
 
     def _notify(
         self, _connection: Connection, command: RemotingCommand[NotifyConsumerIdsChangedRequestHeader]

@@ -39,6 +39,9 @@ class Consumer:
     def rebalance_soon(self) -> None:
         self.asked.append("rebalance")
 
+    def connection_lost(self) -> None:
+        self.asked.append("lost")
+
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         await asyncio.sleep(0)
         self.asked.append((topic, dict(offsets)))

@@ -135,6 +135,10 @@ class GroupConsumer(GroupMember):
         """Rebalance: members have joined or left."""
         self._queues.rebalance_soon()
 
+    def connection_lost(self) -> None:
+        """Renew the locks: a broker that restarts has forgotten them."""
+        self._queues.connection_lost()
+
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue queues of a topic at other offsets."""
         log.info("consumer %s: offsets of topic %s are reset", self.group, topic)

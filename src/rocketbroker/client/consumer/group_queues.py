@@ -1,5 +1,6 @@
 """Subscriptions of a group's member, and the queues that it gets by them."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
@@ -67,6 +68,7 @@ class GroupQueues:
         self._offsets = offsets
         self._started = False
         self._heartbeat_due = True
+        self._routes_due = False
         self._missing: set[str] = set()
         self._assigned: dict[str, list[MessageQueue]] | None = None
         self.subscriptions = Subscriptions(client.name_server.addresses, group, clock)
@@ -152,7 +154,14 @@ class GroupQueues:
         )
 
     def rebalance_soon(self) -> None:
-        """Rebalance soon."""
+        """Rebalance soon, by fresh routes, so that all members share out the same queues."""
+        self._routes_due = True
+        self._rebalances.wakeup()
+
+    def connection_lost(self) -> None:
+        """Send a heartbeat and renew the locks soon."""
+        self._heartbeat_due = True
+        self.table.doubt_locks()
         self._rebalances.wakeup()
 
     async def start(self) -> None:
@@ -211,8 +220,14 @@ class GroupQueues:
         if not self._started:
             return True
         self.subscriptions.warn_of_missing_topics()
-        complete = True
-        for topic in list(self.subscriptions.by_topic):
+        topics = list(self.subscriptions.by_topic)
+        if self._routes_due:
+            self._routes_due = False
+            await asyncio.gather(
+                *(self._client.routes.refresh_topic(each) for each in topics if each not in self._missing)
+            )
+        complete = not self.table.has_doubtful_locks or await self.table.renew_locks()
+        for topic in topics:
             try:
                 complete &= await self._rebalance_topic(topic)
             except TopicRouteError:

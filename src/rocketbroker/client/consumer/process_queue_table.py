@@ -60,7 +60,7 @@ class ProcessQueueTable:
     async def start(self) -> None:
         """Start to renew locks."""
         if self._locks is not None:
-            self._tasks.every(_LOCK_INTERVAL_S, self.renew_locks, "renew-locks")
+            self._tasks.every(_LOCK_INTERVAL_S, self._renew_locks, "renew-locks")
 
     async def stop(self) -> None:
         """Stop pulling, persist the offsets and release all locks."""
@@ -114,19 +114,39 @@ class ProcessQueueTable:
         """Return true if an orderly consumer may consume a queue."""
         return self._locks is None or self._clock.monotonic() - held.last_lock < LOCK_MAX_LIVE_S
 
-    async def renew_locks(self) -> None:
-        """Renew all locks, and drop queues that another member has locked."""
+    def doubt_locks(self) -> None:
+        """Stop consuming until the locks are renewed: a broker that restarts has forgotten them."""
+        for held in self.queues.values():
+            held.last_lock = -LOCK_MAX_LIVE_S
+
+    async def renew_locks(self) -> bool:
+        """Renew all locks; return false if a broker did not answer.
+
+        A queue that another member has locked is dropped. One whose lock was in doubt is released, and taken again at
+        the group's offset: another member may have consumed it in between.
+        """
         if self._locks is None or not self.queues:
-            return
+            return True
         locked, unknown = await self._locks.lock(list(self.queues))
         now = self._clock.monotonic()
         for queue, held in list(self.queues.items()):
-            if queue in locked:
+            if queue in locked and self.is_locked(held):
                 held.last_lock = now
+            elif queue in locked:
+                await self._release(held)
             elif queue not in unknown:
                 log.warning("the lock of %s is lost; another member of the group has the queue", queue)
                 self._drop(held)
                 self._offsets.remove(queue)
+        return not unknown
+
+    async def _renew_locks(self) -> None:
+        await self.renew_locks()
+
+    @property
+    def has_doubtful_locks(self) -> bool:
+        """True if a queue waits for the renewal of its lock."""
+        return not all(map(self.is_locked, self.queues.values()))
 
     async def _take(self, queue: MessageQueue) -> bool:
         try:

@@ -148,8 +148,22 @@ async def test_a_lost_lock_drops_the_queue_and_a_silent_broker_lets_it_expire(ca
     assert stage.table.is_locked(second)
     stage.clock.advance(2)
     assert not stage.table.is_locked(second)
-    stage.locks.silent = set()
-    await stage.table.renew_locks()
-    assert stage.table.is_locked(second)
     await stage.table.stop_pulling()
+    await stage.table.stop()
+
+
+async def test_a_queue_whose_lock_was_in_doubt_is_taken_again_at_the_offset_of_the_group():
+    stage = Stage(locks=True)
+    await stage.table.update("T", [FIRST, SECOND])
+    stage.table.doubt_locks()
+    assert stage.table.has_doubtful_locks
+    stage.locks.silent = {FIRST, SECOND}
+    assert not await stage.table.renew_locks()
+    assert len(stage.table.queues) == 2
+    stage.locks.silent, stage.locks.refused = set(), {SECOND}
+    assert await stage.table.renew_locks()
+    assert stage.table.queues == {}
+    await until(lambda: stage.locks.unlocked == [FIRST])
+    await stage.table.update("T", [FIRST])
+    assert not stage.table.has_doubtful_locks
     await stage.table.stop()
