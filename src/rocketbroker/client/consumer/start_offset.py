@@ -29,12 +29,20 @@ class StartOffset:
     async def find(self, queue: MessageQueue, store: OffsetStore) -> int:
         """Return the first offset to consume.
 
+        The offset of a new group is persisted at once. Otherwise the next member to get the queue would start at its
+        end, beyond messages that this one was given and has not consumed.
+
         Raises:
             RocketBrokerError: a broker does not answer, or the store cannot be read.
         """
         offset = await store.read(queue)
-        if offset is not None:
-            return offset
+        if offset is None:
+            offset = await self._new(queue)
+            store.update(queue, offset)
+            await store.persist([queue])
+        return offset
+
+    async def _new(self, queue: MessageQueue) -> int:
         from_first = self._where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or queue.topic in self._from_first
         if from_first or queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             return await self._queue_offsets.min_offset(queue)

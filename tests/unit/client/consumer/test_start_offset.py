@@ -27,7 +27,9 @@ async def invoke(queue: MessageQueue, command: Command, timeout_s: float | None 
 )
 async def test_a_new_group_starts_as_configured_and_others_where_they_stopped(where: ConsumeFromWhere, offset: int):
     start = StartOffset(where, 5, QueueOffsets(invoke))
-    assert await start.find(QUEUE, MemoryOffsets()) == offset
+    offsets = MemoryOffsets()
+    assert await start.find(QUEUE, offsets) == offset
+    assert offsets.persisted == {QUEUE: offset}, "where the next member continues"
     assert await start.find(QUEUE, MemoryOffsets({QUEUE: 0})) == 0
     retry = MessageQueue("%RETRY%CG", "broker-a", 0)
     assert await start.find(retry, MemoryOffsets()) == 10
