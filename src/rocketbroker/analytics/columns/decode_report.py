@@ -39,23 +39,14 @@ class UnprovenRange:
 
 @dataclass(slots=True)
 class DecodeReport:
-    """Report that a reader fills; it is complete after the last batch.
+    """Report that a reader fills; it is complete after the last batch."""
 
-    Attributes:
-        messages: number of rows delivered.
-        broken: damage before readable records, or in a file that was already full; it delivers no rows.
-        unfinished: ends of logs, by a write in progress or a crash; they deliver no rows.
-        missing: files that do not exist between others.
-        wrong_bodies: rows whose body does not match its checksum (if compared), or cannot be decompressed.
-        unproven: ranges that took longer to read, without loss.
-    """
-
-    messages: int = 0
-    broken: list[SkippedRange] = field(default_factory=list)
-    unfinished: list[SkippedRange] = field(default_factory=list)
-    missing: list[SkippedRange] = field(default_factory=list)
-    wrong_bodies: list[SkippedRange] = field(default_factory=list)
-    unproven: list[UnprovenRange] = field(default_factory=list)
+    messages: int = 0  # rows delivered
+    broken: list[SkippedRange] = field(default_factory=list)  # damage before records, or in a full file; no rows
+    unfinished: list[SkippedRange] = field(default_factory=list)  # log ends by a write in progress or a crash; no rows
+    missing: list[SkippedRange] = field(default_factory=list)  # files that do not exist between others
+    wrong_bodies: list[SkippedRange] = field(default_factory=list)  # rows with a wrong checksum or compression
+    unproven: list[UnprovenRange] = field(default_factory=list)  # ranges read without queues, without loss
 
     @property
     def ranges(self) -> list[SkippedRange]:

@@ -58,21 +58,13 @@ class AuditTables:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Settings of an audit.
-
-    Attributes:
-        now_ms: the current time.
-        delay_levels: ms by level (``delay_levels.parse_delay_levels``).
-        reserved_hours: fileReservedTime.
-        within_hours: messages that expire within this many hours are reported.
-        max_hash_slot_num: slots of an index file, 0 to detect them in each file.
-    """
+    """Settings of an audit."""
 
     now_ms: int
-    delay_levels: dict[int, int]
-    reserved_hours: int = 72
-    within_hours: int = 24
-    max_hash_slot_num: int = 0
+    delay_levels: dict[int, int]  # ms by level (``delay_levels.parse_delay_levels``)
+    reserved_hours: int = 72  # fileReservedTime
+    within_hours: int = 24  # messages that expire within this time are reported
+    max_hash_slot_num: int = 0  # slots of an index file, 0 to detect them in each file
 
 
 def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions, kept: Kept) -> DataFrame:
@@ -81,11 +73,8 @@ def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions
     If a broker removed log files during the audit, there are findings about their content
     (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
 
-    Args:
-        tables: complete tables of ``stores``: messages left out by a selection would be reported as lost.
-        stores: further state of each store.
-        options: settings.
-        kept: receives frames that are computed once; release it when the findings are collected.
+    ``tables`` must be complete: messages left out by a selection would be reported as lost. Release ``kept`` after the
+    findings are collected.
     """
     spark = tables.messages.sparkSession
     deleted, offsets = deleted_frame(spark, stores), offsets_frame(spark, stores)

@@ -24,20 +24,11 @@ PLACE: Final = [*_QUEUE, "queue_offset"]
 
 @dataclass(frozen=True, slots=True)
 class QueueFrames:
-    """Tables that the queues are compared with.
+    """Tables that the queues are compared with."""
 
-    Attributes:
-        records: all messages: ``PLACE``, ``physical_offset``, ``sys_flag``.
-        expected: messages that should have an entry: ``PLACE``, ``physical_offset``, ``store_timestamp`` (ms),
-            ``size``, ``tags_code``.
-        entries: the table ``consume_queue``.
-        damaged: ranges of physical offsets without a valid record.
-        of: state of each store.
-    """
-
-    records: DataFrame
-    expected: DataFrame
-    entries: DataFrame
+    records: DataFrame  # all messages: ``PLACE``, ``physical_offset``, ``sys_flag``
+    expected: DataFrame  # messages that should have an entry, with its ``tags_code``; ``store_timestamp`` in ms
+    entries: DataFrame  # the table ``consume_queue``
     damaged: DamagedRanges
     of: OfStore
 

@@ -41,28 +41,16 @@ _DELETED_TOPICS: Final = "deletedTopics.json"
 
 @dataclass(frozen=True, slots=True)
 class AuditedStore:
-    """State of one store.
-
-    Attributes:
-        broker: its name in the tables.
-        log_begin: physical offset of the first byte of the log; entries that lead before it have expired.
-        file_size: bytes of a commit-log file, 1 if there are no files.
-        last_file: physical offset of the active file.
-        state: how the last broker stopped.
-        deleted: by deleted topic, the physical offset before which its messages were deleted.
-        damaged: files that are unreadable, missing or of a wrong size, with the broken rule and the reason.
-        consumer_offsets: its rows of the table ``consumer_offsets``; empty if neither file nor backup can be read.
-        checkpoint: content of its checkpoint, if it exists.
-    """
+    """State of one store."""
 
     broker: str
-    log_begin: int
-    file_size: int
-    last_file: int
+    log_begin: int  # physical offset of the log's first byte; entries that point before it have expired
+    file_size: int  # bytes of a commit-log file, 1 without files
+    last_file: int  # physical offset of the active file
     state: StoreState
-    deleted: dict[str, int]
-    damaged: tuple[tuple[AuditRule, str], ...]
-    consumer_offsets: pa.Table
+    deleted: dict[str, int]  # by deleted topic, the physical offset before which its messages were deleted
+    damaged: tuple[tuple[AuditRule, str], ...]  # broken rule and reason, for unreadable, missing or wrongly sized files
+    consumer_offsets: pa.Table  # rows of that table; empty if neither file nor backup can be read
     checkpoint: bytes | None = None
 
 

@@ -25,25 +25,15 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job and its sub-command; its function has the same name with underscores.
-
-    Attributes:
-        name: its sub-command.
-        summary: one line for help.
-        reads: its tables and their columns, ``messages`` first, in the order of the function's parameters.
-        order: sort columns of its rows; "-" before a name for descending.
-        options: its options, passed by name.
-        module: its file in this package, if that is not named like the function.
-        needs_now: true if it takes the current time, in ms, as ``now_ms``.
-    """
+    """A job and its sub-command; its function has the same name with underscores."""
 
     name: str
-    summary: str
-    reads: dict[str, tuple[str, ...]]
-    order: tuple[str, ...]
+    summary: str  # one line for help
+    reads: dict[str, tuple[str, ...]]  # tables and their columns, ``messages`` first, as the function takes them
+    order: tuple[str, ...]  # sort columns of its rows; "-" before a name for descending
     options: tuple[Option, ...] = ()
-    module: str = ""
-    needs_now: bool = False
+    module: str = ""  # its file in this package, if it is not named like the function
+    needs_now: bool = False  # true if the function takes the current time in ms as ``now_ms``
 
     def load(self) -> Callable[..., Any]:
         """Import the function."""

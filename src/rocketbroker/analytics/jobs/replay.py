@@ -141,19 +141,12 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Replayed:
-    """Outcome of a replay.
+    """Outcome of a replay."""
 
-    Attributes:
-        sent: messages acknowledged, or in a dry run to be sent, by target topic.
-        skipped: messages left out, by reason.
-        failure: why the replay ended early, "" if it did not.
-        resume_ms: store time to resume from after a failure: all earlier messages are sent. ``None`` if none is.
-    """
-
-    sent: Counter[str] = field(default_factory=Counter)
-    skipped: Counter[str] = field(default_factory=Counter)
-    failure: str = ""
-    resume_ms: int | None = None
+    sent: Counter[str] = field(default_factory=Counter)  # messages acknowledged, or to be sent, by target topic
+    skipped: Counter[str] = field(default_factory=Counter)  # messages left out, by reason
+    failure: str = ""  # reason of an early end
+    resume_ms: int | None = None  # after a failure, all messages stored before are sent; ``None`` if none is
 
 
 def rehearse(rows: Iterable[Mapping[str, Any]], topics: Mapping[str, str]) -> Replayed:
@@ -171,13 +164,8 @@ def rehearse(rows: Iterable[Mapping[str, Any]], topics: Mapping[str, str]) -> Re
 class Replay:
     """Sender of the rows of an export.
 
-    Args:
-        sender: a started producer.
-        clock: clock for the rate.
-        rate: messages per second, 0 for no limit.
-        topics: target topics, by topic.
-        lanes: most messages in flight, each of another queue.
-        progress: called with the number of messages sent.
+    ``rate`` is in messages per second, 0 for no limit; ``topics`` renames topics. At most ``lanes`` messages are in
+    flight, each of another queue. ``progress`` is called with the number of messages sent.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """Progress of a CommitLog in whole records, and of a reader that reads it in parts."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -116,19 +115,11 @@ def _look(file: LogFile, start: int, high: int) -> _Look:
 
 def _look_once(file: LogFile, start: int, high: int) -> _Look:
     report, last, end = UnloggedReport(), -1, -1
-    for records in _records(Split(file, max(start - file.base, 0), high, last=True), report):
-        last = records[0]
-        end = records[1]
+    low = max(start - file.base, 0)
+    for records in walk_split(Split(file, low, high, last=True), report) if low < high else ():
+        last = records.base + int(records.starts[-1])
+        end = last + int(records.total_size[-1])
     return _Look(last, end, report.broken)
-
-
-def _records(split: Split, report: DecodeReport) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the last record of each window."""
-    if split.low >= split.high:
-        return
-    for records in walk_split(split, report):
-        begin = records.base + int(records.starts[-1])
-        yield begin, begin + int(records.total_size[-1])
 
 
 class UnloggedReport(DecodeReport):

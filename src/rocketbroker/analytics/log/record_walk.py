@@ -1,4 +1,4 @@
-"""Records of a split, and a report of the bytes in it without a record."""
+"""Records of a split, and a report of its bytes without a record."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def walk_split(split: Split, report: DecodeReport) -> Iterator[Records]:
 
 
 def damage_at_begin(split: Split) -> SkippedRange | None:
-    """Return the damage at the start of ``split``; ``None`` if a record begins there, or nothing.
+    """Return the damage at the start of ``split``; ``None`` if a record or nothing begins there.
 
     :func:`walk_split` leaves this damage to the previous split, which may have been read before it existed.
     """
@@ -73,7 +73,7 @@ def _ends_log(split: Split, walk: FileWalk, after: int) -> bool:
 
 
 def _whole_records(stretch: Stretch) -> int:
-    """Return the number of records without those at the end that are not completely written."""
+    """Return the number of records before the first incompletely written one at the end."""
     count = len(stretch)
     while count and not is_complete(bytes(stretch[count - 1])):
         count -= 1

@@ -70,21 +70,16 @@ class QueueEntries:
 
 
 def checked_entries(name: str, first: int, offsets: Positions, sizes: Positions) -> QueueEntries:
-    """Return the entries of the queue ``name``.
-
-    Raises:
-        QueueNotWholeError: they do not point to records in log order.
-    """
+    """Return entries of the queue ``name``; raise :class:`QueueNotWholeError` unless they are in log order."""
     if len(offsets) and (offsets[0] < 0 or sizes.min() <= 0 or (offsets[1:] < offsets[:-1] + sizes[:-1]).any()):
         raise QueueNotWholeError(f"{name}: entries do not point to records in log order")
     return QueueEntries(first, offsets, sizes)
 
 
 class CheckedQueue:
-    """Entries of one ConsumeQueue, which must point to records in log order.
+    """Entries of one ConsumeQueue without missing files, which must point to records in log order.
 
-    Raises:
-        QueueNotWholeError: a file between two others is missing.
+    Methods that return entries raise :class:`QueueNotWholeError` if one is invalid, missing or not in order.
     """
 
     def __init__(self, folder: StoreFolder, topic: str, queue_id: int) -> None:
@@ -108,7 +103,7 @@ class CheckedQueue:
     def newest(self) -> tuple[int, int] | None:
         """Return physical offset and size in the newest entry; ``None`` without one.
 
-        Only a few entries are read, so zeros between entries may lead to an older one.
+        Only a few entries are read, so zeros between entries may hide the newest one.
         """
         last = self._files.last_written()
         if last is None or not is_entry(last[1])[0]:
@@ -116,7 +111,7 @@ class CheckedQueue:
         return int(last[1]["commit_log_offset"][0]), int(last[1]["size"][0])
 
     def whole(self) -> QueueEntries:
-        """Return all entries without fillers; raise :class:`QueueNotWholeError` if one is invalid."""
+        """Return all entries without fillers."""
         first = self._files.first
         entries = self._files.read(first, self._files.end)
         offsets, sizes = _columns(entries)
@@ -125,11 +120,7 @@ class CheckedQueue:
         return checked_entries(self.name, first + begin, offsets[begin:end], sizes[begin:end])
 
     def blocks(self) -> Iterator[QueueEntries]:
-        """Yield the entries without fillers in blocks, up to the first zeros; nothing after these is read.
-
-        Raises:
-            QueueNotWholeError: an entry is invalid, or entries are not in order.
-        """
+        """Yield the entries without fillers in blocks, up to the first zeros; nothing after these is read."""
         behind = 0
         for first, entries in self._pieces():
             offsets, sizes = _columns(entries)
@@ -145,10 +136,7 @@ class CheckedQueue:
                 return
 
     def every(self, step: int, first: int) -> Positions:
-        """Return the offsets in every ``step``-th entry, number ``first`` among them, and in the last before zeros.
-
-        They are neither checked nor sorted.
-        """
+        """Return unchecked offsets of every ``step``-th entry, including number ``first``, and the last before zeros."""
         found = [np.empty(0, np.int64)]
         for number, entries in self._pieces():
             end = len(entries) if entries["size"][-1] else _leading(entries["size"] != 0)
@@ -169,11 +157,7 @@ class CheckedQueue:
             raise QueueNotWholeError(f"{self.name}: a file became shorter while it was read")
 
     def range(self, first: int, end: int) -> QueueEntries:
-        """Return the entries from queue offset ``first`` to before ``end``.
-
-        Raises:
-            QueueNotWholeError: an entry is invalid or missing.
-        """
+        """Return the entries from queue offset ``first`` to before ``end``."""
         return checked_entries(self.name, first, *_columns(self._files.read(first, end)))
 
 

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def has_all_queues(folder: StoreFolder) -> bool:
-    """Return true if queues have all that was dispatched: the store is closed cleanly, or open on this machine.
+    """Return true if queues have all dispatched messages: the store is closed cleanly, or open on this machine.
 
     A store that is still recovering from a crash does not count as open.
     """
@@ -114,7 +114,7 @@ def shown_to(files: Sequence[LogFile], queued: Iterable[QueueEntries], low: int)
 
 
 def is_closed(file: LogFile, position: int) -> bool:
-    """Return true if only a blank record follows in a file after a record's end at ``position``, or nothing."""
+    """Return true if nothing or only a blank record follows in a file after a record's end at ``position``."""
     if position == file.size:
         return True
     head = open_folder(file.root).read(file.name, position, 8)

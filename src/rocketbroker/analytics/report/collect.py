@@ -15,7 +15,7 @@ from rocketbroker.analytics.files.store_root import Stores, store_roots
 from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.facts import StoreFacts
-from rocketbroker.analytics.report.state import by_group, dead_letter_facts, lag_facts
+from rocketbroker.analytics.report.state import QUEUE, by_group, dead_letter_facts, lag_facts
 from rocketbroker.analytics.report.sums import GroupedSums, TopKeys
 from rocketbroker.analytics.report.value_classes import class_of
 from rocketbroker.codec.message.message_const import KEY_SEPARATOR
@@ -25,17 +25,7 @@ _MINUTE_MS: Final = 60_000
 # Distinct keys counted at a time; the most frequent ones are shown.
 _KEYS_COUNTED: Final = 1_000_000
 _KEYS_SHOWN: Final = 50
-_COLUMNS: Final = (
-    "broker",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "store_timestamp",
-    "born_timestamp",
-    "keys",
-    "reconsume_times",
-    "size",
-)
+_COLUMNS: Final = (*QUEUE, "queue_offset", "store_timestamp", "born_timestamp", "keys", "reconsume_times", "size")
 
 #: Called with the number of messages read.
 Progress = Callable[[int], None]
@@ -48,13 +38,9 @@ def collect_facts(
     asked: str = "",
     progress: Progress = lambda _: None,
 ) -> StoreFacts:
-    """Return the current facts of ``stores``.
+    """Return the current facts of ``stores`` about the messages of ``selection``, which ``asked`` states in words.
 
-    Args:
-        stores: stores, as for ``read_store``.
-        selection: messages to count; lag is read only without one, since it needs the ends of queues.
-        asked: the selection in words.
-        progress: called with the number of messages read.
+    Lag is read only without a selection, since it needs the ends of queues.
     """
     roots, report, counts = store_roots(stores), DecodeReport(), _Counts()
     for batch in read_store(roots, _COLUMNS, selection=selection, report=report):
@@ -75,7 +61,7 @@ def collect_facts(
         retries=by_group(roots, selection, counts.retries.result()),
         dead_letters=dead_letter_facts(roots, selection, pc.unique(queues.column("topic")).to_pylist()),
         lag=lag_facts(roots, queues) if selection.is_all else facts.LAG.empty_table(),
-        corrupt=_corrupt(report),
+        corrupt=pa.Table.from_pylist([asdict(found) for found in report.ranges], facts.CORRUPT),
     )
 
 
@@ -153,14 +139,10 @@ def _is_not_sent(topics: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _minutes(stored: pa.Array) -> pa.Array:
-    """Return the starts of the minutes of times; before 1970, integer division alone would give the next one."""
+    """Return the starts of the minutes of times; before 1970, integer division alone would return the next one."""
     below = pc.if_else(pc.less(stored, 0), _MINUTE_MS - 1, 0)
     return pc.multiply(pc.divide(pc.subtract(stored, below), _MINUTE_MS), _MINUTE_MS)
 
 
 def _classes(values: pa.Array) -> pa.Array:
     return pa.array(class_of(values.to_numpy()))
-
-
-def _corrupt(report: DecodeReport) -> pa.Table:
-    return pa.Table.from_pylist([asdict(found) for found in report.ranges], facts.CORRUPT)

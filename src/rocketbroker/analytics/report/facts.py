@@ -41,20 +41,13 @@ CORRUPT: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """The aggregates of one report; each table has the schema of the constant of its name.
+    """The aggregates of one report; each table has the schema of the constant of its name."""
 
-    Attributes:
-        stores: broker and place of each store, for display.
-        asked: the selection in words; empty for everything.
-        first_ms, last_ms: store times of the first and the last message, ``None`` if there is none.
-        keys_missed: most messages by which the count of any key may be too low; 0 if counts are exact.
-    """
-
-    stores: tuple[tuple[str, str], ...]
-    asked: str
-    first_ms: int | None
-    last_ms: int | None
-    keys_missed: int
+    stores: tuple[tuple[str, str], ...]  # broker and place of each store, for display
+    asked: str  # the selection in words; empty for everything
+    first_ms: int | None  # store time of the first message
+    last_ms: int | None  # store time of the last message
+    keys_missed: int  # upper bound of the messages missing in the count of any key
     traffic: pa.Table
     sizes: pa.Table
     keys: pa.Table

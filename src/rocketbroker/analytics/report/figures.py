@@ -68,21 +68,15 @@ class ShownTable:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page: title, note, figure and table.
-
-    Attributes:
-        note: explanation of the numbers.
-        empty: text if there is nothing to show.
-        alarm: true if content is bad news.
-    """
+    """A section of the page: title, note, figure and table."""
 
     name: str
     title: str
-    note: str
+    note: str  # explanation of the numbers
     figure: Figure | None
     table: ShownTable
-    empty: str
-    alarm: bool = False
+    empty: str  # text if there is nothing to show
+    alarm: bool = False  # true if its content is bad news
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Names as labels of axes and series: short, and different from each other."""
+"""Short, unique labels of axes and series."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,14 +8,14 @@ _TAIL: Final = 8
 
 
 def cut(name: str) -> str:
-    """Return a name that fits beside a figure: a long one is cut in the middle."""
+    """Shorten a name in the middle to fit beside a figure."""
     if len(name) <= _LONGEST:
         return name
     return f"{name[: _LONGEST - _TAIL - 1]}…{name[-_TAIL:]}"
 
 
 def unique(labels: Sequence[str]) -> list[str]:
-    """Return the labels made unique, since a category axis merges equal ones."""
+    """Number repeated labels, since a category axis merges equal ones."""
     seen: dict[str, int] = {}
     found = []
     for label in labels:

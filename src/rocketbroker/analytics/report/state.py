@@ -19,7 +19,7 @@ from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.codec.message.message_const import PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_RETRY_TOPIC
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 
-_QUEUE: Final = ("broker", "topic", "queue_id")
+QUEUE: Final = ("broker", "topic", "queue_id")
 _CONFIG: Final = "config"
 _NO_ORIGIN: Final = "unknown"
 
@@ -80,7 +80,7 @@ def lag_facts(stores: Sequence[StoreRoot], queues: pa.Table) -> pa.Table:
     """
     rows = [row for root in stores for row in _committed(root)]
     committed = pa.Table.from_pylist(rows, facts.LAG).drop_columns(["lag"]).rename_columns({"end": "last_entry"})
-    joined = committed.join(queues.select([*_QUEUE, "end"]), list(_QUEUE), join_type="left outer")
+    joined = committed.join(queues.select([*QUEUE, "end"]), list(QUEUE), join_type="left outer")
     ends = pc.coalesce(joined.column("last_entry"), joined.column("end"))
     lag = pc.max_element_wise(pc.subtract(ends, joined.column("committed")), 0)
     known = joined.drop_columns(["end"]).append_column("end", ends).append_column("lag", lag).filter(pc.is_valid(ends))
@@ -93,7 +93,7 @@ def _committed(root: StoreRoot) -> Iterator[dict[str, Any]]:
     folder = open_folder(root)
     if not folder.is_folder(_CONFIG):
         return  # only a commit log
-    for batch in read_table([root], "consumer_offsets", [*_QUEUE, "group_name", "consumer_offset"]):
+    for batch in read_table([root], "consumer_offsets", [*QUEUE, "group_name", "consumer_offset"]):
         for row in batch.to_pylist():
             if row["consumer_offset"] is not None:
                 end = queue_end(folder, row["topic"], row["queue_id"])

@@ -1,4 +1,4 @@
-"""Numbers as people read them. Times are UTC."""
+"""Numbers as text for people; times are UTC."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "
 
 
 def show(value: float | str | None, unit: Unit) -> str:
-    """Return a value as text; a dash where there is none."""
+    """Return a value as text, a dash for None."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def _bytes(value: float) -> str:
 
 
 def _span(value: float) -> str:
-    """Return milliseconds in the largest unit of which there is at least one."""
+    """Return milliseconds in the largest unit that the span reaches."""
     for size, name in _SPANS:
         if abs(value) >= size:
             return f"{_three_digits(value / size)} {name}"

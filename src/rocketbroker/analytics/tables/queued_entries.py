@@ -95,12 +95,8 @@ def queued_rows(
 ) -> Rows:
     """Return the rows of a table of queued messages. Without records, columns that are not in the queue are null.
 
-    Args:
-        schema: schema of the table.
-        broker: name of the broker.
-        entries: the messages.
-        own: columns of the table that neither queue nor records have, as for ``Rows``.
-        special: other columns that ``messages`` does not have.
+    ``own`` has columns that are not from the messages, as for ``Rows``; ``special`` makes columns that ``messages``
+    lacks from records.
     """
     known = {
         "broker": broker,

@@ -19,25 +19,19 @@ from rocketbroker.common.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Settings for reading tables.
+    """Settings for reading tables."""
 
-    Attributes:
-        split_size: bytes of the stores' files that one part covers, approximately.
-        max_hash_slot_num: slots of an index file (``maxHashSlotNum``); 0 detects them in each file.
-        check_crc: true if ``corrupt_ranges`` includes messages whose body does not match its checksum.
-    """
-
-    split_size: int = SPLIT_SIZE
-    max_hash_slot_num: int = 0
-    check_crc: bool = False
+    split_size: int = SPLIT_SIZE  # approximate bytes of the stores' files in one part
+    max_hash_slot_num: int = 0  # slots of an index file (``maxHashSlotNum``); 0 detects them in each file
+    check_crc: bool = False  # true to include messages with a wrong checksum in ``corrupt_ranges``
 
 
 class Table(ABC):
     """A table, whose first column is ``broker``.
 
     Attributes:
-        name: what users call it.
-        comment: what a row is.
+        name: its name for users.
+        comment: the meaning of a row.
         schema: name, type and order of its columns; each field's metadata has a ``comment``.
         selects: criteria besides the broker: columns of ``Selection.columns``, with the table's own column for each.
             ``corrupt_ranges`` has none for the time: planning selects by it.
