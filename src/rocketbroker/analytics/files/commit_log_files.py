@@ -24,13 +24,13 @@ _ZEROS_AT_END: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A commit-log file: path in the store, physical offset of its first byte, size, and end of the data in it."""
+    """A commit-log file of a store."""
 
     root: StoreRoot
-    name: str
-    base: int
-    size: int
-    data_end: int
+    name: str  # path in the store
+    base: int  # physical offset of the first byte
+    size: int  # bytes
+    data_end: int  # position after the last byte that may hold data
 
     @property
     def path(self) -> str:

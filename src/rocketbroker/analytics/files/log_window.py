@@ -17,10 +17,6 @@ _LOCAL_WINDOW_SIZE: Final = 4 << 20
 
 @contextmanager
 def log_window(file: LogFile, limit: int | None = None) -> Iterator[LogWindow]:
-    """Open ``file`` for a ``with`` block; bytes after the position ``limit`` are loaded only on request.
-
-    Raises:
-        StoreError: the file is gone or cannot be read.
-    """
+    """Open ``file`` for a ``with`` block; bytes after the position ``limit`` are loaded only on request."""
     with opened(open_folder(file.root), file.name, "commit-log file") as source:
         yield LogWindow(source, file, _LOCAL_WINDOW_SIZE if file.root.is_local else WINDOW_SIZE, limit)

@@ -23,15 +23,8 @@ if TYPE_CHECKING:  # its import takes longer than a snapshot
 
 #: Columns of a snapshot. ``max_offset`` is the queue offset after the last message of the queue at ``time_ms``.
 SCHEMA: Final = pa.schema(
-    [
-        ("time_ms", pa.int64()),
-        ("broker", pa.string()),
-        ("group_name", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("consumer_offset", pa.int64()),
-        ("max_offset", pa.int64()),
-    ]
+    {"time_ms": pa.int64(), **dict.fromkeys(("broker", "group_name", "topic"), pa.string())}
+    | {"queue_id": pa.int32(), "consumer_offset": pa.int64(), "max_offset": pa.int64()}
 )
 _PATTERN: Final = "consumerOffset-*.parquet"
 

@@ -18,11 +18,7 @@ _MARKED: Final = 256
 
 
 class LogProgress:
-    """Current files of a store's CommitLog. Offsets are physical ones.
-
-    Raises:
-        StoreError: ``root`` is not a store, or cannot be read.
-    """
+    """Current files of a store's CommitLog. Offsets are physical ones."""
 
     def __init__(self, root: StoreRoot) -> None:
         self.root = root

@@ -29,13 +29,7 @@ from rocketbroker.common.errors import CodecError
 
 #: Columns of the result; ``minute_ms`` is the start of the minute, ms since 1970.
 TRAFFIC_SCHEMA: Final = pa.schema(
-    [
-        ("broker", pa.string()),
-        ("topic", pa.string()),
-        ("minute_ms", pa.int64()),
-        ("messages", pa.int64()),
-        ("bytes", pa.int64()),
-    ]
+    dict.fromkeys(("broker", "topic"), pa.string()) | dict.fromkeys(("minute_ms", "messages", "bytes"), pa.int64())
 )
 # Times as stored: a damaged one may be any number.
 _DECODED: Final = pa.schema(
@@ -98,11 +92,7 @@ def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
 
 
 def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int]:
-    """Return the traffic of a store, and the offset up to which its queues cover it.
-
-    Raises:
-        CodecError, QueueNotWholeError: the queues do not match the log.
-    """
+    """Return the traffic of a store, and the offset up to which its queues cover it; raise if they do not match it."""
     folder, tables = open_folder(root), []
     queues = {
         topic: [CheckedQueue(folder, topic, number) for number in queue_numbers(folder, CONSUME_QUEUE, topic)]
@@ -149,11 +139,7 @@ class _Stretches:
         self._ends[numbers] = np.maximum(self._ends[numbers], entries.offsets[last] + entries.sizes[last])
 
     def covered(self) -> int:
-        """Return the offset up to which the counted queues cover the log.
-
-        Raises:
-            QueueNotWholeError: something before it is in no queue.
-        """
+        """Return the end of the part of the log that the counted queues cover; raise if they have gaps before it."""
         end = self._files[0].base
         for file in self._files:
             if file.base != end and file is not self._files[0]:

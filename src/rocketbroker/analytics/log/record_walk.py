@@ -16,9 +16,6 @@ def walk_split(split: Split, report: DecodeReport) -> Iterator[Records]:
     """Yield the records that begin in ``split``, window by window, and report the bytes without a record.
 
     The memory of records is reused: process them before the next ones are requested.
-
-    Raises:
-        StoreError: the file is gone or became shorter.
     """
     with log_window(split.file, split.high) as window:
         position = 0 if split.low == 0 else find_record(window, split.low, split.high)

@@ -22,7 +22,7 @@ SPLIT_SIZE: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Records that begin at positions ``low`` to below ``high`` of ``file``; ``last`` if no file with data follows.
+    """Records that begin from position ``low`` to before ``high`` of ``file``; ``last`` if no file with data follows.
 
     The split with a record also reports the bytes between it and the next one, so every division of a file has the same
     messages and the same report. If there are ``entries``, they point to all selected records of the split. Splits are
@@ -76,7 +76,7 @@ def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: De
 
 
 def _walked(wholes: list[Split], low: int, high: int, split_size: int) -> Iterator[Split]:
-    """Yield the splits of files whose records have physical offsets from ``low`` to below ``high``."""
+    """Yield the splits of files whose records have physical offsets from ``low`` to before ``high``."""
     for whole in wholes:
         start, stop = max(low - whole.file.base, 0), min(high - whole.file.base, whole.high)
         for position in range(start, stop, split_size):

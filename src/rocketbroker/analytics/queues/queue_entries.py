@@ -136,7 +136,7 @@ class CheckedQueue:
                 return
 
     def every(self, step: int, first: int) -> Positions:
-        """Return unchecked offsets of every ``step``-th entry, including number ``first``, and the last before zeros."""
+        """Return unchecked offsets of each ``step``-th entry, including number ``first``, and the last before zeros."""
         found = [np.empty(0, np.int64)]
         for number, entries in self._pieces():
             end = len(entries) if entries["size"][-1] else _leading(entries["size"] != 0)

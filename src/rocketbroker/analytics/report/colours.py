@@ -20,7 +20,6 @@ class Colours:
         totals = counts.group_by(column).aggregate([("messages", "sum")])
         order = [("messages_sum", "descending"), (column, "ascending")]
         found: list[str] = totals.sort_by(order).column(column).to_pylist()
-        # With one more name than colours, "others" would contain a single one.
         return cls(tuple(found[:MOST_SERIES]))
 
     def colour(self, name: str) -> int:

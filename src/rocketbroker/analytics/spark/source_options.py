@@ -59,11 +59,7 @@ def table_of(options: Mapping[str, str]) -> Table:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Parse ``options``.
-
-    Raises:
-        ConfigError: no store is named, an option is unknown, or a value is invalid.
-    """
+    """Parse ``options``; raise :class:`ConfigError` for a missing store, or an unknown or invalid option."""
     given = _checked(options)
     crc, slots = _flag(given, "checkCrc"), _number(given, "maxHashSlotNum", 0)
     return SourceOptions(

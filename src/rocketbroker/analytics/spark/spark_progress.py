@@ -11,7 +11,7 @@ Progress = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
 _OURS = "rocketbroker.common.errors."
-# Text that py4j puts before Java's error, and the marks of what follows it.
+# Text of py4j before Java's error, and the start of lines after it.
 _CALL = "An error occurred while calling"
 _TRACEBACK = "Traceback (most recent call last)"
 _STACK = ("\tat ", "Driver stacktrace:")
@@ -38,11 +38,9 @@ def reason_of(error: Exception) -> str:
 
 
 class SparkProgress:
-    """Reports the progress of Spark's jobs to ``progress`` while the block runs.
+    """Reports the progress of Spark's jobs while the block runs: calls ``progress`` five times a second on a thread.
 
-    Args:
-        spark: a session with its own context, as local ones have; any session if there is no ``progress``.
-        progress: called about five times a second, on a separate thread; ``None`` to report nothing.
+    With ``progress`` the session must have its own context, as local ones do.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None) -> None:

@@ -30,11 +30,7 @@ class ConfigTable(Table):
         return list(stores)
 
     def read(self, part: StoreRoot, schema: pa.Schema, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of a store in one batch.
-
-        Raises:
-            StoreError: neither the file nor its backup can be read.
-        """
+        """Yield all rows of a store in one batch."""
         rows = [{"broker": part.broker, **row} for row in self.rows(root_folder(part))]
         if rows:
             batch = pa.RecordBatch.from_pylist(rows, self.schema)

@@ -100,8 +100,7 @@ def _of_level(folder: StoreFolder, part: DelayedPart) -> Iterator[Rows]:
 
 def _timers(folder: StoreFolder) -> Iterator[Rows]:
     for entries, cancelled in pending_timers(folder):
-        assert entries.values is not None
-        due = partial(entries.values.number, PROPERTY_TIMER_OUT_MS)
+        due = partial(entries.known_values.number, PROPERTY_TIMER_OUT_MS)
         own = {"kind": "timer", "delay_level": None, "due_timestamp": due, "cancelled": cancelled}
         yield _rows(folder, entries, own)
 

@@ -117,11 +117,8 @@ def _usable(folder: StoreFolder, entries: QueuedEntries, values: RecordValues) -
 
 
 def _not_delivered(entries: QueuedEntries, state: TimerState) -> Positions:
-    values = entries.values
-    assert values is not None
-    slots = slots_of(
-        values.number(PROPERTY_TIMER_OUT_MS).to_numpy(), values.column("store_timestamp").to_numpy(), state
-    )
+    out_ms, stored = entries.known_values.number(PROPERTY_TIMER_OUT_MS), entries.known_values.column("store_timestamp")
+    slots = slots_of(out_ms.to_numpy(), stored.to_numpy(), state)
     waiting = np.ones(len(entries), np.bool_)
     for before_ms, before_offset in state.delivered:
         waiting &= (slots >= before_ms) | (entries.queue_offsets >= before_offset)
@@ -129,20 +126,15 @@ def _not_delivered(entries: QueuedEntries, state: TimerState) -> Positions:
 
 
 def _is_cancel(entries: QueuedEntries) -> NDArray[np.bool_]:
-    assert entries.values is not None
-    found: NDArray[np.bool_] = pc.is_valid(entries.values.property(PROPERTY_TIMER_DEL_UNIQKEY)).to_numpy(
-        zero_copy_only=False
-    )
+    names = entries.known_values.property(PROPERTY_TIMER_DEL_UNIQKEY)
+    found: NDArray[np.bool_] = pc.is_valid(names).to_numpy(zero_copy_only=False)
     return found
 
 
 def _keys(entries: QueuedEntries, name: str = PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) -> Iterator[CancelKey]:
-    values = entries.values
-    assert values is not None
-    due = values.number(PROPERTY_TIMER_OUT_MS).to_pylist()
-    yield from zip(
-        due, values.property(PROPERTY_REAL_TOPIC).to_pylist(), values.property(name).to_pylist(), strict=True
-    )
+    values = entries.known_values
+    columns = values.number(PROPERTY_TIMER_OUT_MS), values.property(PROPERTY_REAL_TOPIC), values.property(name)
+    yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def _cancels(entries: QueuedEntries) -> Iterator[CancelKey]:

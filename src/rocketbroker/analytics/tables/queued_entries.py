@@ -41,6 +41,12 @@ class QueuedEntries:
     def __len__(self) -> int:
         return len(self.queue_offsets)
 
+    @property
+    def known_values(self) -> RecordValues:
+        """The values of records that are known to be readable."""
+        assert self.values is not None
+        return self.values
+
     def taken(self, numbers: Positions) -> "QueuedEntries":
         """Return the entries with these indexes."""
         values = self.values
