@@ -180,7 +180,14 @@ async def test_the_order_is_kept_over_restarts_of_the_broker(chaos: Chaos):
             failures.append(str(error))
 
     def member() -> PushConsumer:
-        return PushConsumer("CG", chaos.server.namesrv_addr, handler=checked, orderly=True, suspend_current_queue_s=0.1)
+        return PushConsumer(
+            "CG",
+            chaos.server.namesrv_addr,
+            handler=checked,
+            orderly=True,
+            suspend_current_queue_s=0.1,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )
 
     async with asyncio.TaskGroup() as group:
         for queue_id in range(QUEUES):

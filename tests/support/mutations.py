@@ -57,6 +57,8 @@ REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_
 RUNS = "tests/property/test_send_runs.py::test_runs_differ_in_nothing_from_sends_that_come_alone"
 STREAMS = "tests/property/test_fuzz_connection.py"
 JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowledged_messages"
+CONSUME_SERVICE = "tests/unit/client/consumer/test_consume_message_service.py"
+QUEUE_TABLE = "tests/unit/client/consumer/test_process_queue_table.py"
 
 MUTATIONS = (
     Mutation(
@@ -345,6 +347,49 @@ MUTATIONS = (
         "            if queue_offset >= queue.max_offset:\n",
         "            if queue_offset >= queue.max_offset and queue_offset % 50 != 49:\n",
         JAVA_KILL,
+    ),
+    Mutation(
+        "a consumer commits past a message under way",
+        "client/consumer/process_queue.py",
+        "        return next(iter(self._held)) if self._held else self.next_offset\n",
+        "        return self.next_offset\n",
+        CONSUME_SERVICE,
+    ),
+    Mutation(
+        "a message of a queue that was given up is given out",
+        "client/consumer/consume_message_service.py",
+        "            if message.message_ext in held:\n",
+        "            if message.message_ext is not None:\n",
+        CONSUME_SERVICE,
+    ),
+    Mutation(
+        "an orderly queue gives out the next message before the first has ended",
+        "client/consumer/consume_message_service.py",
+        "                return ReceivedMessage(message, held, self._settle)\n",
+        "                held.remove(message)\n                self._ready.put_nowait(held)\n"
+        "                return ReceivedMessage(message, held, self._settle)\n",
+        CONSUME_SERVICE,
+    ),
+    Mutation(
+        "a queue is unlocked while its message is under way",
+        "client/consumer/process_queue_table.py",
+        "                await held.wait_idle()\n",
+        "                await asyncio.sleep(0)\n",
+        QUEUE_TABLE,
+    ),
+    Mutation(
+        "a lock in doubt counts as held",
+        "client/consumer/process_queue_table.py",
+        "            if queue in locked and self.is_locked(held):\n",
+        "            if queue in locked:\n",
+        QUEUE_TABLE,
+    ),
+    Mutation(
+        "the start of a new group is not persisted",
+        "client/consumer/start_offset.py",
+        "            await store.persist([queue])\n",
+        "",
+        "tests/unit/client/consumer/test_start_offset.py",
     ),
 )
 
