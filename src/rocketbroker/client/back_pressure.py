@@ -21,14 +21,20 @@ class BackPressure:
         self._bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def try_acquire(self, size: int) -> bool:
+        """Take the room for a send if there is some and nobody waits; ``release`` it with the same size afterwards."""
+        if self._waiting or not self._fits(size):
+            return False
+        self._take(size)
+        return True
+
     async def acquire(self, size: int, timeout_s: float) -> None:
-        """Wait for room for a send; ``release`` it with the same size afterwards.
+        """Take the room for a send in turn; ``release`` it with the same size afterwards.
 
         Raises:
             RemotingTooMuchRequestError: There was no room in time.
         """
-        if not self._waiting and self._fits(size):
-            self._take(size)
+        if self.try_acquire(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = size, turn

@@ -37,11 +37,18 @@ class _MessageMeta(type(msgspec.Struct)):  # type: ignore[misc] # the metaclass 
     if not TYPE_CHECKING:
 
         def __call__(cls, *values: Any, **fields: Any) -> Any:
-            for name in fields.keys() - set(cls.__struct_fields__):
-                near = get_close_matches(name, cls.__struct_fields__, 1)
-                known = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.__struct_fields__)}"
-                raise InvalidMessageError(f"a message has no field {name}; {known}")
-            return super().__call__(*values, **fields)
+            try:
+                return super().__call__(*values, **fields)
+            except TypeError as error:
+                for name in fields.keys() - set(cls.__struct_fields__):
+                    raise InvalidMessageError(_no_field(name, cls.__struct_fields__)) from error
+                raise
+
+
+def _no_field(name: str, known: tuple[str, ...]) -> str:
+    near = get_close_matches(name, known, 1)
+    right = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"a message has no field {name}; {right}"
 
 
 class Message(msgspec.Struct, frozen=True, metaclass=_MessageMeta):
@@ -122,7 +129,8 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     if len(message.body) > max_message_size:
         size = len(message.body)
         raise InvalidMessageError(f"the message body of {size:,} bytes exceeds maxMessageSize ({max_message_size:,})")
-    _check_delays(message)
+    if message.is_delayed:
+        _check_delays(message)
     check_properties(message.properties)
     for name, value in message.properties.items():
         if not isinstance(value, str):

@@ -77,7 +77,8 @@ class MessageSender:
         loop = asyncio.get_running_loop()
         start = loop.time()
         size = len(outgoing.body)
-        await self._pressure.acquire(size, timeout_s)
+        if not self._pressure.try_acquire(size):
+            await self._pressure.acquire(size, timeout_s)
         try:
             queues = (await self._client.routes.publish_route(outgoing.topic)).publish_queues
             if callable(queue):
@@ -120,43 +121,55 @@ class MessageSender:
 
     async def _try(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult | Exception:
         """Try once; return an error that a retry may cure, raise others."""
-        start = self._clock.monotonic()
         try:
-            result = await self._send_once(outgoing, queue, timeout_s)
+            if self._strategy.send_latency_enable:
+                result = await self._send_timed(outgoing, queue, timeout_s)
+            else:
+                result = await self._send_once(outgoing, queue, timeout_s)
         except (RemotingError, ClientError) as error:
-            self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=True)
             await self._client.routes.refresh_topic(outgoing.topic)
             return error
         except BrokerResponseError as error:
-            self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=True)
             if error.code not in RETRY_RESPONSE_CODES:
                 raise
             return error
-        self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=False)
         if result.send_status is SendStatus.SEND_OK or self._accepts_any_status:
             return result
         return ClientError(f"broker {queue.broker_name} stored the message as {result.send_status.name} only")
 
+    async def _send_timed(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
+        start = self._clock.monotonic()
+        failed = True
+        try:
+            result = await self._send_once(outgoing, queue, timeout_s)
+            failed = False
+            return result
+        finally:
+            self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=failed)
+
     async def _send_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
         address = self._client.routes.broker_address(queue)
         self._client.heartbeats.greet_soon(address)
+        if not self._hooks:
+            return await self._exchange(outgoing, queue, address, timeout_s)
         context = self._before(outgoing, queue, address)
         try:
-            answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
-            result = send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
+            result = await self._exchange(outgoing, queue, address, timeout_s)
         except Exception as error:
             self._after(context, error=error)
             raise
         self._after(context, result)
         return result
 
+    async def _exchange(self, outgoing: Outgoing, queue: MessageQueue, address: str, timeout_s: float) -> SendResult:
+        answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
+        return send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
+
     def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
         queue_nums = self._client.routes.default_topic_queue_nums
         return outgoing.request(self._group, queue, self._clock.time_ms(), queue_nums, oneway=oneway)
 
-    def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext | None:
-        if not self._hooks:
-            return None
+    def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext:
         context = SendMessageContext(
             self._group, outgoing.messages, outgoing.unique_ids, outgoing.msg_type, queue, address
         )
@@ -168,10 +181,8 @@ class MessageSender:
         return context
 
     def _after(
-        self, context: SendMessageContext | None, result: SendResult | None = None, error: Exception | None = None
+        self, context: SendMessageContext, result: SendResult | None = None, error: Exception | None = None
     ) -> None:
-        if context is None:
-            return
         context.result, context.error = result, error
         for hook in self._hooks:
             try:

@@ -14,6 +14,9 @@ _FAILED_S = 10.0
 class MQFaultStrategy:
     """Takes the queues in turn; avoids brokers that failed or were slow.
 
+    Attributes:
+        send_latency_enable: ``update`` must be called after each try.
+
     Args:
         monotonic: seconds of a clock that never goes back.
         send_latency_enable: avoid a slow or failed broker for a while, for all messages; else only a message that just
@@ -22,7 +25,7 @@ class MQFaultStrategy:
 
     def __init__(self, monotonic: Callable[[], float], *, send_latency_enable: bool = False) -> None:
         self._monotonic = monotonic
-        self._enabled = send_latency_enable
+        self.send_latency_enable = send_latency_enable
         self._round_robin = RoundRobin()
         # Time until which a broker is avoided.
         self._avoided_until: dict[str, float] = {}
@@ -34,7 +37,8 @@ class MQFaultStrategy:
             queues: the writable queues of one topic.
             last_broker: the broker where this message failed last.
         """
-        return self._round_robin.select(queues, {last_broker} | self._avoided() if self._enabled else {last_broker})
+        avoided = {last_broker} | self._avoided() if self.send_latency_enable else (last_broker,)
+        return self._round_robin.select(queues, avoided)
 
     def _avoided(self) -> set[str]:
         now = self._monotonic()
@@ -42,8 +46,6 @@ class MQFaultStrategy:
 
     def update(self, broker: str, took_s: float, *, failed: bool) -> None:
         """Note the time that a send to a broker took (updateFaultItem)."""
-        if not self._enabled:
-            return
         counted = _FAILED_S if failed else took_s
         pause_s = next((pause for least, pause in _PAUSES_S if counted >= least), 0.0)
         if pause_s:

@@ -15,7 +15,7 @@ def chosen(strategy: MQFaultStrategy, last: str | None = None) -> set[str]:
 
 def test_without_it_only_the_message_that_failed_goes_elsewhere():
     strategy = MQFaultStrategy(FakeClock().monotonic)
-    strategy.update("a", 20, failed=True)
+    assert not strategy.send_latency_enable
     assert (chosen(strategy), chosen(strategy, "a")) == ({"a", "b"}, {"b"})
 
 
