@@ -18,7 +18,7 @@ def test_addresses_are_split(text: str):
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("", "no name server address"), ("h", "'h' is no address"), ("h:x", "h:x")]
+    ("text", "reason"), [("", "no name server address"), ("h", "'h' is not an address"), ("h:x", "h:x")]
 )
 def test_a_wrong_address_is_named(text: str, reason: str):
     with pytest.raises(ConfigError, match=reason):
