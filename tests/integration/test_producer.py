@@ -16,6 +16,7 @@ from rocketbroker.client import (
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.testing import RocketMQServer
+from tests.support.producer_scenario import check_delay, run_producer_scenario
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ async def test_a_send_goes_to_the_other_broker_when_one_fails():
     ):
         for number in range(8):
             await producer.send(Message("Orders", b"%d" % number))
-        assert {message.store_host for message in mq.messages("Orders")}.__len__() == 2
+        assert len({message.store_host for message in mq.messages("Orders")}) == 2
         mq.faults.answer(ResponseCode.SYSTEM_BUSY, times=None, broker="broker-b")
         results = [await producer.send(Message("Orders", b"x")) for _ in range(8)]
         assert {result.message_queue.broker_name for result in results} == {"broker-a"}
@@ -118,3 +119,8 @@ async def test_many_sends_in_flight_stay_within_the_bounds(mq: RocketMQServer):
     async with Producer("shop", mq.namesrv_addr, back_pressure_sends=4, back_pressure_bytes=2000) as producer:
         await asyncio.gather(*(producer.send(Message("Orders", b"x" * 600)) for _ in range(200)))
     assert len(mq.messages("Orders")) == 200
+
+
+async def test_the_scenario_that_apaches_broker_runs_as_well(mq: RocketMQServer):
+    await run_producer_scenario(mq.namesrv_addr)
+    await check_delay(mq.namesrv_addr)

@@ -4,9 +4,17 @@ import pytest
 
 from tests.support.client_scenario import run_scenario
 from tests.support.java_process import JavaServer
+from tests.support.producer_scenario import check_delay, run_producer_scenario
 
 
 @pytest.mark.java
 @pytest.mark.timeout(300)  # the first run fetches the jars
 async def test_the_client_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
     await run_scenario(java_namesrv.address, java_broker.address)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+async def test_the_producer_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
+    await run_producer_scenario(java_namesrv.address)
+    await check_delay(java_namesrv.address)

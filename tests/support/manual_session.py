@@ -126,9 +126,9 @@ class Session:
 
     def _serve(self, name: str, step: Step) -> None:
         command = step.command
-        if name == "mqdev":
+        if name == "mqdev" and "--ephemeral" not in command:
             command += f" --port {self._ports['9876']} --broker-port {self._ports['10911']}"
-        else:
+        elif name != "mqdev":
             port = self._ports["9876" if name == "mqnamesrv" else "10911"]
             given = re.search(r" -c (\S+)", command)
             settings = self.folder / (given[1] if given else f"{name}.conf")

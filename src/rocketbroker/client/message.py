@@ -115,7 +115,7 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     """Check a message before it is sent (Validators.checkMessage).
 
     Raises:
-        InvalidMessageError: invalid topic, body or property; the text says what would be valid.
+        InvalidMessageError: Invalid topic, body or property; the text says what would be valid.
     """
     check_topic(message.topic)
     if is_not_allowed_send_topic(message.topic):

@@ -97,7 +97,7 @@ def prepare_message(
     """Encode one message; a long body is compressed if that makes it smaller.
 
     Raises:
-        CodecError: a property holds a separator, or all properties together are too long.
+        CodecError: A property holds a separator, or all properties together are too long.
     """
     properties = _encoded_properties(message, unique_id, system_properties)
     body, sys_flag = message.body, 0
@@ -121,8 +121,8 @@ def prepare_batches(messages: Sequence[Message], new_unique_id: Callable[[], str
     """Encode messages as batches, as few as fit into ``max_size`` bytes each.
 
     Raises:
-        InvalidMessageError: they cannot be one batch; the text says why.
-        CodecError: as in ``prepare_message``.
+        InvalidMessageError: They cannot be one batch; the text says why.
+        CodecError: As in ``prepare_message``.
     """
     check_batch(messages)
     batches: list[Outgoing] = []
@@ -177,7 +177,7 @@ def check_batch(messages: Sequence[Message]) -> None:
     """Check that messages can go as one batch (MessageBatch.generateFromList).
 
     Raises:
-        InvalidMessageError: no messages, different topics or waits, or a delayed or retried message.
+        InvalidMessageError: No messages, different topics or waits, or a delayed or retried message.
     """
     if not messages:
         raise InvalidMessageError("the batch is empty; give at least one message")

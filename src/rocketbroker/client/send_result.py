@@ -54,8 +54,8 @@ def send_result(answer: Command, queue: MessageQueue, unique_ids: str, msg_type:
     """Return the result in the answer to a send.
 
     Raises:
-        BrokerResponseError: the broker refused.
-        CodecError: a field of the answer is missing or mistyped.
+        BrokerResponseError: The broker refused.
+        CodecError: A field of the answer is missing or mistyped.
     """
     status = _STATUS_OF_CODE.get(answer.code)
     if status is None:
