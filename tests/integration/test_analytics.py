@@ -64,7 +64,7 @@ def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, store: Pa
 def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="table messages has no column 'offset'; its columns are broker, topic"):
         spark.read.format("rocketmq_store").schema("offset int").load(str(store)).collect()
-    with pytest.raises(AnalysisException, match="has no commit log; a RocketMQ store directory") as caught:
+    with pytest.raises(AnalysisException, match="has no commit log; name a store directory") as caught:
         spark.read.format("rocketmq_store").load(str(tmp_path)).collect()
     # The line that helps is not buried under a stack.
     assert len(str(caught.value).strip().splitlines()) <= 8
@@ -110,7 +110,7 @@ def test_mqanalytics_prints_a_table_or_json(spark: SparkSession, store: Path, tm
     assert table.stdout.splitlines()[-1] == f"{len(counts)} queues; everything was read"
     missing = CliRunner().invoke(app, ["count", str(tmp_path / "none")])
     assert (missing.exit_code, missing.stdout) == (1, "")
-    assert missing.stderr.startswith(f"mqanalytics: {tmp_path}/none does not exist; a RocketMQ store directory")
+    assert missing.stderr.startswith(f"mqanalytics: {tmp_path}/none does not exist; name a store directory")
     assert CliRunner().invoke(app, ["count"]).exit_code == 2
 
 

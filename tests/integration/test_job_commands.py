@@ -166,7 +166,7 @@ def test_search_prints_its_matches(spark: SparkSession, made: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "reason"),
     [
-        (("traffic", "{made}/none"), 1, "/none does not exist; a RocketMQ store directory"),
+        (("traffic", "{made}/none"), 1, "/none does not exist; name a store directory, which contains commitlog/"),
         (
             ("traffic", "{made}", "--since", "2026-11-22T05:00:00Z", "--until", "2026-11-22T04:00:00Z"),
             2,

@@ -72,5 +72,5 @@ def test_a_missing_store_is_reported_without_credentials(spark: SparkSession, pl
     printed = CliRunner().invoke(app, ["traffic", address.replace("stores/clean", "stores/none")])
     assert printed.exit_code == 1
     assert "s3://stores/none" in printed.stderr
-    assert "a RocketMQ store directory (with commitlog/ in it)" in printed.stderr
+    assert "name a store directory, which contains commitlog/" in printed.stderr
     assert SECRET_KEY not in printed.stderr + printed.stdout
