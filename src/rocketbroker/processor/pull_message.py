@@ -124,6 +124,7 @@ class PullMessageProcessor:
             min(header.max_msg_bytes or _MAX_PULL_BYTES, _MAX_PULL_BYTES),
             None if tag_codes is None else tag_codes.__contains__,
             message_filter,
+            scans_ahead=True,
         )
         if held is None:
             self._commit(header)

@@ -390,7 +390,8 @@ class MessageStoreConfig(ConfigModel):
     max_filter_message_size: Whole = setting(
         "maxFilterMessageSize",
         16_000,
-        "Maximum number of consume queue bytes that one pull scans for messages that match its filter.",
+        "Maximum number of consume queue bytes that one pass of a filter scans for messages that match. "
+        "A pull makes one pass, or by SQL92 up to 8.",
         _HOT_BYTES,
         low=CQ_STORE_UNIT_SIZE,
         high=1 << 28,

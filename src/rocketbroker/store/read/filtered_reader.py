@@ -1,19 +1,21 @@
 """Selection by a filter on properties, which needs the records (DefaultMessageStore.getMessage).
 
-One read examines at most ``maxFilterMessageSize`` bytes of queue entries. The filter sees new messages in the mapped
-files. The rest may come from the disk: ``CheckedReader`` gets the places of as many as the event loop may read, and
-applies the filter to the sound ones.
+One pass examines at most ``maxFilterMessageSize`` bytes of queue entries. The filter sees new messages in the mapped
+files: one pass on the event loop, or more on a thread, where numpy lets other threads run. The rest may come from the
+disk: ``CheckedReader`` gets the places of as many as the event loop may read, and applies the filter to the sound ones.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from itertools import compress
+from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.record_properties import MANY, Numbers, record_properties
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader
+from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader, ColdRead
 from rocketbroker.store.read.get_message import (
     GetMessageRequest,
     PropertyFilter,
@@ -25,8 +27,62 @@ from rocketbroker.store.read.get_message import (
 from rocketbroker.store.read.message_filter import MessageFilter
 from rocketbroker.store.read.queue_reader import QueueReader
 
+# A read that scans ahead looks at so many times the messages of one pass.
+_MOST_PASSES: Final = 8
 # CommitLog offsets of messages, ascending, and their sizes.
 Places = tuple[Numbers, Numbers]
+
+
+class _Span(NamedTuple):
+    """A file of the log: its offsets and bytes."""
+
+    begin: int
+    end: int
+    data: memoryview
+
+
+class _Passes:
+    """A filter that looks at new messages, some at a time.
+
+    Args:
+        found: places of the messages.
+        spans: files of the log that hold them.
+        topic_length: as in ``record_properties``.
+        message_filter: the filter.
+
+    Attributes:
+        matched: whether each message matches, of those looked at.
+        count: number of those that match.
+    """
+
+    def __init__(self, found: Places, spans: list[_Span], topic_length: int, message_filter: MessageFilter) -> None:
+        self.found = found
+        self._spans = spans
+        self._topic_length = topic_length
+        self._filter = message_filter
+        self.matched: list[bool] = []
+        self.count = 0
+
+    @property
+    def is_done(self) -> bool:
+        """True if all messages have been looked at."""
+        return len(self.matched) == len(self.found[0])
+
+    def look_at(self, limit: int) -> None:
+        """Apply the filter to the next ``limit`` messages."""
+        places, sizes = self.found
+        begin = len(self.matched)
+        last = min(begin + limit, len(places))
+        for span in self._spans:
+            end = bisect_left(places, span.end, begin, last)
+            if begin < end:
+                properties = record_properties(
+                    span.data, places[begin:end], sizes[begin:end], self._topic_length, span.begin
+                )
+                matched = self._filter.is_matched_by_commit_log(properties)
+                self.matched += matched
+                self.count += sum(matched)
+                begin = end
 
 
 class FilteredReader:
@@ -45,27 +101,41 @@ class FilteredReader:
 
     def select(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter
-    ) -> Selection:
+    ) -> Selection | ColdRead[Selection]:
         """Select messages from an offset that the queue has."""
         limit = max(self._reader.scan_limit(), request.max_msgs)
         if request.offset < queue.trusted_from:
             return self._select_unchecked(
                 queue, request, message_filter, min(limit, queue.trusted_from - request.offset)
             )
-        limit = min(limit, queue.max_offset - request.offset)
-        places, sizes = _places(queue, request.offset, limit)
-        if len(places) and not self._reader.is_in_memory(int(places[0])):
-            return self._select_unchecked(queue, request, message_filter, limit)
-        return self._select_new(request, (places, sizes), self._matched(queue, (places, sizes), message_filter))
+        left = queue.max_offset - request.offset
+        found = _places(queue, request.offset, min(limit * _MOST_PASSES if request.scans_ahead else limit, left))
+        if len(found[0]) and not self._reader.is_in_memory(int(found[0][0])):
+            return self._select_unchecked(queue, request, message_filter, min(limit, left))
+        passes = _Passes(found, self._spans(found[0]), len(queue.topic_block), message_filter)
+        if len(found[0]) > limit:
+            return self._checked_reader.on_thread(partial(self._select_ahead, request, passes, limit))
+        passes.look_at(limit)
+        return self._select_new(request, found, passes.matched)
+
+    def _select_ahead(self, request: GetMessageRequest, passes: "_Passes", limit: int) -> Selection:
+        """Select new messages by as many passes as it takes, the first of ``limit`` messages."""
+        max_msgs, _ = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=True)
+        passes.look_at(limit)
+        while not passes.is_done and passes.count < max_msgs:
+            # As many as should hold what is missing, by what matched so far.
+            done, missing = len(passes.matched), max_msgs - passes.count
+            passes.look_at(max(limit, done * missing // passes.count) if passes.count else done * 2)
+        return self._select_new(request, passes.found, passes.matched)
 
     def _select_new(self, request: GetMessageRequest, found: Places, matched: Sequence[bool]) -> Selection:
         """Select messages that this process stored a short while ago."""
         places, sizes = found
         max_msgs, max_bytes = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=True)
-        next_offset = request.offset + len(places)
+        next_offset = request.offset + len(matched)
         ranges: list[tuple[int, int]] = []
         count = total = 0
-        for number in compress(range(len(places)), matched):
+        for number in compress(range(len(matched)), matched):
             size = int(sizes[number])
             if count and (count >= max_msgs or total + size > max_bytes):
                 next_offset = request.offset + number
@@ -75,20 +145,15 @@ class FilteredReader:
             total += size
         return selected(request, next_offset, ranges, count, was_removed=False)
 
-    def _matched(self, queue: ConsumeQueueInterface, found: Places, message_filter: MessageFilter) -> list[bool]:
-        """Apply the filter to messages in one file, or in a few successive ones."""
-        places, sizes = found
-        log, topic_length = self._commit_log, len(queue.topic_block)
-        matched: list[bool] = []
-        while len(matched) < len(places):
-            done = len(matched)
-            file = log.queue.find(int(places[done]))
+    def _spans(self, places: Numbers) -> list[_Span]:
+        """Return the files of the log that hold messages."""
+        log = self._commit_log
+        spans: list[_Span] = []
+        while len(places) and (not spans or int(places[-1]) >= spans[-1].end):
+            file = log.queue.find(spans[-1].end if spans else int(places[0]))
             assert file is not None, "messages in memory are not removed"
-            start = file.file_from_offset
-            end = bisect_left(places, start + file.file_size, done)
-            properties = record_properties(file.buffer, places[done:end], sizes[done:end], topic_length, start)
-            matched += message_filter.is_matched_by_commit_log(properties)
-        return matched
+            spans.append(_Span(file.file_from_offset, file.file_from_offset + file.file_size, file.buffer))
+        return spans
 
     def _select_unchecked(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter, limit: int

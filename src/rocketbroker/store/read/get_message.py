@@ -34,7 +34,8 @@ _FOUND: Final = GetMessageStatus.FOUND
 class GetMessageRequest(msgspec.Struct, frozen=True):
     """A read from a queue, starting at ``offset``: at least one message if there is any, then up to the limits.
 
-    ``matches`` selects messages by tags code, ``message_filter`` by properties; at most one of them is set.
+    ``matches`` selects messages by tags code, ``message_filter`` by properties; at most one of them is set. With
+    ``scans_ahead`` the filter may look at several times as many messages, on a thread.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class GetMessageRequest(msgspec.Struct, frozen=True):
     max_bytes: int
     matches: Callable[[int], bool] | None = None
     message_filter: MessageFilter | None = None
+    scans_ahead: bool = False
 
 
 class GetMessageResult(msgspec.Struct, frozen=True):

@@ -151,10 +151,14 @@ async def test_tags_beside_filters(consumer: Consumer):
     assert numbers(consumer.pull("TAGS = 'c'")) == [2]
 
 
-async def test_a_pull_past_800_unmatched_messages_continues(consumer: Consumer):
-    consumer.put(*range(900))
-    assert outcome(consumer.pull("n = 850")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
-    assert numbers(consumer.pull("n = 850", 800)) == [850]
+async def test_a_pull_of_more_than_800_messages_is_filtered_on_a_thread(consumer: Consumer):
+    consumer.put(*range(2100))
+    pull = consumer.pull("n = 850")
+    assert isinstance(pull, InTurn)
+    assert numbers(await pull.work) == [850]
+    # It ends with the file of the queue.
+    assert outcome(await consumer.pull("n = 2050").work) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
+    assert numbers(consumer.pull("n = 2050", 2000)) == [2050]
 
 
 async def test_a_start_later_the_same_is_found(consumer: Consumer, parts: SimpleNamespace):
@@ -230,7 +234,7 @@ async def test_a_held_pull_looks_at_no_more_in_one_turn_of_the_loop_than_a_pull(
     consumer.put(*range(1000), 1700)
     await settled()
     ((_, answer),) = consumer.connection.answers
-    assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 800)
+    assert outcome(await answer.work) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
     assert held_count(consumer.holds) == 0
 
 

@@ -9,6 +9,8 @@ import pytest
 from rocketbroker.codec.filter.sql_filter import compiled
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.record_properties import PropertyBlocks
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.checked_reader import ColdRead
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
@@ -33,20 +35,22 @@ def put(store: MessageStore, numbers: Sequence[int], queue_id: int = 0, **fields
     store.appender.dispatch()
 
 
-def read(store: MessageStore, text: str, offset: int = 0, max_msgs: int = 32, size: int = 1 << 20) -> GetMessageResult:
-    return fetch(store, "T", 0, offset, max_msgs, size, message_filter=compiled(text))
+def read(
+    store: MessageStore, text: str, offset: int = 0, max_msgs: int = 32, size: int = 1 << 20, *, ahead: bool = False
+) -> GetMessageResult:
+    return fetch(store, "T", 0, offset, max_msgs, size, message_filter=compiled(text), scans_ahead=ahead)
 
 
 def numbers_of(result: GetMessageResult) -> list[int]:
     return [int(each.body) for each in decode_messages(pulled(result), decompress=False)]
 
 
-def drained(store: MessageStore, text: str, max_msgs: int = 32) -> list[int]:
+def drained(store: MessageStore, text: str, max_msgs: int = 32, *, ahead: bool = False) -> list[int]:
     """All that match, by as many pulls as it takes."""
     found: list[int] = []
     offset, end = 0, store.queues.max_offset_in_queue("T", 0)
     while offset < end:
-        result = read(store, text, offset, max_msgs)
+        result = read(store, text, offset, max_msgs, ahead=ahead)
         given = numbers_of(result)
         assert len(given) == result.message_count <= max_msgs
         assert result.next_begin_offset > offset
@@ -61,6 +65,11 @@ async def reopened(store: MessageStore) -> MessageStore:
     again = make_store(Path(store.config.store_path_root_dir), max_filter_message_size=20 * 40)
     await again.start()
     return again
+
+
+def change(store: MessageStore, **settings: int) -> None:
+    """Change settings while the store runs."""
+    apply_updates([store.config], {name: str(value) for name, value in settings.items()})
 
 
 COUNT = 250
@@ -85,6 +94,10 @@ async def test_the_right_messages_in_their_order_and_no_others(store: MessageSto
     ):
         assert drained(opened, text) == wanted
         assert drained(opened, text, max_msgs=3) == wanted
+        change(opened, maxFilterMessageSize=20 * 10)
+        assert drained(opened, text, ahead=True) == wanted
+        assert drained(opened, text, max_msgs=3, ahead=True) == wanted
+        change(opened, maxFilterMessageSize=20 * 40)
     await opened.stop()
 
 
@@ -94,6 +107,60 @@ async def test_a_read_examines_a_limited_number_of_messages(store: MessageStore)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 40)
     result = read(store, "n = 45", 40)
     assert (numbers_of(result), result.next_begin_offset) == ([45], 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "next_offset"),
+    [
+        # As many as are asked for, however few of the messages that needs.
+        ("n >= 0", list(range(4)), 4),
+        ("n = 2 OR n = 30 OR n = 31 OR n = 32 OR n = 33", [2, 30, 31, 32], 33),
+        # Eight passes of five messages.
+        ("n = 2", [2], 40),
+        ("n = 45", [], 40),
+    ],
+)
+async def test_a_read_that_scans_ahead_makes_more_passes_on_a_thread(
+    store: MessageStore, text: str, found: list[int], next_offset: int
+):
+    change(store, maxFilterMessageSize=20 * 5)
+    put(store, range(50))
+    request = GetMessageRequest("T", 0, 0, 4, 1 << 20, message_filter=compiled(text), scans_ahead=True)
+    waiting = store.fetcher.fetch(request)
+    assert isinstance(waiting, ColdRead)
+    result = await waiting
+
+    assert (numbers_of(result), result.next_begin_offset) == (found, next_offset)
+    assert result.message_count == len(found)
+    status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
+    assert result.status is status
+
+
+async def test_the_last_messages_of_a_queue_are_filtered_at_once(store: MessageStore):
+    put(store, range(50))
+    request = GetMessageRequest("T", 0, 10, 32, 1 << 20, message_filter=compiled("n = 45"), scans_ahead=True)
+    result = store.fetcher.fetch(request)
+    assert isinstance(result, GetMessageResult)
+    assert numbers_of(result) == [45]
+
+
+async def test_a_truncation_while_messages_are_filtered_has_them_filtered_again(store: MessageStore):
+    put(store, range(50))
+    looked_at: list[int] = []
+
+    class Filter:
+        def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
+            if not looked_at:
+                store.queues.cuts += 1
+            looked_at.append(len(properties))
+            return compiled("n = 45").is_matched_by_commit_log(properties)
+
+    request = GetMessageRequest("T", 0, 0, 32, 1 << 20, message_filter=Filter(), scans_ahead=True)
+    waiting = store.fetcher.fetch(request)
+    assert isinstance(waiting, ColdRead)
+
+    assert numbers_of(await waiting) == [45]
+    assert sum(looked_at) == 2 * 50
 
 
 @pytest.mark.parametrize("kind", ["new", "old"])
@@ -108,6 +175,10 @@ async def test_limits_of_a_read(store: MessageStore, kind: str):
     assert (numbers_of(result), result.next_begin_offset) == ([10, 11, 12], 13)
     result = read(opened, "n > 9", size=1)
     assert numbers_of(result) == [10], "one in any case"
+    change(opened, maxFilterMessageSize=20 * 5)
+    result = read(opened, "n > 9", size=3 * size, max_msgs=5, ahead=True)
+    expected = ([10, 11, 12], 13) if kind == "new" else ([], 5)
+    assert (numbers_of(result), result.next_begin_offset) == expected
     await opened.stop()
 
 
