@@ -41,6 +41,10 @@ class MemoryOffsets:
         self.offsets: dict[MessageQueue, int] = {}
         self.persisted = persisted or {}
 
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
     async def read(self, queue: MessageQueue) -> int | None:
         return self.persisted.get(queue)
 

@@ -102,12 +102,18 @@ class GroupConsumer(GroupMember):
         """Start, and take the queues of the topics subscribed to before.
 
         Raises:
-            ClientStateError: the consumer was closed, or the group has a consumer on the same client.
+            ClientStateError: the consumer was closed, the group has a consumer on the same client, or another consumer
+                has the file of its offsets.
             SubscriptionError, TopicRouteError: as in ``subscribe``.
         """
         if self._closed:
             raise ClientStateError(f"consumer {self.group} was closed; make a new {type(self).__name__}")
-        self._client.register_consumer(self.group, self)
+        self._offsets.open()
+        try:
+            self._client.register_consumer(self.group, self)
+        except ClientStateError:
+            self._offsets.close()
+            raise
         await super().start()
         try:
             await self._queues.start()
@@ -124,7 +130,10 @@ class GroupConsumer(GroupMember):
         self._client.unregister_consumer(self.group)
         await self._queues.stop_pulling()
         await self._finish()
-        await self._queues.stop()
+        try:
+            await self._queues.stop()
+        finally:
+            self._offsets.close()
         await self._client.heartbeats.unregister_consumer(self.group)
 
     @abstractmethod

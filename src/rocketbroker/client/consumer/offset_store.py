@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
@@ -20,6 +21,16 @@ class OffsetStore(Protocol):
     """Consumed offsets of one group: kept in memory, and persisted every few seconds."""
 
     offsets: dict[MessageQueue, int]
+
+    def open(self) -> None:
+        """Prepare for one consumer.
+
+        Raises:
+            ClientStateError: another consumer uses the store.
+        """
+
+    def close(self) -> None:
+        """Release what ``open`` has taken."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Return the persisted offset of a queue, None if there is none.
@@ -52,6 +63,12 @@ class RemoteBrokerOffsetStore:
         self._persisted: dict[MessageQueue, int] = {}
         self.offsets: dict[MessageQueue, int] = {}
 
+    def open(self) -> None:
+        """Do nothing: members share the offsets at the brokers."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
     async def read(self, queue: MessageQueue) -> int | None:
         """Ask the broker of a queue for the group's offset."""
         offset = await self._queue_offsets.committed(self._group, queue)
@@ -82,6 +99,10 @@ class RemoteBrokerOffsetStore:
         self._persisted.pop(queue, None)
 
 
+# Files that consumers of this process have open. Each writes the whole file, so two would undo each other's offsets.
+_open_files: set[Path] = set()
+
+
 class LocalFileOffsetStore:
     """Offsets in a file of the Java client's format, for broadcasting consumers.
 
@@ -94,6 +115,24 @@ class LocalFileOffsetStore:
         self.offsets: dict[MessageQueue, int] = {}
         self._loaded: dict[MessageQueue, int] | None = None
         self._lock = asyncio.Lock()
+
+    def open(self) -> None:
+        """Reserve the file for one consumer of this process.
+
+        Raises:
+            ClientStateError: another consumer has the file.
+        """
+        path = self.path.absolute()
+        if path in _open_files:
+            raise ClientStateError(
+                f"another consumer of this process keeps its offsets in {path}; give each one a file of its own by "
+                "offset_store=LocalFileOffsetStore(path)"
+            )
+        _open_files.add(path)
+
+    def close(self) -> None:
+        """Release the file."""
+        _open_files.discard(self.path.absolute())
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Return the offset in the file.

@@ -61,12 +61,12 @@ class PullMessageService:
         self._move = move
 
     async def run(self, held: ProcessQueue) -> None:
-        """Pull a queue until it is dropped."""
+        """Pull a queue until it is dropped, or its topic is no longer subscribed to."""
         failure = ""
-        while not held.dropped:
+        while not held.dropped and (subscription := self._subscriptions.get(held.queue.topic)) is not None:
             await self._held_bytes.wait_for_room(held)
             try:
-                result = await self._pull(held)
+                result = await self._pull(held, subscription)
             except RocketBrokerError as error:
                 if str(error) != failure:
                     failure = str(error)
@@ -80,9 +80,8 @@ class PullMessageService:
             elif not held.dropped:
                 self._accept(held, result)
 
-    async def _pull(self, held: ProcessQueue) -> PullResult:
+    async def _pull(self, held: ProcessQueue, subscription: SubscriptionData) -> PullResult:
         start = held.last_pull = self._clock.monotonic()
-        subscription = self._subscriptions[held.queue.topic]
         result = await self._pull_api.pull(
             held.queue, held.next_offset, self._batch_size, subscription, _SUSPEND_TIMEOUT_S
         )

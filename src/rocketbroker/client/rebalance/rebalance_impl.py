@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import RocketBrokerError
 
 
 class RebalanceImpl:
@@ -51,10 +52,19 @@ class RebalanceImpl:
         return self._strategy.allocate(client_id, sorted(queues, key=_queue_order), sorted(members, key=java_order))
 
     async def _members(self, queues: Sequence[MessageQueue]) -> list[str]:
+        """Ask the brokers of the topic in turn, until one answers."""
         header = GetConsumerListByGroupRequestHeader(self._group)
-        command = client_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-        answer = check_success(await self._client.invoke_at_broker(queues[0], command))
-        return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
+        failure: RocketBrokerError | None = None
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            command = client_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+            try:
+                answer = check_success(await self._client.invoke_at_broker(queue, command))
+            except RocketBrokerError as error:
+                failure = error
+            else:
+                return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
+        assert failure is not None
+        raise failure
 
 
 def _queue_order(queue: MessageQueue) -> tuple[bytes, int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, RemoteBrokerOffsetStore
+from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -101,3 +102,13 @@ async def test_a_file_that_cannot_be_written_is_logged(tmp_path: Path, caplog: p
     store.update(FIRST, 5)
     await store.persist([FIRST])
     assert "the offsets were not written" in caplog.text
+
+
+def test_a_file_has_one_consumer_at_a_time(tmp_path: Path):
+    first, second = LocalFileOffsetStore(tmp_path / "o.json"), LocalFileOffsetStore(tmp_path / "o.json")
+    first.open()
+    with pytest.raises(ClientStateError, match="give each one a file of its own"):
+        second.open()
+    first.close()
+    second.open()
+    second.close()

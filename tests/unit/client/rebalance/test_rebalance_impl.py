@@ -39,6 +39,7 @@ async def stage() -> AsyncIterator[Stage]:
         stage = Stage()
         await stack.enter_async_context(stage.broker)
         routes = {"T": route_of({"broker-b": stage.broker.address, "broker-a": stage.broker.address}, queues=2)}
+        routes["Half"] = route_of({"broker-a": "127.0.0.1:1", "broker-b": stage.broker.address}, queues=2)
         names = await stack.enter_async_context(name_server(routes))
         stage.client = await stack.enter_async_context(ClientInstance(names.address, instance_name="m"))
         stage.client.heartbeats.register_consumer(ConsumerData("CG"))
@@ -69,3 +70,8 @@ async def test_an_unknown_group_or_topic_is_an_error(stage: Stage):
         await stage.rebalance().allocate("T")
     with pytest.raises(TopicRouteError):
         await stage.rebalance().allocate("U")
+
+
+async def test_another_broker_is_asked_when_one_does_not_answer(stage: Stage):
+    stage.members = [[stage.client.client_id]]
+    assert len(await stage.rebalance().allocate("Half")) == 4
