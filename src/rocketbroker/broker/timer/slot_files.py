@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
-from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, encode_entries
+from rocketbroker.codec.storefile.timer_slot_layout import TIMER_SLOT_ENTRY, SlotEntries, encode_entries
 from rocketbroker.codec.storefile.timer_slots import Delivered, is_delivered
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
@@ -38,8 +38,8 @@ class SlotFiles:
     def __init__(self, directory: Path, file_system: FileSystem = LOCAL) -> None:
         self._directory = directory
         self._file_system = file_system
-        # By first slot: number of valid entries, and the queue offsets of the first and the last of them.
-        self._entries: dict[int, tuple[int, int, int]] = {}
+        # Valid entries by first slot.
+        self._entries: dict[int, SlotEntries] = {}
 
     @property
     def starts(self) -> set[int]:
@@ -48,11 +48,11 @@ class SlotFiles:
 
     def first_queue_offset(self, begin: int) -> int | None:
         """Return the lowest queue offset in the files from first slot ``begin`` on."""
-        return min((first for start, (_, first, _) in self._entries.items() if start >= begin), default=None)
+        return min((each.first for start, each in self._entries.items() if start >= begin), default=None)
 
     def counts(self) -> dict[int, int]:
         """Return the number of sound entries of each file, by its first slot."""
-        return {start: count for start, (count, _, _) in sorted(self._entries.items())}
+        return {start: each.number for start, each in sorted(self._entries.items())}
 
     def load(self, counts: dict[int, int]) -> list[str]:
         """Load the files of an earlier process; return one text for each fault.
@@ -65,14 +65,13 @@ class SlotFiles:
         self._entries = {}
         wrong = []
         if counts:
-            from rocketbroker.broker.timer.slot_columns import count_sound
+            from rocketbroker.codec.storefile.timer_slot_columns import count_sound
         for start, count in counts.items():
             path = self._path(start)
             data = path.read_bytes()[: count * TIMER_SLOT_ENTRY.size] if path.is_file() else b""
-            sound, first, last = count_sound(data, start, start + SLOT_FILE_MS)
-            if sound < count:
-                wrong.append(f"{path} has {sound} sound entries instead of {count}")
-            self._entries[start] = sound, first, last
+            sound = self._entries[start] = count_sound(data, start, start + SLOT_FILE_MS)
+            if sound.number < count:
+                wrong.append(f"{path} has {sound.number} sound entries instead of {count}")
         for path in self._files():
             if int(path.name) not in counts:
                 self._file_system.unlink(path)
@@ -99,7 +98,7 @@ class SlotFiles:
             OSError: The disk failed; entries still in ``waiting`` count as not written.
         """
         if waiting:
-            from rocketbroker.broker.timer.slot_columns import undelivered
+            from rocketbroker.codec.storefile.timer_slot_columns import undelivered
         while waiting:
             start = next(iter(waiting))
             left = undelivered(waiting[start], delivered)
@@ -108,11 +107,11 @@ class SlotFiles:
             del waiting[start]
 
     def _append(self, start: int, fields: array[int]) -> None:
-        count, first, _ = self._entries.get(start, (0, fields[1], 0))
+        before = self._entries.get(start) or SlotEntries(0, fields[1], -1)
         folders = self._file_system.make_folders(self._directory)
         fd = self._file_system.open(self._path(start))
         try:
-            self._file_system.write(fd, count * TIMER_SLOT_ENTRY.size, encode_entries(fields))
+            self._file_system.write(fd, before.number * TIMER_SLOT_ENTRY.size, encode_entries(fields))
             self._file_system.sync(fd)
         finally:
             self._file_system.close(fd)
@@ -120,7 +119,8 @@ class SlotFiles:
             for folder in (self._directory, *folders):
                 self._file_system.sync_folder(folder)
         # Replaced, never changed in place: the event loop reads it.
-        self._entries = {**self._entries, start: (count + len(fields) // _FIELDS, first, fields[len(fields) - 2])}
+        after = SlotEntries(before.number + len(fields) // _FIELDS, before.first, fields[len(fields) - 2])
+        self._entries = {**self._entries, start: after}
 
     def read(self, start: int) -> bytes:
         """Return the entries of a file that count; none is fine.
@@ -130,14 +130,14 @@ class SlotFiles:
         """
         if start not in self._entries:
             return b""
-        return self._path(start).read_bytes()[: self._entries[start][0] * TIMER_SLOT_ENTRY.size]
+        return self._path(start).read_bytes()[: self._entries[start].number * TIMER_SLOT_ENTRY.size]
 
     def retire(self, delivered: Delivered) -> set[int]:
         """Forget the files whose messages are all delivered; return their first slots."""
         done = {
             start
-            for start, (_, _, last) in self._entries.items()
-            if is_delivered(delivered, start + SLOT_FILE_MS - 1, last)
+            for start, each in self._entries.items()
+            if is_delivered(delivered, start + SLOT_FILE_MS - 1, each.last)
         }
         self._entries = {start: entry for start, entry in self._entries.items() if start not in done}
         return done

@@ -122,7 +122,7 @@ class TimerWheel:
 
     def _read(self, start: int, unwritten: array[int], delivered: Delivered) -> dict[int, Slot]:
         """Return the undelivered messages of a file, by slot, with the entries that it lacks."""
-        from rocketbroker.broker.timer.slot_columns import parted_by_slot
+        from rocketbroker.codec.storefile.timer_slot_columns import parted_by_slot
 
         parted = parted_by_slot(self._files.read(start), unwritten, delivered)
         return {slot_ms: Slot(messages, deletes=deletes) for slot_ms, (messages, deletes) in parted.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 TIMER_SLOT_ENTRY: Final = Struct(">qqi")
 #: Magic of an ordinary message, and of one that cancels another (TimerMessageStore.MAGIC_DEFAULT, MAGIC_DELETE).
@@ -18,6 +18,14 @@ MAGIC_DEFAULT: Final = 1
 MAGIC_DELETE: Final = 4
 
 _FIELDS: Final = 3
+
+
+class SlotEntries(NamedTuple):
+    """Entries of a file: their number, and the queue offsets of the first and the last, -1 without one."""
+
+    number: int
+    first: int
+    last: int
 
 
 def encode_entries(fields: array[int]) -> bytes:

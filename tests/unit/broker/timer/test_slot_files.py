@@ -3,8 +3,8 @@ from array import array
 
 import pytest
 
-from rocketbroker.broker.timer.slot_columns import parted_by_slot
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles, file_of
+from rocketbroker.codec.storefile.timer_slot_columns import parted_by_slot
 from rocketbroker.common.file_system import LocalFileSystem
 
 START = 10 * SLOT_FILE_MS

@@ -1,7 +1,6 @@
 """Scans of slot file entries with numpy: a file may hold millions, and the event loop runs beside the scan.
 
-These functions are apart from ``slot_files.py`` and ``timer_wheel.py`` because importing numpy takes longer than a
-broker may take to start.
+They are apart from ``timer_slot_layout.py`` because importing numpy takes longer than a broker may take to start.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketbroker.codec.storefile.dtypes import TIMER_SLOT_ENTRY
-from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE
+from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE, SlotEntries
 from rocketbroker.codec.storefile.timer_slots import Delivered
 
 # Fields of entries: slot time, queue offset and magic, or some of them.
@@ -21,8 +20,8 @@ Rows = npt.NDArray[np.int64]
 Offsets = tuple["array[int]", "array[int]"]
 
 
-def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int, int, int]:
-    """Count the sound entries at the start of a file; return also the queue offsets of the first and the last.
+def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> SlotEntries:
+    """Count the sound entries at the start of a file.
 
     Args:
         data: the file.
@@ -34,7 +33,7 @@ def count_sound(data: bytes, first_slot_ms: int, end_slot_ms: int) -> tuple[int,
     sound = (slots >= first_slot_ms) & (slots < end_slot_ms) & np.isin(entries["magic"], (MAGIC_DEFAULT, MAGIC_DELETE))
     sound &= np.diff(offsets, prepend=-1) > 0
     count = len(entries) if sound.all() else int(np.argmin(sound))
-    return (count, int(offsets[0]), int(offsets[count - 1])) if count else (0, -1, -1)
+    return SlotEntries(count, int(offsets[0]), int(offsets[count - 1])) if count else SlotEntries(0, -1, -1)
 
 
 def parted_by_slot(data: bytes, unwritten: array[int], delivered: Delivered) -> dict[int, Offsets]:

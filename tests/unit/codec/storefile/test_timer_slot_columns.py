@@ -2,7 +2,7 @@ from array import array
 
 import pytest
 
-from rocketbroker.broker.timer.slot_columns import count_sound, parted_by_slot, undelivered
+from rocketbroker.codec.storefile.timer_slot_columns import count_sound, parted_by_slot, undelivered
 from rocketbroker.codec.storefile.timer_slot_layout import encode_entries
 from rocketbroker.codec.storefile.timer_slots import is_delivered
 
