@@ -150,7 +150,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         for queue_id, queue in self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC).items():
             offset = max(self.offset_table.get(queue_id + 1, 0), queue.min_offset)
             if (entry := queue.entry(offset)) is not None:
-                first.append(entry[0])
+                first.append(entry.physical_offset)
         return min(first, default=None)
 
     def runtime_info(self) -> dict[str, str]:

@@ -362,7 +362,7 @@ class TimerMessageStore:
         """Return the CommitLog offset of that message."""
         queue, first = self._queue(), self.first_pending_queue_offset()
         entry = queue.entry(first) if queue is not None and first is not None else None
-        return entry[0] if entry else None
+        return entry.physical_offset if entry else None
 
     def runtime_info(self) -> dict[str, str]:
         """Return the keys of timer messages for GET_BROKER_RUNTIME_INFO (prepareRuntimeInfo)."""

@@ -182,7 +182,7 @@ class TransactionalMessageCheckService:
     async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
         """Return a half message; ``None`` (logged) if it is lost."""
         entry = queue.entry(offset)
-        record = await self._queries.read_message(entry[0]) if entry else None
+        record = await self._queries.read_message(entry.physical_offset) if entry else None
         half = decode_record(record) if record else None
         if half is None or (half.topic, half.queue_offset) != (RMQ_SYS_TRANS_HALF_TOPIC, offset):
             log.error("half message %s is skipped: it is not at %s of the CommitLog, or is damaged", offset, entry)

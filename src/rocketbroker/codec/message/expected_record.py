@@ -10,7 +10,7 @@ and properties.
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
@@ -29,6 +29,15 @@ _NAMES: Final = ("totalSize", "magic code", "queueId", "queueOffset", "physicalO
 # A message as its queue names it: queue offset, CommitLog offset, size, tags code. A bare tuple, because one is made
 # for each message read.
 ExpectedRecord = tuple[int, int, int, int]
+
+
+class QueuedRecord(NamedTuple):
+    """An ``ExpectedRecord`` with names, for those that are looked up one by one."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ entry if that is not entry 0. An entry of size 0 was never written.
 
 import re
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 CQ_STORE_UNIT_SIZE: Final = 20
 ENTRY: Final = Struct(">qiq")
@@ -28,6 +28,19 @@ INVALID_COMPACTED_OFFSET: Final = -1
 RETIRED: Final = re.compile(r"\.deleted-[0-9]+\Z")
 #: Most messages that a batch entry can count.
 MOST_IN_INNER_BATCH: Final = 0x7FFF
+
+
+class QueueEntry(NamedTuple):
+    """An entry of an ordinary queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def end(self) -> int:
+        """CommitLog offset after its record."""
+        return self.physical_offset + self.size
 
 
 def is_filler(commit_log_offset: int, size: int) -> bool:

@@ -126,7 +126,7 @@ class DeletedTopics:
             if mark <= min_offset:
                 continue
             last = [queue.entry(queue.max_offset - 1) for queue in queues.queues_of(topic).values()]
-            if last and all(entry is None or entry[0] < mark for entry in last):
+            if last and all(entry is None or entry.physical_offset < mark for entry in last):
                 queues.delete_topic(topic)
 
 

@@ -115,7 +115,7 @@ class LogTruncation:
             raise StoreError(f"the CommitLog cannot be cut at {offset}: no record begins there")
         ends = self._queues.positions_of(offset)
         entries = [queue.message_entry(end - 1) for queue, end in ends.items()]
-        last = max((entry[0] for entry in entries if entry is not None), default=None)
+        last = max((entry.physical_offset for entry in entries if entry is not None), default=None)
         shorter = {queue: end for queue, end in ends.items() if again or end < queue.max_offset}
         return Cut(offset, shorter, 0 if last is None else store_timestamp_at(log.queue, last) or 0)
 

@@ -98,7 +98,7 @@ class ReputColumns:
         queue = find(name, queue_id)
         if queue not in self._known_ends:
             last = queue.entry(queue.max_offset - 1)
-            self._known_ends[queue] = last[0] if last else -1
+            self._known_ends[queue] = last.physical_offset if last else -1
         return queue
 
     def _enter_queue(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
@@ -170,10 +170,12 @@ class ReputColumns:
                 return False
             queue.cut(first)
         elif first > end:
-            if (first - end) * MIN_RECORD_SIZE > offset - sum(last[:2]):
+            if (first - end) * MIN_RECORD_SIZE > offset - last.end:
                 return False
-            hole = bisect_left(self._holes, last[0])
-            where = self._holes[hole] if hole < len(self._holes) and self._holes[hole] < offset else last[0]
+            where = last.physical_offset
+            hole = bisect_left(self._holes, where)
+            if hole < len(self._holes) and self._holes[hole] < offset:
+                where = self._holes[hole]
             # Readers find no such message there, and continue after it.
             queue.put_entries(end, ENTRY.pack(where, MIN_RECORD_SIZE, 0) * (first - end))
         return True
@@ -199,7 +201,7 @@ def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
     if last is None:
         can_be = 0 <= first <= _LAST_OFFSET
     else:
-        can_be = first in {0, end} or (first > end and (first - end) * MIN_INNER_SIZE <= offset - sum(last[:2]))
+        can_be = first in {0, end} or (first > end and (first - end) * MIN_INNER_SIZE <= offset - last.end)
     return "" if can_be else f"queue offset {first} is impossible: the queue ends at {end}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.expected_record import QueuedRecord
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.storefile.consume_queue_layout import (
     BATCH_CQ_STORE_UNIT_SIZE,
@@ -18,6 +18,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     ENTRY,
     FILLER_SIZE,
     INVALID_COMPACTED_OFFSET,
+    QueueEntry,
     is_filler,
     is_written,
 )
@@ -159,7 +160,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         entry = self._mapped(self._holding(queue_offset, self._mapped))
         return entry if entry.base <= queue_offset < entry.end else None
 
-    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def entry(self, queue_offset: int) -> QueueEntry | None:
         """Return the entry of the record that holds a message, or ``None`` if the queue does not hold it.
 
         For offsets that ``go_on_at`` marked as used, return the entry of the last record before them.
@@ -169,9 +170,9 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         while batch is not None and batch.size == MIN_RECORD_SIZE and number > self._numbers.start:
             number -= 1
             batch = self._mapped(number)
-        return None if batch is None else batch[:3]
+        return None if batch is None else QueueEntry(*batch[:3])
 
-    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def message_entry(self, queue_offset: int) -> QueueEntry | None:
         """Return ``entry``, which passes over offsets without a message."""
         return self.entry(queue_offset)
 
@@ -179,9 +180,9 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         batch = self._batch(queue_offset)
         return queue_offset + 1 if batch is None else batch.end
 
-    def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
+    def expected_record(self, queue_offset: int) -> QueuedRecord | None:
         batch = self._batch(queue_offset)
-        return None if batch is None else (batch.base, *batch[:3])
+        return None if batch is None else QueuedRecord(batch.base, *batch[:3])
 
     def place_of(self, queue_offset: int) -> tuple[str, int]:
         position = self._holding(queue_offset, self._mapped) * BATCH_CQ_STORE_UNIT_SIZE

@@ -6,14 +6,16 @@ two are in the CommitLog but not dispatched yet.
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import starmap
 from pathlib import Path
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.expected_record import QueuedRecord
 from rocketbroker.codec.storefile.consume_queue_layout import (
     CQ_STORE_UNIT_SIZE,
     ENTRY,
     FILLER_ENTRY,
     SIZE_POSITION,
+    QueueEntry,
     is_filler,
     is_written,
 )
@@ -147,14 +149,14 @@ class ConsumeQueue(ConsumeQueueInterface):
         count = min(limit, self.max_offset - queue_offset, (file.file_size - position) // CQ_STORE_UNIT_SIZE)
         return file.buffer[position : position + max(count, 0) * CQ_STORE_UNIT_SIZE]
 
-    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def entry(self, queue_offset: int) -> QueueEntry | None:
         if not self.min_offset <= queue_offset < self.max_offset:
             return None
-        return next(self.entries(queue_offset, 1), None)
+        return next(starmap(QueueEntry, self.entries(queue_offset, 1)), None)
 
-    def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
+    def expected_record(self, queue_offset: int) -> QueuedRecord | None:
         entry = self.entry(queue_offset)
-        return None if entry is None else (queue_offset, *entry)
+        return None if entry is None else QueuedRecord(queue_offset, *entry)
 
     def place_of(self, queue_offset: int) -> tuple[str, int]:
         position = queue_offset * CQ_STORE_UNIT_SIZE
@@ -203,12 +205,12 @@ class ConsumeQueue(ConsumeQueueInterface):
         files = self.queue.files
         return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
-    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def message_entry(self, queue_offset: int) -> QueueEntry | None:
         entry = self.entry(queue_offset)
-        if entry is None or entry[1] != MIN_RECORD_SIZE:
+        if entry is None or entry.size != MIN_RECORD_SIZE:
             return entry
-        first = self.entry(self.position_of(entry[0]))
-        return first if first is not None and first[1] != MIN_RECORD_SIZE else (entry[0], 0, 0)
+        first = self.entry(self.position_of(entry.physical_offset))
+        return first if first is not None and first.size != MIN_RECORD_SIZE else QueueEntry(entry.physical_offset, 0, 0)
 
     def end_of_record(self, queue_offset: int) -> int:
         return queue_offset + 1
@@ -232,7 +234,7 @@ class ConsumeQueue(ConsumeQueueInterface):
     def go_on_at(self, queue_offset: int) -> None:
         last = self.entry(self.max_offset - 1)
         if last is not None:
-            filler = ENTRY.pack(last[0], MIN_RECORD_SIZE, 0)
+            filler = ENTRY.pack(last.physical_offset, MIN_RECORD_SIZE, 0)
             for begin in range(self.max_offset, queue_offset, _FILLED_AT_ONCE):
                 self.put_entries(begin, filler * min(_FILLED_AT_ONCE, queue_offset - begin))
         else:
@@ -298,7 +300,7 @@ class ConsumeQueue(ConsumeQueueInterface):
     def correct_min_offset(self, min_physical_offset: int) -> None:
         low, high = self.min_offset, self.max_offset
         first = self.entry(low)
-        if first is not None and first[0] >= min_physical_offset:
+        if first is not None and first.physical_offset >= min_physical_offset:
             return  # after a damaged entry, bisection would skip sound ones
         while low < high:
             middle = (low + high) // 2

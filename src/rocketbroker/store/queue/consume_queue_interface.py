@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord, RecordCheck
+from rocketbroker.codec.message.expected_record import QueuedRecord, RecordCheck
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY, QueueEntry
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
@@ -104,7 +104,7 @@ class ConsumeQueueInterface(ABC):
     def message_end(self, queue_offset: int) -> int:
         """Return the CommitLog offset after a message, 0 if the queue does not hold it (``message_entry``)."""
         entry = self.message_entry(queue_offset)
-        return sum(entry[:2]) if entry else 0
+        return entry.end if entry else 0
 
     # -- writing
 
@@ -172,11 +172,11 @@ class ConsumeQueueInterface(ABC):
         """Return the same entries as ``entries``, in the bytes of an ordinary queue."""
 
     @abstractmethod
-    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def entry(self, queue_offset: int) -> QueueEntry | None:
         """Return the entry of the record that holds a message, ``None`` when the queue does not hold it."""
 
     @abstractmethod
-    def message_entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+    def message_entry(self, queue_offset: int) -> QueueEntry | None:
         """Return ``entry``; for a used offset without a message, the entry of the last message before it.
 
         Its size is 0 if the messages were lost with a part of the log, which begins at its CommitLog offset.
@@ -187,7 +187,7 @@ class ConsumeQueueInterface(ABC):
         """Return the queue offset after the record that holds a message."""
 
     @abstractmethod
-    def expected_record(self, queue_offset: int) -> ExpectedRecord | None:
+    def expected_record(self, queue_offset: int) -> QueuedRecord | None:
         """Return the record of a message as its entry names it, ``None`` if the queue does not hold it."""
 
     @abstractmethod

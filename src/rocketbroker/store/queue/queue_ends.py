@@ -174,7 +174,7 @@ def _ends_with_its_message(queue: ConsumeQueueInterface, read_log: Callable[[int
     record = queue.expected_record(queue.max_offset - 1)
     if record is None:
         return True
-    head = read_log(record[1], BODY_POSITION)
+    head = read_log(record.physical_offset, BODY_POSITION)
     return head is not None and queue.record_check.is_head(head, record)
 
 

@@ -110,7 +110,7 @@ class MessageFetcher:
         """Return true if a queue has a message at an offset, near enough to the log's end to count as in memory."""
         queue = self._queues.find(topic, queue_id)
         entry = queue.entry(offset) if queue else None
-        return entry is not None and self._reader.is_in_memory(entry[0])
+        return entry is not None and self._reader.is_in_memory(entry.physical_offset)
 
 
 def _outside(offset: int, minimum: int, maximum: int) -> GetMessageResult:

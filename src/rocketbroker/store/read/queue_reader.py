@@ -141,7 +141,7 @@ class QueueReader:
     def store_timestamp(self, queue: ConsumeQueueInterface, queue_offset: int) -> int:
         """Return the store time in ms of a message, -1 if the queue does not have it or it is damaged (blocks)."""
         record = queue.expected_record(queue_offset)
-        head = self._commit_log.bytes_at(record[1], BODY_POSITION) if record else None
+        head = self._commit_log.bytes_at(record.physical_offset, BODY_POSITION) if record else None
         if record is None or head is None:
             return -1
         if len(head) < BODY_POSITION or not queue.record_check.is_head(head, record):

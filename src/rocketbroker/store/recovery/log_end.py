@@ -6,7 +6,7 @@ note, an entry whose message the log has lost also does, up to the end of the fi
 
 from collections.abc import Mapping
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.expected_record import QueuedRecord
 from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, is_begun, store_timestamp_at
@@ -58,12 +58,12 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
     """
     log_queue, known_to = loaded.commit_log.queue, loaded.known_to
     entries = [entry for queue, end in ends.items() if (entry := queue.message_entry(end - 1))]
-    last = max((entry[:2] for entry in entries), default=None)
-    if last is not None and log_queue.find(last[0]) is not None:
-        return last[0], max(sum(last), known_to)
+    last = max(entries, default=None)
+    if last is not None and log_queue.find(last.physical_offset) is not None:
+        return last.physical_offset, max(last.end, known_to)
     if not log_queue.files:
         # Only the queue entries tell where the log ended.
-        offset, size = last or (0, 0)
+        offset, size, _ = last or (0, 0, 0)
         base = offset - offset % log_queue.file_size
         return base, known_to or min(offset + size, base + log_queue.file_size)
     written = [file.file_from_offset for file in log_queue.files if is_begun(file)]
@@ -81,20 +81,20 @@ def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int],
     found = 0
     for queue, end in ends.items():
         record = queue.expected_record(queue.max_offset - 1)
-        if end == queue.max_offset or record is None or record[2] < queue.record_check.least_size:
+        if end == queue.max_offset or record is None or record.size < queue.record_check.least_size:
             continue
-        claimed = record[1] + record[2]
-        in_the_file = limit - size <= record[1] and begin < claimed <= limit
+        claimed = record.physical_offset + record.size
+        in_the_file = limit - size <= record.physical_offset and begin < claimed <= limit
         if in_the_file and not _has_record(loaded, queue, end, record, begin):
             found = max(found, claimed)
     return found
 
 
 def _has_record(
-    loaded: LoadedStore, queue: ConsumeQueueInterface, end: int, record: ExpectedRecord, log_end: int
+    loaded: LoadedStore, queue: ConsumeQueueInterface, end: int, record: QueuedRecord, log_end: int
 ) -> bool:
     """Return true if the message of a queue offset is between the last sound entry and the end of the log."""
-    is_head, queue_offset = queue.record_check.is_head, record[0]
+    is_head, queue_offset = queue.record_check.is_head, record.queue_offset
     start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)
     for stretch in LogWalk(loaded.commit_log.queue, start, check_crc=False, end=log_end):
         for number, offset in enumerate(stretch.offsets):

@@ -4,7 +4,7 @@ A damaged entry leads to no message, or beyond the end of the log. A queue that 
 before them, and they are rebuilt from the log.
 """
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.expected_record import QueuedRecord
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.consume_queue_layout import is_filler
@@ -34,7 +34,7 @@ class QueueTails:
         while at >= queue.min_offset:
             record = queue.expected_record(at)
             if record is not None and _says_nothing(record):
-                at = min(at - 1, queue.position_of(record[1]))
+                at = min(at - 1, queue.position_of(record.physical_offset))
                 continue
             if record is not None and self._leads(queue, record):
                 return end if step == 1 else queue.end_of_record(at)
@@ -52,25 +52,24 @@ class QueueTails:
         record = queue.expected_record(queue_offset)
         if record is None:
             return False
-        _, offset, size, _ = record
-        in_the_log = physical_offset <= offset <= offset + size <= self._commit_log.queue.max_file_end
-        return in_the_log and size >= queue.record_check.least_size
+        offset, end = record.physical_offset, record.physical_offset + record.size
+        in_the_log = physical_offset <= offset <= end <= self._commit_log.queue.max_file_end
+        return in_the_log and record.size >= queue.record_check.least_size
 
     def _can_be_checked(self, queue: ConsumeQueueInterface) -> bool:
         """Return true if there is a log and the queue is no light one, whose entries lead to other topics."""
         return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
 
-    def _leads(self, queue: ConsumeQueueInterface, record: ExpectedRecord) -> bool:
-        queue_offset, offset, _, _ = record
+    def _leads(self, queue: ConsumeQueueInterface, record: QueuedRecord) -> bool:
+        offset = record.physical_offset
         if 0 <= offset < self._commit_log.min_offset:
             # Its file has expired. Entries before it must have lower offsets.
-            before = queue.entry(queue_offset - 1)
-            return before is None or before[0] <= offset
+            before = queue.entry(record.queue_offset - 1)
+            return before is None or before.physical_offset <= offset
         head = self._commit_log.bytes_at(offset, BODY_POSITION)
         return head is not None and queue.record_check.is_head(head, record)
 
 
-def _says_nothing(record: ExpectedRecord) -> bool:
+def _says_nothing(record: QueuedRecord) -> bool:
     """Return true if an entry only says that its queue offset was used."""
-    _, offset, size, _ = record
-    return size == MIN_RECORD_SIZE or is_filler(offset, size)
+    return record.size == MIN_RECORD_SIZE or is_filler(record.physical_offset, record.size)
