@@ -45,7 +45,7 @@ def test_an_error_is_logged_and_the_thread_continues(caplog):
     assert calls.acquire(timeout=60)
     thread.stop()
 
-    assert "Unlucky failed; it goes on" in caplog.text
+    assert "Unlucky failed; it continues" in caplog.text
     assert "no luck" in caplog.text
 
 

@@ -68,7 +68,7 @@ def test_a_missing_file_is_reported(path: Path, caplog: pytest.LogCaptureFixture
     replace_contents(path, b'{"a":1}')
     path.replace(backup_of(path))
     assert load(path) == {"a": 1}
-    assert f"{path} is missing, its backup t.json.bak was loaded instead" in caplog.text
+    assert f"{path} is missing; its backup t.json.bak was loaded instead" in caplog.text
     assert names(path) == ["t.json.bak"]
 
 
@@ -98,7 +98,7 @@ def test_an_empty_table_is_reported_once_and_what_was_in_it_is_kept(
     replace_contents(path, b'{"a":1,"b":2}')
     replace_contents(path, b"{}")
     assert load(path) == {}
-    assert f"{path} holds an empty table, its backup t.json.bak held 2 entries" in caplog.text
+    assert f"{path} holds an empty table, but its backup t.json.bak has 2 entries" in caplog.text
     assert "keeps the backup as t.json.before-empty" in caplog.text
     caplog.clear()
     replace_contents(path, b'{"c":3}')
