@@ -142,11 +142,13 @@ class MessageAppender:
         if queues is None:
             return None
         queue_offsets, ends = _next_offsets(queues)
-        if any(end > queue.room_end for queue, end in ends.items()):
-            return None
         records = AppendRun(run, queues[0].topic_block, queues[0].magic)
         timestamp = self._clock.time_ms()
         try:
+            # Before the log gets the messages: what a queue has no room for is left to single puts.
+            for queue, end in ends.items():
+                if end > queue.room_end:
+                    queue.make_room(end)
             offsets = self._commit_log.append_run(records, queue_offsets, timestamp)
         except StoreError:
             return None
