@@ -4,11 +4,14 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Any
 
-from bench.send_path import SendPath, body_of, header_of
-from rocketbroker.codec.remoting.hot_responses import region_suffix, send_response
-from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+from bench.send_path import SendPath, body_of, header_of, template_of
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.remoting.escaped_properties import decode_plain
+from rocketbroker.codec.remoting.hot_responses import frames, send_responses
+from rocketbroker.store.commitlog.put_message import MessageRun, RunResult
 from rocketbroker.transport.connection import RemotingConnection
+
+_Values = list[tuple[bytes, ...]]
 
 
 class Burst:
@@ -16,63 +19,65 @@ class Burst:
 
     Args:
         path: the parts of the send path.
-        reads: the frames of each read event.
+        reads: the frames of each read event, which are a run of their own.
     """
 
     def __init__(self, path: SendPath, reads: list[list[bytes]]) -> None:
         self._path = path
         self._reads = reads
-        self._frames = [frame for frames in reads for frame in frames]
-        self._headers = [header_of(frame) for frame in self._frames]
+        template = template_of(path.route, reads[0][0])
+        self._command = template.command
+        self._runs: list[tuple[_Values, list[ReadableBuffer]]] = [
+            (
+                [_values(template.fullmatch(header_of(frame))) for frame in frames_],
+                [body_of(frame) for frame in frames_],
+            )
+            for frames_ in reads
+        ]
 
     def timings(self) -> dict[str, float]:
         """Measure the CPU time of each step and of the whole path, in µs a message.
 
-        Some steps include others: ``processor`` calls route, append and answer; ``stored`` is append and dispatch.
+        Some steps include others: ``handler`` calls properties, append and answer; ``stored`` is append and dispatch.
         """
-        count = len(self._frames)
-        commands = self._decoded()
-        messages = self._captured(commands)
+        count = sum(map(len, self._reads))
+        runs, results = self._captured()
         timed = {
+            "alone": _cpu_of(lambda: self._read(self._path.connection, alone=True)),
             "whole": _cpu_of(self._whole),
-            "transport": _cpu_of(lambda: self._read(self._path.bare_connection)),
-            "decode": _cpu_of(self._decode),
-            "route": _cpu_of(lambda: self._route(commands)),
-            "processor": _cpu_of(lambda: self._process(commands)),
+            "frames": _cpu_of(lambda: self._read(self._path.bare_connection)),
+            "properties": _cpu_of(self._decode),
+            "handler": _cpu_of(self._handle),
         }
         self._catch_up()
-        timed["append"] = _cpu_of(lambda: self._append(messages))
+        timed["append"] = _cpu_of(lambda: self._append(runs))
         self._catch_up()
-        timed["stored"] = _cpu_of(lambda: self._append_and_dispatch(messages))
+        timed["stored"] = _cpu_of(lambda: self._append_and_dispatch(runs))
         timed["index"] = _cpu_of(self._flush_index)
-        timed["answer"] = _cpu_of(lambda: self._answer(commands))
+        timed["answer"] = _cpu_of(lambda: self._answer(runs, results))
         return {step: seconds / count * 1e6 for step, seconds in timed.items()}
 
-    def _decoded(self) -> list[Command]:
-        commands = []
-        for header, frame in zip(self._headers, self._frames, strict=True):
-            command = self._path.route.decode_json(header)
-            command.body = body_of(frame)
-            commands.append(command)
-        return commands
+    def _captured(self) -> tuple[list[MessageRun], list[RunResult]]:
+        """Return the messages that the handler would append, and where they are put."""
+        runs: list[MessageRun] = []
+        results: list[RunResult] = []
+        appender = self._path.store.appender
+        put = appender.put_run
 
-    def _captured(self, commands: list[Command]) -> list[MessageExtBrokerInner]:
-        """Return the messages that the processor would append for the requests."""
-        messages: list[MessageExtBrokerInner] = []
-        store = self._path.store
-        put = store.appender.put_message
+        def capture(run: MessageRun) -> Any:
+            result = put(run)
+            if result is not None:
+                runs.append(run)
+                results.append(result)
+            return result
 
-        def capture(message: MessageExtBrokerInner) -> Any:
-            messages.append(message)
-            return put(message)
-
-        store.appender.put_message = capture  # type: ignore[method-assign]
+        appender.put_run = capture  # type: ignore[method-assign]
         try:
-            self._process(commands)
+            self._handle()
         finally:
-            store.appender.put_message = put  # type: ignore[method-assign]
+            appender.put_run = put  # type: ignore[method-assign]
         self._catch_up()
-        return messages
+        return runs, results
 
     def _catch_up(self) -> None:
         self._path.store.appender.dispatch()
@@ -82,55 +87,54 @@ class Burst:
         self._read(self._path.connection)
         self._flush_index()
 
-    def _read(self, connection: RemotingConnection) -> None:
-        for frames in self._reads:
-            data = memoryview(b"".join(frames))
-            while data:
-                room = connection.get_buffer(-1)
-                part, data = data[: len(room)], data[len(room) :]
-                room[: len(part)] = part  # the copy that recv would make
-                connection.buffer_updated(len(part))
+    def _read(self, connection: RemotingConnection, *, alone: bool = False) -> None:
+        """Feed the requests to a connection, by one read event or each by its own."""
+        for frames_ in self._reads:
+            for event in frames_ if alone else [b"".join(frames_)]:
+                data = memoryview(event)
+                while data:
+                    room = connection.get_buffer(-1)
+                    part, data = data[: len(room)], data[len(room) :]
+                    room[: len(part)] = part  # the copy that recv would make
+                    connection.buffer_updated(len(part))
 
     def _decode(self) -> None:
-        decode = self._path.route.decode_json
-        for header in self._headers:
-            decode(header)
+        for values, _ in self._runs:
+            decode_plain([each[2] for each in values])
 
-    def _route(self, commands: list[Command]) -> None:
-        find, address = self._path.targets.find, self._path.connection.remote_address
-        for command in commands:
-            find(command.header, address)
+    def _handle(self) -> None:
+        handle, connection = self._path.runs.process, self._path.connection
+        for values, bodies in self._runs:
+            handle(connection, self._command, values, bodies)
 
-    def _process(self, commands: list[Command]) -> None:
-        process, connection = self._path.route.process, self._path.connection
-        for command in commands:
-            process(connection, command)
+    def _append(self, runs: list[MessageRun]) -> None:
+        for run in runs:
+            self._path.store.appender.put_run(run)
 
-    def _append(self, messages: list[MessageExtBrokerInner]) -> None:
-        put = self._path.store.appender.put_message
-        for message in messages:
-            put(message)
-
-    def _append_and_dispatch(self, messages: list[MessageExtBrokerInner]) -> None:
+    def _append_and_dispatch(self, runs: list[MessageRun]) -> None:
         """Append all messages and dispatch after each read event, as the network path does."""
-        put, dispatch = self._path.store.appender.put_message, self._path.store.appender.dispatch
-        first = 0
-        for frames in self._reads:
-            after = first + len(frames)
-            for message in messages[first:after]:
-                put(message)
-            dispatch()
-            first = after
+        appender = self._path.store.appender
+        for run in runs:
+            appender.put_run(run)
+            appender.dispatch()
 
     def _flush_index(self) -> None:
         index_service = self._path.store.index_service
         assert index_service is not None
         index_service.flush()
 
-    def _answer(self, commands: list[Command]) -> None:
-        suffix = region_suffix("DefaultRegion", trace_on=True)
-        for command in commands:
-            send_response(command.opaque, 3, 1_000_000, b"7F00000100002A9F%016X" % 1_000_000, b"7F" * 16, suffix)
+    def _answer(self, runs: list[MessageRun], results: list[RunResult]) -> None:
+        template = self._path.runs.answer_template
+        for (values, _), run, result in zip(self._runs, runs, results, strict=False):
+            queue_ids, _, _, opaques = zip(*values, strict=True)
+            keys = [found[1] for found in run.found]
+            frames(send_responses(opaques, queue_ids, result.queue_offsets, result.physical_offsets, keys, template))
+
+
+def _values(match: Any) -> tuple[bytes, ...]:
+    assert match is not None, "the requests of a burst fit one template"
+    found: tuple[bytes, ...] = match.groups()
+    return found
 
 
 def _cpu_of(work: Callable[[], None]) -> float:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import MethodTable, Route
+from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -27,6 +28,7 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import TopicTargets
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
@@ -76,12 +78,12 @@ class SendPath:
 
     Attributes:
         connection: a connection that runs the whole path.
-        bare_connection: a connection that only splits frames and hands answers over.
+        bare_connection: a connection that only splits frames, matches headers and hands answers over.
     """
 
     store: MessageStore
-    targets: TopicTargets
     route: Route
+    runs: SendRuns
     connection: RemotingConnection
     bare_connection: RemotingConnection
 
@@ -116,7 +118,8 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
         connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch))
-        yield SendPath(store, targets, route, connection, _connected(Endpoint("bare", {route.code: _bare(route)})))
+        bare = _connected(Endpoint("bare", {route.code: _bare(route)}))
+        yield SendPath(store, route, processor.runs, connection, bare)
     finally:
         await store.stop()
 
@@ -128,12 +131,30 @@ def _connected(endpoint: Endpoint) -> RemotingConnection:
 
 
 def _bare(route: Route) -> Route:
-    """Return a copy of the route without decoding and processing."""
-    command = route.decode_json(header_of(send_frame(0, b"")))
+    """Return a copy of the route without processing."""
     answer = bytes(_ANSWER_LENGTH)
-    bare = Route(route.code, lambda _connection, _command: answer)
-    bare.decode_json = lambda _header: command
-    return bare
+    return Route(
+        route.code, lambda _connection, _command: answer, route.header_type, takes_large_bodies=True, runs=_BareRuns()
+    )
+
+
+class _BareRuns:
+    """Answers runs and does nothing else."""
+
+    fields = SendRuns.fields
+    accepts = staticmethod(SendRuns.accepts)
+
+    @staticmethod
+    def process(_connection: object, _command: object, values: Sequence[object], _bodies: object) -> bytes:
+        return bytes(_ANSWER_LENGTH * len(values))
+
+
+def template_of(route: Route, frame: bytes) -> HeaderTemplate:
+    """Return the template that a connection learns from a frame."""
+    header = header_of(frame)
+    template = make_template(bytes(header), route.decode_json(header), SendRuns.fields, route.decode_json)
+    assert template is not None
+    return template
 
 
 def send_frame(number: int, body: bytes) -> bytes:

@@ -185,7 +185,8 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             try:
                 position, needed = self._handle_frames(data)
             finally:
-                self._handle_run(data)  # the requests before a broken frame
+                if self._run.frames:
+                    self._handle_run(data)  # the requests before a broken frame
         except RemoteProtocolError as error:
             self._refuse(str(error))
             position = needed = len(data)
@@ -229,7 +230,8 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
                 return position, 4 + length
             # A lone request gains nothing from a run.
             if not ((following < end or run.frames) and run.joins(data, start, mark, following)):
-                self._handle_run(data)
+                if run.frames:
+                    self._handle_run(data)
                 self._handle_frame(data, start, mark, following)
             position = following
             if self._transport is None:
@@ -273,14 +275,14 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
 
     def _handle_run(self, data: memoryview) -> None:
         """Handle the requests of the run together, or one by one if they are few or one of them is special."""
-        if frames := self._run.frames:
-            if answered := self._run.process(self, data):
-                route, answers = answered
-                self._out.append(answers)
-                self._answered += [route] * len(frames)
-            else:
-                for start, mark, end in frames:
-                    self._handle_frame(data, start, mark, end)
+        frames = self._run.frames
+        if answered := self._run.process(self, data):
+            route, answers = answered
+            self._out.append(answers)
+            self._answered += [route] * len(frames)
+            return
+        for start, mark, end in frames:
+            self._handle_frame(data, start, mark, end)
 
     def _refuse_body(self, route: Route, command: Command, length: int) -> bool:
         """Reject a request whose body is too long for its route; return false if it may be served."""

@@ -36,6 +36,9 @@ class SendRuns:
         store_host: the broker's address in the form of records.
         targets: topics, found or created.
         key_limit: limit of a message's keys.
+
+    Attributes:
+        answer_template: template of the answers, with the broker's region.
     """
 
     #: Values in which the headers of a run differ.
@@ -59,7 +62,7 @@ class SendRuns:
         self._targets = targets
         self._key_limit = key_limit
         self._own = BrokerProperties(config)
-        self._template = b""
+        self.answer_template = b""
 
     @staticmethod
     def accepts(command: Command) -> bool:
@@ -119,16 +122,16 @@ class SendRuns:
                 result.queue_offsets,
                 result.physical_offsets,
                 [each[1] for each in found],
-                self._template,
+                self.answer_template,
             )
         )
 
     def _target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
         """Return the topic of a run; ``None`` if it, or the broker's state, is special."""
         config, own = self._config, self._own
-        if not self._template or config.trace_on is not own.trace_on or config.region_id is not own.region_id:
+        if not self.answer_template or config.trace_on is not own.trace_on or config.region_id is not own.region_id:
             own = self._own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
-            self._template = send_template(self._store_host.hex().upper().encode(), own.answer_fields)
+            self.answer_template = send_template(self._store_host.hex().upper().encode(), own.answer_fields)
         if connection.waited_s:
             return None
         try:
