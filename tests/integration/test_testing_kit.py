@@ -1,8 +1,12 @@
 """A server for tests as its users see it: with the clients, retries, dead letters and time-outs of an application."""
 
 import asyncio
+import gc
+import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +38,35 @@ async def test_the_example_of_a_new_group_and_a_new_topic():
                 assert message.keys == "order-7"
                 break
         mq.assert_lag("billing", "Orders", 0)
+
+
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def resources() -> tuple[int, int, int]:
+    return len(entries(Path("/proc/self/fd"))), threading.active_count(), len(asyncio.all_tasks())
+
+
+async def send_one(mq: RocketMQServer) -> None:
+    async with Producer("orders", mq.namesrv_addr) as producer:
+        await producer.send(Message("Orders", b"order 7"))
+
+
+@pytest.mark.timeout(300)  # it waits for the disk
+async def test_a_hundred_servers_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with RocketMQServer() as mq:
+        await send_one(mq)
+    gc.collect()
+    collector = gc.get_threshold(), gc.get_freeze_count()
+    before = resources()
+    for _ in range(100):
+        async with RocketMQServer() as mq:
+            await send_one(mq)
+    assert resources() == before
+    assert entries(tmp_path) == []
+    assert (gc.get_threshold(), gc.get_freeze_count()) == collector
 
 
 async def test_retries_come_at_once_and_end_as_a_dead_letter(mq: RocketMQServer):

@@ -398,6 +398,27 @@ MUTATIONS = (
         "",
         "tests/unit/client/consumer/test_start_offset.py",
     ),
+    Mutation(
+        "a small send overtakes a large one that waits for room",
+        "client/back_pressure.py",
+        "        if self._waiting or not self._fits(size):\n",
+        "        if not self._fits(size):\n",
+        "tests/unit/client/test_back_pressure.py",
+    ),
+    Mutation(
+        "a check that fails commits its transaction",
+        "client/transaction_producer.py",
+        'log.exception("producer %s: the check of transaction %s failed", self.group, header.transaction_id)\n',
+        "state = LocalTransactionState.COMMIT_MESSAGE\n",
+        "tests/integration/test_transaction_producer.py",
+    ),
+    Mutation(
+        "a power loss in a test takes flushed offsets",
+        "testing/power_loss.py",
+        "            path.write_bytes(content)\n",
+        "            pass\n",
+        "tests/unit/testing/test_rocketmq_server.py",
+    ),
 )
 
 
