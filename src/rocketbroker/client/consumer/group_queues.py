@@ -34,6 +34,9 @@ from rocketbroker.common.lifecycle import TaskOwner
 log = logging.getLogger(__name__)
 
 _PULL_TIMEOUT_S = 10.0
+# Seconds between refreshes of the routes after a connection was lost, and their number.
+_WATCH_INTERVAL_S = 2.0
+_WATCH_TIMES = 30
 
 
 class GroupQueues:
@@ -69,6 +72,7 @@ class GroupQueues:
         self._started = False
         self._heartbeat_due = True
         self._routes_due = False
+        self._watch: asyncio.Task[None] | None = None
         self._missing: set[str] = set()
         self._assigned: dict[str, list[MessageQueue]] | None = None
         self.subscriptions = Subscriptions(client.name_server.addresses, group, clock)
@@ -159,10 +163,22 @@ class GroupQueues:
         self._rebalances.wakeup()
 
     def connection_lost(self) -> None:
-        """Send a heartbeat and renew the locks soon."""
+        """Send a heartbeat and renew the locks soon; watch for the broker to come back."""
         self._heartbeat_due = True
         self.table.doubt_locks()
         self._rebalances.wakeup()
+        if self._started and (self._watch is None or self._watch.done()):
+            self._watch = self._tasks.start(self._watch_routes(), "watch-routes")
+
+    async def _watch_routes(self) -> None:
+        """Refresh the routes often for a while: a broker that restarts leaves them, and is back in seconds."""
+        for _ in range(_WATCH_TIMES):
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+            await self._refresh_routes()
+
+    async def _refresh_routes(self) -> None:
+        topics = self.subscriptions.by_topic.keys() - self._missing
+        await asyncio.gather(*map(self._client.routes.refresh_topic, topics))
 
     async def start(self) -> None:
         """Take the queues of all topics, and start to rebalance and to persist offsets.
@@ -223,9 +239,7 @@ class GroupQueues:
         topics = list(self.subscriptions.by_topic)
         if self._routes_due:
             self._routes_due = False
-            await asyncio.gather(
-                *(self._client.routes.refresh_topic(each) for each in topics if each not in self._missing)
-            )
+            await self._refresh_routes()
         complete = not self.table.has_doubtful_locks or await self.table.renew_locks()
         for topic in topics:
             try:
