@@ -3,6 +3,7 @@
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,8 +48,9 @@ def test_damaged_properties_are_parted_alike(messages: list[tuple[bytes, bytes]]
     assert values_of(messages) == expected(messages)
 
 
+@pytest.mark.parametrize("tall", [1, 1000], ids=["by column", "by row"])
 @given(st.lists(LAYOUT, min_size=1, max_size=7), st.integers(0, 2**32))
-def test_many_messages_of_few_layouts(layouts: list[list[tuple[bytes, int]]], seed: int) -> None:
+def test_many_messages_of_few_layouts(tall: int, layouts: list[list[tuple[bytes, int]]], seed: int) -> None:
     random = Random(seed)
     messages = []
     for _ in range(60):
@@ -57,7 +59,9 @@ def test_many_messages_of_few_layouts(layouts: list[list[tuple[bytes, int]]], se
         ]
         messages.append((random.choice([b"", b"body", b"TAGS\x01b\x02"]), b"\x02".join([*pairs, b""])))
 
-    assert values_of(messages) == expected(messages)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("rocketbroker.codec.message.property_slices._TALL", tall)
+        assert values_of(messages) == expected(messages)
 
 
 def test_a_separator_within_a_value_makes_another_layout() -> None:
