@@ -17,6 +17,7 @@ SHORTEST = {
     "big_store": ["--messages", "4000", "--pull", "100", "--rounds", "1"],
     "cleaning": ["--segments", "2", "--mib", "16", "--rate", "100", "--seconds", "1"],
     "delayed": ["--messages", "200", "--rate", "100", "--seconds", "1"],
+    "profile_batch": ["--bursts", "3"],
     "profile_send": ["--bursts", "3"],
     "recovery": ["--mib", "2", "--rounds", "1"],
     "scale": [],
