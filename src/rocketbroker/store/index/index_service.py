@@ -258,7 +258,8 @@ class IndexService:
     @property
     def waiting(self) -> int:
         """Number of keys, and of messages with keys not hashed yet, that wait for the index."""
-        return len(self._offsets) + len(self._runs) + sum(len(keys.offsets) for keys in self._hashed)
+        hashed = sum(len(keys.offsets) for keys in self._hashed) if self._hashed else 0
+        return len(self._offsets) + self._runs.count + hashed
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -286,7 +287,7 @@ class IndexService:
 
     def _hash_runs(self) -> None:
         """Hash the keys of the batches that wait."""
-        while self._runs:
+        while self._runs.count:
             self._hashed.append(self._runs.hash_some())
 
     def _hash_some(self) -> None:

@@ -16,19 +16,16 @@ _AT_ONCE = 8192
 
 
 class KeyRuns:
-    """Runs of messages that have their unique keys joined, oldest first; its length is the number of messages."""
+    """Runs of messages that have their unique keys joined, oldest first; ``count`` is the number of messages."""
 
     def __init__(self) -> None:
         self._runs: list[DispatchRun] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def add(self, run: DispatchRun) -> None:
         """Add a run that follows the others."""
         self._runs.append(run)
-        self._count += len(run.physical_offsets)
+        self.count += len(run.physical_offsets)
 
     def hash_some(self) -> IndexKeys:
         """Hash the keys of the oldest runs that are alike, at least one, and remove them."""
@@ -41,7 +38,7 @@ class KeyRuns:
             count += len(run.physical_offsets)
         keys = _keys_of(runs, count)
         del self._runs[: len(runs)]
-        self._count -= count
+        self.count -= count
         return keys
 
 
