@@ -86,7 +86,9 @@ def timings(path: SendPath, frames: list[bytes], count: int) -> dict[str, float]
         "decode": lambda: [route.decode_json(header_of(frame)) for frame in frames],
         "split": lambda: batches.extend(split_batch(command.body) for command in commands),
         "encode": lambda: [AppendBatch(message, parts).encode(0, 0, 0, _HOST) for parts in batches],
-        "properties": lambda: [find_properties_of_batch(parts.properties) for parts in batches],
+        "properties": lambda: [
+            find_properties_of_batch(parts.properties, parts.lengths and parts.lengths[1]) for parts in batches
+        ],
         "store": lambda: [path.store.appender.put_messages(message, parts) for parts in batches],
         "process": lambda: [route.process(path.connection, command) for command in commands],
         "index": index_service.flush,

@@ -202,9 +202,8 @@ class MessageAppender:
         """
         if (refused := self._refusals.current) is not None and not self._dispatch_recovered():
             return refused
-        total = sum(map(len, parts.bodies))
-        if total > self._config.max_message_size:
-            return self._body_too_long(total)
+        if parts.body_size > self._config.max_message_size:
+            return self._body_too_long(parts.body_size)
         timestamp = self._clock.time_ms()
         commit_log = self._commit_log
         try:
@@ -220,9 +219,11 @@ class MessageAppender:
             return failed(error)
         count = len(offsets)
         queue.next_offset = first + count
-        found = find_properties_of_batch(parts.properties)
-        code_of = {tag: tags_code_bytes(tag) for tag in set(found.tags)}
-        codes = list(map(code_of.__getitem__, found.tags))
+        found = find_properties_of_batch(parts.properties, parts.lengths and parts.lengths[1])
+        if found.joined_unique_keys:
+            codes = [tags_code_bytes(found.tags[0])] * count
+        else:
+            codes = list(map(tags_code_bytes, found.tags))
         run = DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, *found)
         self._dispatch_run(run)
         self.last_store_timestamp = timestamp

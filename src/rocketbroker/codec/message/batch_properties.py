@@ -22,9 +22,14 @@ class FoundColumns(NamedTuple):
     joined_unique_keys: bytes = b""
 
 
-def find_properties_of_batch(raws: Sequence[bytes]) -> FoundColumns:
-    """:func:`find_properties` for the raw properties of each message, at least one."""
-    found = _differ_in_unique_key(raws)
+def find_properties_of_batch(raws: Sequence[bytes], length: int | None = None) -> FoundColumns:
+    """:func:`find_properties` for the raw properties of each message, at least one.
+
+    ``length`` is that of each if all are known to have the same.
+    """
+    found = None
+    if length is not None or len(set(map(len, raws))) == 1:
+        found = _differ_in_unique_key(raws)
     if found is None:
         tags, unique_keys, keys, _ = zip(*map(find_properties, raws), strict=True)
         found = FoundColumns(tags, unique_keys, keys)
@@ -32,14 +37,12 @@ def find_properties_of_batch(raws: Sequence[bytes]) -> FoundColumns:
 
 
 def _differ_in_unique_key(raws: Sequence[bytes]) -> FoundColumns | None:
-    """Return the properties of messages that differ in the unique id alone, as those of most producers do."""
+    """Return the properties, of equal lengths, of messages that differ in the unique id alone, as most do."""
     first, count = raws[0], len(raws)
     before, name, rest = first.partition(_UNIQUE_KEY)
     unique_key, _, _ = rest.partition(_PAIR_END)
     after = rest[len(unique_key) :]
     if not unique_key or (before and not before.endswith(_PAIR_END)) or _UNIQUE_KEY in after:
-        return None
-    if len(set(map(len, raws))) > 1:
         return None
     joined = b"".join(raws)
     # What stands between the unique ids of two messages occurs as often as it should if nothing else differs.

@@ -40,6 +40,11 @@ class BatchParts(msgspec.Struct, frozen=True, gc=False):
     def __len__(self) -> int:
         return len(self.flags)
 
+    @property
+    def body_size(self) -> int:
+        """Bytes of all bodies."""
+        return self.lengths[0] * len(self.flags) if self.lengths else sum(map(len, self.bodies))
+
     def messages(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield flag, body and properties of each message."""
         return zip(self.flags, self.bodies, self.properties, strict=True)

@@ -60,7 +60,10 @@ class AppendBatch:
             store_host: the broker's address.
         """
         message, parts = self._message, self._parts
-        offsets = list(accumulate(self.sizes[:-1], initial=offset))
+        if parts.lengths:
+            offsets = list(range(offset, offset + self.total, self.sizes[0]))
+        else:
+            offsets = list(accumulate(self.sizes[:-1], initial=offset))
         ends, betweens = self._lengths(self._shared(store_timestamp, store_host))
         heads = map(
             _HEADS[message.sys_flag >> 4 & _HOST_BITS].pack,

@@ -17,7 +17,10 @@ def one_by_one(raws: list[bytes]) -> list[tuple[bytes | None, ...]]:
 
 
 def by_column(raws: list[bytes]) -> list[tuple[bytes | None, ...]]:
-    return list(zip(*find_properties_of_batch(raws)[:3], strict=True))
+    found = find_properties_of_batch(raws)
+    if len(lengths := set(map(len, raws))) == 1:
+        assert find_properties_of_batch(raws, lengths.pop()) == found
+    return list(zip(*found[:3], strict=True))
 
 
 @given(st.lists(raw_properties, min_size=1, max_size=6))
