@@ -412,7 +412,7 @@ def test_impossible_times_of_an_index_file_are_reported(told: dict[str, Found]) 
 
 def test_one_batch_entry_covers_all_messages_of_the_batch(told: dict[str, Found]) -> None:
     assert sorted((each["rule"], each["queue_offset"], each["detail"]) for each in told["batches"]) == [
-        ("consumer-offset-beyond-queue", None, "group Behind is at 13 of Batches/0, which ends at 12"),
+        ("consumer-offset-beyond-queue", None, "group Behind is at 13 of Batches/0, but the queue ends at 12"),
         ("queue-offset-missing", 7, "neither message nor entry to 9"),
     ]
 

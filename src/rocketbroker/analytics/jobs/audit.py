@@ -152,7 +152,6 @@ def _offsets_beyond(offsets: DataFrame, entries: DataFrame, of: OfStore) -> Data
     ends = queue_ends(entries)
     joined = offsets.join(F.broadcast(ends), ["broker", "topic", "queue_id"])
     wrong = joined.where(F.col("consumer_offset") > F.col("end"))
-    detail = F.format_string(
-        "group %s is at %d of %s/%d, which ends at %d", "group_name", "consumer_offset", "topic", "queue_id", "end"
-    )
+    text = "group %s is at %d of %s/%d, but the queue ends at %d"
+    detail = F.format_string(text, "group_name", "consumer_offset", "topic", "queue_id", "end")
     return findings(wrong, AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, detail, of.unclean())

@@ -97,7 +97,7 @@ def _without_queue(messages: DataFrame) -> DataFrame:
         F.count("*").alias("messages"), F.min("physical_offset").alias("physical_offset")
     )
     detail = F.format_string(
-        "%d messages of %s/%d, the first at %d of the CommitLog", "messages", "topic", "queue_id", "physical_offset"
+        "%d messages of %s/%d, the first at %d in the CommitLog", "messages", "topic", "queue_id", "physical_offset"
     )
     return findings(counted, AuditRule.QUEUE_MISSING, detail)
 
@@ -111,7 +111,7 @@ def _not_known(of: OfStore) -> Column:
 def _mismatches(settled: DataFrame, frames: QueueFrames) -> DataFrame:
     wrong = settled.where((F.col("entry_size") != F.col("size")) | (F.col("entry_tags_code") != F.col("tags_code")))
     detail = F.format_string(
-        "the entry has size %d and tags code %d, the record at offset %d %d and %d",
+        "the entry has size %d and tags code %d, but the record at offset %d has %d and %d",
         "entry_size",
         "entry_tags_code",
         "physical_offset",
@@ -175,9 +175,9 @@ def _astray_findings(astray: DataFrame, waiting: DataFrame, frames: QueueFrames)
     placed = astray.join(newest, PLACE, "left").withColumn("log_end", frames.of.log_end())
     is_beyond, is_record = F.col("physical_offset") >= F.col("log_end"), F.col("there").isNotNull()
     mended = frames.of.unclean() & (is_beyond | F.coalesce(F.col("newest") > frames.of.known_ms(), F.lit(False)))
-    offset: Column = F.col("physical_offset")
-    beyond = F.format_string("the entry points to %d, but the log ends at %d", offset, "log_end")
-    other, nothing = F.format_string("at %d is %s", offset, "there"), F.format_string("no record begins at %d", offset)
+    beyond = F.format_string("the entry leads to %d, but the log ends at %d", "physical_offset", "log_end")
+    other = F.format_string("the record at %d is %s", "physical_offset", "there")
+    nothing = F.format_string("no record begins at %d", "physical_offset")
     inside = placed.where(~is_beyond)
     return [
         findings(placed.where(is_beyond), AuditRule.QUEUE_ENTRY_BEYOND_LOG, beyond, mended),
@@ -192,7 +192,7 @@ def _unqueued(waiting: DataFrame, astray: DataFrame, settled: DataFrame, frames:
     alone = alone.join(astray.select("broker", "physical_offset"), ["broker", "physical_offset"], "left_anti")
     taken = settled.select(*PLACE).distinct().withColumn("is_taken", F.lit(True))
     alone, is_taken = alone.join(taken, PLACE, "left"), F.col("is_taken").isNotNull()
-    repeated = F.format_string("the message at %d has it too", "physical_offset")
+    repeated = F.format_string("the message at %d has the same queue offset", "physical_offset")
     missing = F.format_string("the message at %d", "physical_offset")
     return [
         findings(alone.where(is_taken), AuditRule.QUEUE_OFFSET_REPEATED, repeated),

@@ -23,7 +23,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     stores: Stores,
     text: Annotated[str | None, typer.Option("--text", help="Text to search for.")] = None,
     regex: Annotated[str | None, typer.Option("--regex", help="Regular expression (RE2) to search for.")] = None,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Ignore upper and lower case.")] = False,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Ignore case.")] = False,
     places: Annotated[
         list[Place] | None, typer.Option("--in", help="Search only this part; bodies are decompressed first.")
     ] = None,
