@@ -30,10 +30,6 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test is timed: a machine that is busy with others is no fault of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the tests that start a JVM or Spark")
@@ -41,6 +37,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--from-other-address", action="store_true", help="run official clients with an address of another machine"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have Hypothesis try the same examples in each run, and new ones with --soak; a busy machine fails no test."""
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+    soak = config.getoption("--soak")
+    settings.register_profile("ours", deadline=None, derandomize=not soak, suppress_health_check=checks)
+    settings.load_profile("ours")
 
 
 @pytest.hookimpl(tryfirst=True)

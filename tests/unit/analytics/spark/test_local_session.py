@@ -1,5 +1,6 @@
 """What a session of ours is started with; that it runs is tested in tests/integration/test_analytics.py."""
 
+import gc
 import io
 import os
 from pathlib import Path
@@ -124,7 +125,8 @@ def test_nothing_is_left_open_where_there_is_no_java(monkeypatch: pytest.MonkeyP
         raise JavaRuntimeError("PySpark needs Java 17 or later: none is installed")
 
     monkeypatch.setattr(local_session, "ensure_java_home", no_java)
+    gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(JavaRuntimeError, match="none is installed") as refused, local_session.spark_session("x"):
         pass
-    assert len(list(Path("/proc/self/fd").iterdir())) == before, refused
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before, refused
