@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import tempfile
-import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.testing import RocketMQServer
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.leaks import grown, held
 
 
 @pytest.fixture
@@ -44,10 +44,6 @@ def entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def resources() -> tuple[int, int, int]:
-    return len(entries(Path("/proc/self/fd"))), threading.active_count(), len(asyncio.all_tasks())
-
-
 async def send_one(mq: RocketMQServer) -> None:
     async with Producer("orders", mq.namesrv_addr) as producer:
         await producer.send(Message("Orders", b"order 7"))
@@ -60,11 +56,11 @@ async def test_a_hundred_servers_leave_nothing_behind(tmp_path: Path, monkeypatc
         await send_one(mq)
     gc.collect()
     collector = gc.get_threshold(), gc.get_freeze_count()
-    before = resources()
+    before = held()
     for _ in range(100):
         async with RocketMQServer() as mq:
             await send_one(mq)
-    assert resources() == before
+    assert grown(before) == []
     assert entries(tmp_path) == []
     assert (gc.get_threshold(), gc.get_freeze_count()) == collector
 

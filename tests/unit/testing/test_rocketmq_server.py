@@ -4,7 +4,6 @@ import asyncio
 import logging
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from rocketbroker.client import Message, Producer, PullConsumer, SendResult
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError, RocketBrokerError
 from rocketbroker.testing import PULLS, ClockError, RocketMQServer, ServerStateError
+from tests.support.leaks import grown, held
 
 LEVEL_2_HOURS = 18
 
@@ -40,17 +40,6 @@ def entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def resources() -> tuple[int, int, int]:
-    """Count descriptors, threads and tasks, without those that other tests left to the collector."""
-    gc.collect()
-    return len(entries(Path("/proc/self/fd"))), threading.active_count(), len(asyncio.all_tasks())
-
-
-def grown(before: tuple[int, int, int]) -> list[int]:
-    """Return how many more there are; threads of other tests may end meanwhile."""
-    return [max(now - then, 0) for now, then in zip(resources(), before, strict=True)]
-
-
 async def test_an_asyncio_test_sends_and_receives():
     async with RocketMQServer() as mq:
         [sent] = await send(mq, b"order 1")
@@ -65,11 +54,11 @@ def test_a_test_without_asyncio_has_the_same_server(mq: RocketMQServer):
 
 
 async def test_a_server_whose_start_fails_leaves_nothing_behind(temp: Path):
-    before = resources()
+    before = held()
     with pytest.raises(ConfigError, match="unknown setting flushDiskTyp; did you mean flushDiskType"):
         async with RocketMQServer({"flushDiskTyp": "SYNC_FLUSH"}):
             pass
-    assert grown(before) == [0, 0, 0]
+    assert grown(before) == []
     assert entries(temp) == []
 
 
