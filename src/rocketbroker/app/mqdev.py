@@ -77,7 +77,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         ),
     ] = None,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="For test suites: free ports, and a store that goes with the process.")
+        bool, typer.Option("--ephemeral", help="For test suites: free ports, and a store that is removed at exit.")
     ] = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="Send, consume and count messages on free ports, then exit.")

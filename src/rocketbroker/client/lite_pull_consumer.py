@@ -207,7 +207,7 @@ class LitePullConsumer(GroupConsumer):
         self._polled = []
 
     async def _finish(self) -> None:
-        """Forget what was not polled; the last poll counts as consumed unless the program failed."""
+        """Discard unpolled messages; those of the last poll count as consumed unless the program failed."""
         if sys.exception() is None:
             self._count_polled()
         self._ready.clear()

@@ -42,7 +42,7 @@ class PushConsumer(GroupConsumer):
 
     ``async with PushConsumer("group", "127.0.0.1:9876") as consumer: await consumer.subscribe("topic")``, then
     ``async for message in consumer``; or give it a ``handler``. A message whose loop body or handler ends is
-    acknowledged; one whose body or handler raises is given back for a retry.
+    acknowledged; one whose body or handler raises is sent back for a retry.
 
     Args:
         group: the consumer group.

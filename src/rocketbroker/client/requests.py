@@ -20,10 +20,10 @@ def client_request(code: int, header: object = None, body: bytes = b"", *, onewa
 
 
 def check_success(answer: Command) -> Command:
-    """Return the answer itself.
+    """Return the answer if it reports success.
 
     Raises:
-        BrokerResponseError: it is one other than success.
+        BrokerResponseError: It reports something else.
     """
     if answer.code != ResponseCode.SUCCESS:
         raise BrokerResponseError(answer.code, answer.remark or "")

@@ -54,7 +54,7 @@ def send_result(answer: Command, queue: MessageQueue, unique_ids: str, msg_type:
     """Return the result in the answer to a send.
 
     Raises:
-        BrokerResponseError: The broker refused.
+        BrokerResponseError: The broker rejected the message.
         CodecError: A field of the answer is missing or mistyped.
     """
     status = _STATUS_OF_CODE.get(answer.code)

@@ -228,7 +228,7 @@ class RocketMQServer:
                 await broker.controller.flush()
 
     def fill_disk(self) -> None:
-        """Let the brokers find their disks full: they reject sends."""
+        """Make the brokers see full disks, so that they reject sends."""
         self._run(self._set_disk(99))
 
     def free_disk(self) -> None:

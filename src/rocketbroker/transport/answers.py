@@ -20,7 +20,7 @@ def encode_answer(command: Command, answer: Command) -> bytes:
     """Encode the answer to a request; an answer that cannot be encoded becomes an error answer."""
     try:
         return _encode(command.opaque, answer)
-    except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+    except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
         return _encode(command.opaque, error_answer(command.code, error))
 
 

@@ -319,7 +319,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
     def _process(self, route: Route, command: Command) -> None:
         try:
             answer = route.process(self, command)
-        except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             answer = error_answer(route.code, error)
         if type(answer) is bytes and not command.flag & FLAG_ONEWAY:
             self._out.append(answer)
@@ -333,7 +333,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had."""
         try:
             answer = InTurn(made_in_turn(make)) if self.is_behind else make()
-        except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             answer = error_answer(command.code, error)
         self._take(command, answer, command.received_at, is_suspended=True)
         self._flush_soon()
@@ -428,7 +428,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
         began = self._loop.time()
         try:
             answer = await waiting
-        except Exception as error:  # noqa: BLE001 - logged and answered; the connection goes on
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             answer = error_answer(command.code, error)
         turn_s, work_s = began - command.received_at, self._loop.time() - began
         self._answer(command, answer, f"it waited {turn_s:.2f} s for its turn and took {work_s:.2f} s of work")

@@ -71,7 +71,7 @@ class MessageListener:
             await result
 
     def stop(self) -> None:
-        """Start no more threads; those that run a handler end with it."""
+        """Stop starting threads; running ones end with their handler."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

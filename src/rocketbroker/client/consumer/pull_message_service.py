@@ -70,7 +70,7 @@ class PullMessageService:
             except RocketBrokerError as error:
                 if str(error) != failure:
                     failure = str(error)
-                    log.warning("pulls of %s fail and are repeated each %g s: %s", held.queue, _RETRY_S, failure)
+                    log.warning("pulls of %s fail and are repeated every %g s: %s", held.queue, _RETRY_S, failure)
                 await asyncio.sleep(_RETRY_S)
                 continue
             failure = ""

@@ -45,7 +45,7 @@ def _differ_in_unique_key(raws: Sequence[bytes]) -> FoundColumns | None:
     if not unique_key or (before and not before.endswith(_PAIR_END)) or _UNIQUE_KEY in after:
         return None
     joined = b"".join(raws)
-    # What stands between the unique ids of two messages occurs as often as it should if nothing else differs.
+    # If nothing else differs, the bytes between the unique ids of two messages occur as often as they should.
     unique_keys = joined[len(before) + len(name) : len(joined) - len(after)].split(after + before + name)
     if len(unique_keys) != count or set(map(len, unique_keys)) != {len(unique_key)}:
         return None

@@ -41,7 +41,9 @@ def parse_updates(body: bytes) -> dict[str, str]:
 def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> dict[str, str]:
     """Apply all `updates` in place or none; return the changed names with their new text.
 
-    Raises NotChangeableError or ConfigError naming the key and the reason.
+    Raises:
+        NotChangeableError: A setting is fixed at run time.
+        ConfigError: A setting is unknown or has a wrong value; the text names both.
     """
     for name, text in updates.items():
         refusal = security_switches.refusal(name, text)

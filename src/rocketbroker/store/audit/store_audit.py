@@ -73,7 +73,7 @@ def log_files(directory: Path) -> list[CommitLogFile]:
 def audit(
     config: MessageStoreConfig, options: AuditOptions | None = None, progress: Callable[[int, int], None] | None = None
 ) -> AuditReport:
-    """Check the store that ``config`` names; nothing is written and no lock is taken.
+    """Check the store that ``config`` names, without writing or locking anything.
 
     ``progress`` receives the bytes of the log that were checked, and their total.
 

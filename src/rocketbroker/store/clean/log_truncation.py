@@ -51,7 +51,7 @@ class LogTruncation:
         queue_flusher: syncs the queues.
         checkpoint: the times up to which the store is on disk.
         deleted: marks of deleted topics.
-        file_changes: held by whoever removes files.
+        file_changes: lock for removals of files.
         ends_path: file of the queues' ends at a clean stop.
         file_system: the disk.
     """
@@ -82,7 +82,7 @@ class LogTruncation:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Let nobody else sync, remove or index anything during the ``async with`` block."""
+        """Keep others from syncing, removing or indexing anything during the ``async with`` block."""
         async with self._file_changes:
             await asyncio.get_running_loop().run_in_executor(None, self._pause)
             try:

@@ -26,7 +26,7 @@ class TopicDeletion:
         flusher: syncs the log.
         dispatch: enters stored messages into their queues.
         executor: runs the file work.
-        file_changes: held by whoever removes files.
+        file_changes: lock for removals of files.
     """
 
     def __init__(

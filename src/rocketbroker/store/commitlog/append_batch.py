@@ -84,7 +84,7 @@ class AppendBatch:
         return b"".join(pieces), offsets
 
     def _lengths(self, shared: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Return the end of each head, and what stands between each body and its properties."""
+        """Return the end of each head, and the bytes between each body and its properties."""
         parts = self._parts
         if parts.lengths:
             body_length, properties_length = parts.lengths

@@ -171,8 +171,8 @@ class CommitLog:
 
         Raises:
             StoreFullError: The disk has no room for them; nothing was written.
-            StoreBusyError: The disk has not made room for them in time; likewise.
-            StoreError: They do not continue this log; likewise.
+            StoreBusyError: The disk has not allocated blocks in time; nothing was written.
+            StoreError: They do not continue this log; nothing was written.
         """
         if offset != self.max_offset:
             raise StoreError(f"bytes for {offset} of the CommitLog do not continue it: it ends at {self.max_offset}")

@@ -55,7 +55,7 @@ class ReputColumns:
         # Ranges of the log without a sound record: messages missing from a queue were there.
         self._holes: list[int] = []
 
-    def passed_over(self, begin: int, end: int, why: str) -> None:
+    def add_gap(self, begin: int, end: int, why: str) -> None:
         """Note that there is no sound record between two CommitLog offsets."""
         self._holes.append(begin)
         self._on_damage(begin, end, why)
@@ -183,7 +183,7 @@ class ReputColumns:
     def _refuse(self, messages: WindowMessages, members: Positions, why: str) -> None:
         for at in members.tolist():
             offset = int(messages.offsets[at])
-            self.passed_over(offset, offset + int(messages.records.total_size[at]), why)
+            self.add_gap(offset, offset + int(messages.records.total_size[at]), why)
 
     def _tags_codes(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
         if queue.schedule:

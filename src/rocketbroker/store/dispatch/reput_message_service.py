@@ -154,7 +154,7 @@ class ReputMessageService:
 
     def pass_over(self, begin: int, end: int, why: str) -> None:
         """Note that there is no sound record between two CommitLog offsets."""
-        self._columns.passed_over(begin, end, why)
+        self._columns.add_gap(begin, end, why)
 
     def dispatch(self, stretch: Stretch) -> None:
         """Dispatch sound records that queues or index lack; they follow those of the previous call.

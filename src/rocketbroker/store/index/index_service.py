@@ -164,7 +164,7 @@ class IndexService:
     def cut(self, physical_offset: int) -> int:
         """Remove the keys of messages from a CommitLog offset on, and emptied files; return the number of keys.
 
-        It blocks, on any thread while no keys come and nobody calls ``flush``. Keys that wait count as well.
+        It blocks, on any thread while no keys are added and nobody calls ``flush``. Waiting keys count as well.
 
         Raises:
             OSError: The disk failed; the call may be made again.

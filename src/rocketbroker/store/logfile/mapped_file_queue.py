@@ -145,7 +145,7 @@ class MappedFileQueue:
             OSError: The disk failed; the call may be made again.
         """
         while len(self.files) > 1 and (last := self.files[-1]).file_from_offset >= offset:
-            # The name goes first: a file that the disk keeps has to stay in the list, or nobody would remove it.
+            # The name is removed first: a file that the disk keeps must stay in the list, or nobody would remove it.
             removed = last.remove()
             self.files = self.files[:-1]
             removed.close()

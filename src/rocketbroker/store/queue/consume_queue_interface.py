@@ -152,9 +152,9 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def cut(self, queue_offset: int) -> None:
-        """Discard the entries from a queue offset on; all of them, with their files, when it lies before the first.
+        """Discard the entries from a queue offset on; all of them, with their files, if it is before the first.
 
-        It blocks, on any thread while nobody writes. Readers meanwhile need ``hide_from`` before it.
+        It blocks, on any thread while nobody writes. Hide the entries from readers first (``hide_from``).
 
         Raises:
             StoreFullError: The disk has no room to record that the offsets before it were used.

@@ -286,7 +286,7 @@ class ConsumeQueueStore:
         self._open = {key: queue for key, queue in self._queues.items() if key[0] not in self._closed_topics}
 
     def delete_topic(self, topic: str) -> bool:
-        """Move a topic away and take it out of service, while nobody puts messages (blocks).
+        """Rename a topic's folder and take its queues out of service, while nobody puts messages (blocks).
 
         Raises:
             OSError: The disk failed; the topic is unchanged.

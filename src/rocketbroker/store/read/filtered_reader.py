@@ -51,7 +51,7 @@ class _Passes:
         message_filter: the filter.
 
     Attributes:
-        matched: whether each message matches, of those looked at.
+        matched: true for each matching message, of those examined.
         count: number of those that match.
     """
 
@@ -65,7 +65,7 @@ class _Passes:
 
     @property
     def is_done(self) -> bool:
-        """True if all messages have been looked at."""
+        """True if all messages have been examined."""
         return len(self.matched) == len(self.found[0])
 
     def look_at(self, limit: int) -> None:
