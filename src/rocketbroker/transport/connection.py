@@ -31,7 +31,7 @@ from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_progress import PeerProgress
 from rocketbroker.transport.receive_buffer import ReceiveBuffer
-from rocketbroker.transport.request_run import RequestRun
+from rocketbroker.transport.request_run import FEWEST_IN_RUN, RequestRun
 from rocketbroker.transport.request_turns import RequestTurns
 from rocketbroker.transport.socket_options import set_options
 
@@ -228,8 +228,9 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             if following > end:
                 check_header_length(mark, self._header_limit)
                 return position, 4 + length
-            # A lone request gains nothing from a run.
-            if not ((following < end or run.frames) and run.joins(data, start, mark, following)):
+            # Few requests gain nothing from a run.
+            is_many = run.frames or FEWEST_IN_RUN * (following - position) <= end - position
+            if not (is_many and run.joins(data, start, mark, following)):
                 if run.frames:
                     self._handle_run(data)
                 self._handle_frame(data, start, mark, following)
@@ -269,7 +270,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             return
         body = data[header_end:end]
         command.body = bytes(body) if route.runs_later else body
-        if route.runs is not None:
+        if self._run.learns:
             self._run.missed(route, header, command)
         self._process(route, command)
 

@@ -21,6 +21,7 @@ class Runs:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.topics: list[str] = []
         self.alone = 0
         self.leaves = False
 
@@ -30,7 +31,7 @@ class Runs:
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
     ) -> bytes | None:
-        assert command.header.topic == "T"
+        self.topics.append(command.header.topic)
         assert [bytes(body) for body in bodies] == [queue_id for queue_id, _ in values]
         if self.leaves:
             return None
@@ -59,35 +60,35 @@ async def test_requests_that_fit_the_template_are_handled_together():
     runs = Runs()
     connection, transport, endpoint = connect(runs.routes())
 
-    feed(connection, frames(4))
-    feed(connection, frames(150, 5))
+    feed(connection, frames(9))
+    feed(connection, frames(150, 10))
 
     # The request after a full run ends it, and is handled by itself.
-    assert (runs.sizes, runs.alone) == ([64, 64, 20], 4 + 2)
-    assert [answer.opaque for answer in transport.answers] == list(range(1, 155))
-    assert {key.code: latency.count for key, latency in endpoint.meter.figures.items()} == {CODE: 154}
+    assert (runs.sizes, runs.alone) == ([64, 64, 20], 9 + 2)
+    assert [answer.opaque for answer in transport.answers] == list(range(1, 160))
+    assert {key.code: latency.count for key, latency in endpoint.meter.figures.items()} == {CODE: 159}
 
 
 async def test_few_requests_and_a_lone_one_are_handled_one_by_one():
     runs = Runs()
     connection, transport, _ = connect(runs.routes())
 
-    for first, count in ((1, 4), (5, 1), (6, 5), (11, 6)):
+    for first, count in ((1, 9), (10, 1), (11, 5), (16, 6)):
         feed(connection, frames(count, first))
 
-    assert (runs.sizes, runs.alone) == ([6], 10)
-    assert [answer.opaque for answer in transport.answers] == list(range(1, 17))
+    assert (runs.sizes, runs.alone) == ([6], 15)
+    assert [answer.opaque for answer in transport.answers] == list(range(1, 22))
 
 
 async def test_a_request_that_differs_ends_the_run_and_keeps_its_place():
     runs = Runs()
     connection, transport, _ = connect(runs.routes())
 
-    feed(connection, frames(4))
-    feed(connection, frames(10, 5) + frames(1, 15, "Other") + frames(1, 16, oneway=True) + frames(10, 17))
+    feed(connection, frames(9))
+    feed(connection, frames(10, 10) + frames(1, 20, "Other") + frames(1, 21, oneway=True) + frames(10, 22))
 
-    assert (runs.sizes, runs.alone) == ([10, 10], 6)
-    assert [answer.opaque for answer in transport.answers] == [*range(1, 16), *range(17, 27)]
+    assert (runs.sizes, runs.alone) == ([10, 10], 11)
+    assert [answer.opaque for answer in transport.answers] == [*range(1, 21), *range(22, 32)]
 
 
 async def test_a_run_that_its_handler_leaves_is_handled_one_by_one():
@@ -105,15 +106,17 @@ async def test_a_new_template_is_learned_after_ever_more_requests():
     runs = Runs()
     connection, _, _ = connect(runs.routes())
 
-    feed(connection, frames(4) + frames(7, 5, "T"))
-    for number in range(7):
-        feed(connection, frames(1, 20 + number, "Other"))
-    feed(connection, frames(7, 30))
+    feed(connection, frames(9))
+    feed(connection, frames(7, 10))
+    feed(connection, frames(7 + 5, 20, "Other"))
+    feed(connection, frames(7, 40))
     assert runs.sizes == [7, 7]
 
-    feed(connection, frames(1, 40, "Other"))
-    feed(connection, frames(7, 50))
-    assert runs.sizes == [7, 7]
+    feed(connection, frames(1 + 5, 50, "Other"))
+    feed(connection, frames(7, 60))
+    feed(connection, frames(7, 70, "Other"))
+    assert runs.sizes == [7, 7, 7]
+    assert runs.topics == ["T", "T", "Other"]
 
 
 async def test_a_longer_header_than_is_accepted_does_not_join():
@@ -122,10 +125,12 @@ async def test_a_longer_header_than_is_accepted_does_not_join():
     longest = int.from_bytes(first[4:8], "big")
     connection, transport, _ = connect(runs.routes(), limits=ConnectionLimits(max_header_length=longest))
 
-    feed(connection, frames(4) + frames(3, 5) + frames(3, 10))
+    feed(connection, frames(9))
+    feed(connection, frames(1, 100) * 7)
 
     assert transport.closed
-    assert [answer.opaque for answer in transport.answers[:7]] == list(range(1, 8))
+    assert runs.sizes == []
+    assert [answer.opaque for answer in transport.answers[:9]] == list(range(1, 10))
 
 
 async def test_a_changed_audience_takes_the_template_away():
@@ -136,12 +141,13 @@ async def test_a_changed_audience_takes_the_template_away():
     endpoint = Endpoint("test", {CODE: route}, admit=lambda _peer, _own: admitted[0])
     connection, transport = attach(endpoint)
     endpoint.accept(connection, -1)
-    feed(connection, frames(14))
+    feed(connection, frames(9))
+    feed(connection, frames(10, 10))
     assert runs.sizes == [10]
 
     admitted[0] = Audience.CLIENT
     endpoint.readmit()
-    feed(connection, frames(10, 20))
+    feed(connection, frames(10, 30))
 
     assert runs.sizes == [10]
-    assert [answer.code for answer in transport.answers[14:]] == [16] * 10
+    assert [answer.code for answer in transport.answers[19:]] == [16] * 10
