@@ -69,6 +69,7 @@ class RocketMQServer:
         self._disk_percent = 0
         self._thread: ServerThread | None = None
         self._is_frozen = False
+        self._life = asyncio.Lock()
         self._server = DevServer(
             0,
             0,
@@ -105,7 +106,7 @@ class RocketMQServer:
     async def __aenter__(self) -> Self:
         starting = self._begin()
         try:
-            await asyncio.wrap_future(starting)
+            await asyncio.shield(asyncio.wrap_future(starting))  # the whole start, which the end can undo
         except BaseException:
             self._end()
             raise
@@ -115,22 +116,34 @@ class RocketMQServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         thread = self._leave()
-        await asyncio.wrap_future(thread.submit(self._server.stop()))
-        thread.stop()
-        await asyncio.wrap_future(thread.closed)
-        thread.join()
+        try:
+            await asyncio.shield(asyncio.wrap_future(thread.submit(self._stop())))
+        finally:
+            self._finish(thread)
 
     def _begin(self) -> Future[None]:
         if self._thread is not None:
             raise ServerStateError("RocketMQServer runs already; make another one for a second server")
         self._thread = ServerThread(lambda: ClockedEventLoop(self.clock))
         self._thread.start()
-        return self._thread.submit(self._server.start())
+        self._life = asyncio.Lock()
+        return self._thread.submit(self._start())
+
+    async def _start(self) -> None:
+        async with self._life:
+            await self._server.start()
+
+    async def _stop(self) -> None:
+        async with self._life:  # a start that nobody waits for may still be under way
+            await self._server.stop()
 
     def _end(self) -> None:
-        thread = self._leave()
+        self._finish(self._leave())
+
+    def _finish(self, thread: ServerThread) -> None:
+        """Stop what still runs, and the thread."""
         try:
-            thread.submit(self._server.stop()).result()
+            thread.submit(self._stop()).result()
         finally:
             thread.stop()
             thread.join()

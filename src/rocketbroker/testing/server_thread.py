@@ -21,19 +21,14 @@ class ServerThread:
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="RocketMQServer", daemon=True)
         self._thawed = threading.Event()
-        #: Set once the loop is closed; the thread then ends at once.
-        self.closed: Future[None] = Future()
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._wait())
-        finally:
-            self.closed.set_result(None)
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._wait())
 
     async def _wait(self) -> None:
         await self._stopping.wait()
@@ -67,7 +62,7 @@ class ServerThread:
         self._thawed.set()
 
     def stop(self) -> None:
-        """Let the loop end; ``closed`` tells when it has."""
+        """Let the loop end."""
         self._loop.call_soon_threadsafe(self._stopping.set)
 
     def join(self) -> None:

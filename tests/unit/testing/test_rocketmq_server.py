@@ -62,6 +62,24 @@ async def test_a_server_whose_start_fails_leaves_nothing_behind(temp: Path):
     assert entries(temp) == []
 
 
+@pytest.mark.parametrize("turns", [1, 5, 20])
+async def test_a_cancelled_start_leaves_nothing_behind(temp: Path, caplog: pytest.LogCaptureFixture, turns: int):
+    before, mq = held(), RocketMQServer()
+    starting = asyncio.create_task(mq.__aenter__())
+    for _ in range(turns):
+        await asyncio.sleep(0.001)
+    starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        pass
+    else:
+        await mq.__aexit__(None, None, None)
+    assert grown(before) == []
+    assert entries(temp) == []
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 def test_properties_of_the_server_itself_are_rejected():
     with (
         pytest.raises(ConfigError, match="listenPort is set by the server itself"),
