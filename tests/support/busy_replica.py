@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rocketbroker.codec.message.message_decoder import decode_messages
@@ -9,7 +10,8 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.read.get_message import GetMessageRequest
 from tests.support.cleaning import SaidDisk, age
-from tests.support.replica_crash import QUEUES, Cleaning, Cutting, Following, ReplicaCrashScript, messages_of
+from tests.support.log_messages import messages_of
+from tests.support.replica_crash import QUEUES, Cleaning, Cutting, Following, ReplicaCrashScript
 from tests.support.stores import completed, pulled
 
 Place = tuple[str, int, int]
@@ -22,7 +24,7 @@ class BusyReplicaScript(ReplicaCrashScript):
         root: an empty folder.
         flush_disk_type: SYNC_FLUSH or ASYNC_FLUSH.
         seed: chooses the steps.
-        begin: where the copy begins, the begin of a file.
+        begin: where the copy begins, the begin of a file; earlier if a cut is before it.
     """
 
     def __init__(self, root: Path, flush_disk_type: str, seed: int, begin: int) -> None:
@@ -37,28 +39,34 @@ class BusyReplicaScript(ReplicaCrashScript):
         )
         self._cleaning = CleanFilesService(self._store, self._clock, lambda _: [], SaidDisk())
         self._begin = begin
+        # Cleaning leaves the file with this offset, at which the next cut is, except beside the last cut.
+        self._next_cut = 0
         # Bodies by place of the logs that a pull may find.
         self._known: list[dict[Place, bytes]] = []
         self.pulls = self.cleaned = 0
 
     async def run_all(self, logs: Sequence[bytes]) -> None:
         """Follow each log to its end, or as far as cleaning left what it shares with the next."""
+        cuts = [_common(old, new) for old, new in pairwise(logs)]
+        self._begin = min(self._begin, min(cuts) - min(cuts) % self._running.config.mapped_file_size_commit_log)
         await self.run(0)
         self.file_system.mark(Cleaning(self._begin))
         if self._begin:
             await self._copy.begin_at(self._begin)
-        for number, log in enumerate(logs):
+        for log, cut in zip(logs, [0, *cuts], strict=True):
             self._known = [*self._known[-1:], _bodies(log)]
-            if number and not await self._cut_to(logs[number - 1], log):
+            if cut and not await self._cut_and_clean(cut, log, is_last=log is logs[-1]):
                 break
+            self._next_cut = min(cuts[logs.index(log) :], default=len(log))
             await self.follow(log)
         await self._cleaning.stop()
         await self.stop()
 
-    async def _cut_to(self, old: bytes, new: bytes) -> bool:
-        """Cut the copy where two logs part, while it is cleaned and pulled from; return false if that is gone."""
-        common = max(at for at in messages_of(new).keys() & messages_of(old).keys() if new[:at] == old[:at])
-        cut = asyncio.ensure_future(self._try_to_cut(common))
+    async def _cut_and_clean(self, offset: int, new: bytes, *, is_last: bool) -> bool:
+        """Cut the copy, while it is cleaned and pulled from; return false if cleaning took the offset first."""
+        if is_last:
+            self._next_cut = len(new)
+        cut = asyncio.ensure_future(self._try_to_cut(offset))
         beside = [self._clean(), *(self._pull() for _ in range(6))]
         self._chance.shuffle(beside)
         await asyncio.gather(*beside, cut)
@@ -86,6 +94,8 @@ class BusyReplicaScript(ReplicaCrashScript):
         """Remove the first file, if there are others and all of it is dispatched."""
         files = self._store.commit_log.queue.files
         if len(files) > 1:
+            if files[1].file_from_offset > self._next_cut:
+                return
             self.file_system.mark(Cleaning(files[1].file_from_offset))
         age(self._store, self._clock, 0, 1000)
         self._cleaning.delete_files_manually()
@@ -109,6 +119,11 @@ class BusyReplicaScript(ReplicaCrashScript):
         if bodies:
             assert result.next_begin_offset == offset + len(bodies), "messages were passed over"
         self.pulls += 1
+
+
+def _common(old: bytes, new: bytes) -> int:
+    """Return the last offset at which a message of both logs begins, where they are alike up to it."""
+    return max(at for at in messages_of(new).keys() & messages_of(old).keys() if new[:at] == old[:at])
 
 
 def _bodies(log: bytes) -> dict[Place, bytes]:
