@@ -13,11 +13,11 @@ from typing import NamedTuple
 import pytest
 
 from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.codec.message.message_decoder import iter_records
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support import log_messages
 from tests.support.clocked_broker import clocked_broker
 from tests.support.java import Java
 from tests.support.java_lines import Got, body_of, check_content, got, rows
@@ -111,7 +111,7 @@ def all_ended(store: Path) -> bool:
 def messages_of(store: Path, topic: str) -> list[MessageExt]:
     """All messages of a topic, as they are in the log."""
     logs = [path.read_bytes() for path in sorted((store / "commitlog").iterdir())]
-    return [each for log in logs for each in iter_records(log) if each.topic == topic]
+    return [each for log in logs for each in log_messages.messages_of(log).values() if each.topic == topic]
 
 
 def ended(store: Path) -> list[int]:

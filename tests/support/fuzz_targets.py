@@ -15,7 +15,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message import message_properties
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
-from rocketbroker.codec.message.message_decoder import decode_messages, decode_record, iter_records, peek
+from rocketbroker.codec.message.message_decoder import decode_messages, decode_record, peek
 from rocketbroker.codec.message.message_id import decode_message_id, decode_unique_id
 from rocketbroker.codec.message.message_properties import decode_properties, find_properties, get_property
 from rocketbroker.codec.remoting import fastjson
@@ -177,7 +177,6 @@ def _records(data: bytes) -> bool:
     except CodecError:
         _taken(decode_record, data)
         _taken(lambda: decode_messages(data, decompress=False))
-        _taken(lambda: list(iter_records(data)))
         return False
     assert crc32(message.body) & 0x7FFFFFFF == message.body_crc
     assert message.store_size <= len(data)

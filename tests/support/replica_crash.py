@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.replica_log import ReplicaLog
 from tests.support.fakes import FakeClock
+from tests.support.log_messages import messages_of
 from tests.support.recorded_script import Operation, RecordedScript
 from tests.support.recording_file_system import Loss
 from tests.support.replicas import fill, log_bytes
@@ -183,17 +182,6 @@ class ReplicaCrashScript(RecordedScript[PromisedLog]):
                 key = one.properties["UNIQ_KEY"]
                 assert one.commit_log_offset in hits(index.search(topic, key, 0, ALWAYS)), f"{key} is not indexed"
         return found
-
-
-def messages_of(log: bytes, begin: int = 0) -> dict[int, MessageExt]:
-    """Return all messages of a log that begins at an offset, by their offsets."""
-    found, at = {}, 0
-    while at < len(log):
-        size = int.from_bytes(log[at : at + 4], "big")
-        if log[at + 4 : at + 8] != b"\xcb\xd4\x31\x94":
-            found[begin + at] = decode_record(log[at : at + size])
-        at += size
-    return found
 
 
 def _records(log: bytes, begin: int = 0) -> dict[int, bytes]:

@@ -51,10 +51,5 @@ def committed_offsets(brokers: Collection[DevBroker], group: str, topic: str) ->
     }
 
 
-def consumed_topics(brokers: Collection[DevBroker], group: str) -> set[str]:
-    """Return the topics in which a group has committed offsets."""
-    return {topic for broker in _running(brokers) for topic in broker.consumer_offsets.topics_of(group)}
-
-
 def _running(brokers: Collection[DevBroker]) -> list[BrokerController]:
     return [broker.controller for broker in brokers if broker.is_running]

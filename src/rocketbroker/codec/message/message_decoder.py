@@ -7,7 +7,6 @@ misfit is a :class:`CorruptRecordError` that names the position.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -104,25 +103,6 @@ def decode_messages(
         messages.append(message)
         offset += message.store_size
     return messages
-
-
-def iter_records(
-    buffer: ReadableBuffer,
-    start: int = 0,
-    *,
-    end: int | None = None,
-    check_crc: bool = False,
-    read_body: bool = True,
-    decompress: bool = False,
-) -> Iterator[MessageExt]:
-    """Yield the records of one CommitLog file from position ``start`` to its BLANK or to unwritten space."""
-    limit = len(buffer) if end is None else min(end, len(buffer))
-    while limit - start >= BLANK.size:
-        total_size, magic = peek(buffer, start, end=limit)
-        if total_size == 0 or magic == BLANK_MAGIC_CODE:
-            return
-        yield decode_record(buffer, start, end=limit, check_crc=check_crc, read_body=read_body, decompress=decompress)
-        start += total_size
 
 
 def corrupt(offset: int, cause: str) -> CorruptRecordError:

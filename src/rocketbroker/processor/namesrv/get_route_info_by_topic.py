@@ -1,6 +1,6 @@
 """GET_ROUTEINFO_BY_TOPIC (105): brokers and queues of a topic (ClientRequestProcessor)."""
 
-from rocketbroker.codec.remoting.bodies.route import V4_9_4
+from rocketbroker.codec.remoting.bodies.route import takes_standard_json
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
@@ -29,7 +29,7 @@ class GetRouteInfoByTopicProcessor:
         if self._config.need_wait_for_service and not self._ready():
             return response(ResponseCode.SYSTEM_ERROR, "name server not ready")
         topic = command.header.topic
-        standard_json = command.version >= V4_9_4 or bool(command.header.accept_standard_json_only)
+        standard_json = takes_standard_json(command.version, command.header.accept_standard_json_only)
         body = self._routes.encoded(topic, standard_json=standard_json, order_topic_conf=self._order_topic_conf(topic))
         if body is None:
             remark = f"No topic route info in name server for the topic: {shown(topic)}{_FAQ}"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketbroker.codec.message import message_encoder as encoder
-from rocketbroker.codec.message.message_decoder import decode_messages, decode_record, iter_records, peek
+from rocketbroker.codec.message.message_decoder import decode_messages, decode_record, peek
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.errors import CorruptRecordError
 from tests.support import golden_store
@@ -86,15 +86,6 @@ def test_a_golden_record_cut_at_any_byte_is_corrupt_and_nothing_else(name: str) 
         for length in range(len(record)):
             with pytest.raises(CorruptRecordError):
                 decode_record(view, end=length)
-
-
-@pytest.mark.parametrize("name", golden_store.NAMES)
-def test_a_commit_log_file_gives_its_records_in_order_and_stops(name: str) -> None:
-    offsets = []
-    for path, data in sorted(golden_store.files(name).items()):
-        if path.startswith("commitlog/"):
-            offsets += [message.commit_log_offset for message in iter_records(memoryview(data), check_crc=True)]
-    assert offsets == [offset for offset, _ in golden_store.records(name)]
 
 
 @pytest.mark.parametrize("name", golden_store.NAMES)

@@ -49,10 +49,6 @@ class TopicRouteData(RemotingSerializable):
     filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
     topic_queue_mapping_by_broker: dict[str, dict[str, Any]] | None = None
 
-    def encode_for(self, version: int, accept_standard_json_only: bool | None) -> bytes:
-        """Encode for a client of that version (an MQVersion ordinal); quote broker ids if it supports that."""
-        return self.encode_standard() if version >= V4_9_4 or accept_standard_json_only else self.encode()
-
     def encode_standard(self) -> bytes:
         """Encode as standard JSON in ASCII, with map keys quoted and sorted."""
         text = fastjson.dumps(_standard(self)).decode()
@@ -66,6 +62,11 @@ def _standard(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _standard(item) for key, item in sorted(value.items())}
     return [_standard(item) for item in value] if isinstance(value, list) else value
+
+
+def takes_standard_json(version: int, accept_standard_json_only: bool | None) -> bool:
+    """Return true for a client of that version (an MQVersion ordinal) that reads quoted broker ids."""
+    return version >= V4_9_4 or bool(accept_standard_json_only)
 
 
 class ClusterInfo(RemotingSerializable):

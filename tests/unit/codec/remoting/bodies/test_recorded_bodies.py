@@ -7,7 +7,7 @@ import pytest
 
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData, takes_standard_json
 from rocketbroker.common.errors import CodecError
 from tests.support.golden_bodies import REQUESTS, RESPONSES, GoldenBody, answer_bodies, request_bodies
 from tests.support.golden_frames import exchanges
@@ -30,7 +30,7 @@ def encoded(body: RemotingSerializable, golden: GoldenBody) -> bytes:
     if isinstance(body, TopicRouteData) and golden.exchange.response:
         command = golden.exchange.request.command()
         standard = (command.header or {}).get("acceptStandardJsonOnly") == "true"
-        return body.encode_for(command.version, standard)
+        return body.encode_standard() if takes_standard_json(command.version, standard) else body.encode()
     return body.encode()
 
 

@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.bodies.route import (
     GetBrokerMemberGroupResponseBody,
     QueueData,
     TopicRouteData,
+    takes_standard_json,
 )
 
 ROUTE = TopicRouteData(
@@ -37,7 +38,8 @@ STANDARD = PLAIN.replace(b'{1:"127.0.0.1:2",0:"127.0.0.1:1"}', b'{"0":"127.0.0.1
 def test_broker_ids_are_quoted_for_clients_that_support_or_request_it(
     version: int, accepts: bool | None, expected: bytes
 ):
-    assert ROUTE.encode_for(version, accepts) == expected
+    standard = takes_standard_json(version, accepts)
+    assert (ROUTE.encode_standard() if standard else ROUTE.encode()) == expected
 
 
 def test_both_forms_are_read():
