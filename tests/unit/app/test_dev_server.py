@@ -14,7 +14,6 @@ from rocketbroker.common.config.local_host import LOOPBACK, local_address
 from rocketbroker.common.errors import ConfigError
 from tests.support.ports import free_ports
 from tests.support.running import running
-from tests.support.stores import crash_copy
 
 
 @pytest.fixture
@@ -26,12 +25,13 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def copy_without_log(store: Path, into: Path) -> None:
-    """Copy what makes a folder a store of mqdev; a CommitLog file has 1 GiB."""
+def leave_store(store: Path, into: Path) -> None:
+    """Make the folder of a killed mqdev by the marker of a running one."""
     into.mkdir()
     shutil.copy2(store / "mqdev.lock", into)
-    crash_copy(store / "config", into / "config")
-    (into / "commitlog").mkdir()
+    for folder in ("commitlog", "config"):
+        (into / folder).mkdir()
+        (into / folder / "file").write_text("of the store")
 
 
 def entries(folder: Path) -> list[Path]:
@@ -58,7 +58,7 @@ async def test_the_store_of_a_killed_one_is_removed_and_no_other_folder(temp: Pa
     try:
         await running.start()
         kept = {running.store, mine, foreign, empty, temp / "mqdev-link"}
-        copy_without_log(running.store, temp / "mqdev-killed")
+        leave_store(running.store, temp / "mqdev-killed")
 
         await next_one.start()
         assert set(entries(temp)) == kept | {next_one.store}
