@@ -349,7 +349,7 @@ async def test_cleaning_on_one_broker_on_those_of_a_cluster_and_on_all(name: str
         (["updateTopic", "-t", "T", "-c", "C", "-r", "x"], "'-r' / '--readQueueNums'"),
         (["queryMsgById", "-t", "T", "-i", ","], "no message id"),
         (["queryMsgById", "-t", "T", "-i", "x", "-f", "klingon"], "klingon"),
-        (["topicRoute", "-t", "T", "-n", "nowhere"], "'nowhere' is no address"),
+        (["topicRoute", "-t", "T", "-n", "nowhere"], "'nowhere' is not an address"),
         (["topicList"], "no name server given"),
     ],
 )

@@ -240,7 +240,7 @@ async def test_a_write_that_the_disk_refuses_is_reported_once_and_tried_until_it
             words.words = new
             words.persist()
             other.persist()
-            await until(lambda: "words.json is rewritten" in caplog.text)
+            await until(lambda: "words.json is written again" in caplog.text)
             disk.mark("changed")
             await write(new)
 
@@ -291,7 +291,7 @@ async def test_a_table_that_cannot_be_encoded_does_not_keep_others_from_being_wr
         await write(["right"])
 
     assert caplog.text.count("words.json cannot be encoded: Object of type set is not JSON serializable") == 1
-    assert "words.json is rewritten" in caplog.text
+    assert "words.json is written again" in caplog.text
     assert json.loads(words.path.read_bytes()) == ["right"]
 
 
