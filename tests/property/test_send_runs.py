@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,14 @@ def test_runs_differ_in_nothing_from_sends_that_come_alone(sends: list[tuple[int
     together = asyncio.run(sent([b"".join(first), b"".join(frames)] if first else [b"".join(frames)]))
 
     assert together == alone
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_one_special_send_among_others_is_handled_as_if_alone(special: str):
+    first = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(20)]
+    frames = [send(number, 1, "", special if number == 105 else PLAIN[0], 5) for number in range(100, 112)]
+
+    assert asyncio.run(sent([b"".join(first), b"".join(frames)])) == asyncio.run(sent([*first, *frames]))
 
 
 def test_a_long_read_event_is_handled_in_runs():
