@@ -2,11 +2,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rocketbroker.common.file_system import LocalFileSystem
-from rocketbroker.store.clean import clean_files_service, disk_watch
+from rocketbroker.store.clean import clean_consume_queue_service, clean_files_service, disk_watch
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
@@ -142,18 +143,24 @@ async def refused_and_taken_again(cleaned: Cleaned) -> None:
     await until(lambda: cleaned.store.appender.put_message(message()).status is PutMessageStatus.PUT_OK)
 
 
-async def test_the_pauses_between_queue_files_do_not_keep_the_disk_from_being_looked_at(cleaned: Cleaned):
+async def test_the_pauses_between_queue_files_do_not_keep_the_disk_from_being_looked_at(cleaned: Cleaned, monkeypatch):
     store = cleaned.store
     await cleaned.first_looks()
     fill(store, 21)
-    store.config.__dict__["delete_consume_queue_files_interval"] = 600_000
     store.queues.correct_min_offsets(5 * LOG_FILE)
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(clean_consume_queue_service, "asyncio", SimpleNamespace(sleep=pause))
     cleaning = asyncio.ensure_future(cleaned.service.clean_expired_consume_queue())
-    first = store.config.consume_queue_dir / "T" / "0" / f"{0:020d}"
-    await until(lambda: not first.exists())
+    await until(lambda: len(pauses) == 1)
 
     await refused_and_taken_again(cleaned)
 
+    assert pauses == [store.config.delete_consume_queue_files_interval / 1000]
     assert not cleaning.done()
     cleaning.cancel()
     await asyncio.wait([cleaning])
