@@ -99,7 +99,7 @@ def test_an_empty_table_is_reported_once_and_what_was_in_it_is_kept(
     replace_contents(path, b"{}")
     assert load(path) == {}
     assert f"{path} holds an empty table, but its backup t.json.bak has 2 entries" in caplog.text
-    assert "keeps the backup as t.json.before-empty" in caplog.text
+    assert "kept as t.json.before-empty" in caplog.text
     caplog.clear()
     replace_contents(path, b'{"c":3}')
     replace_contents(path, b'{"c":4}')
