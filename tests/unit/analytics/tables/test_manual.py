@@ -56,4 +56,4 @@ def test_no_other_tables_are_described() -> None:
 
 def test_each_option_is_described() -> None:
     rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in OPTIONS.items())
-    assert f"| option | what it says |\n|---|---|\n{rows}\n" in (_PAGES / "spark.md").read_text()
+    assert f"| option | meaning |\n|---|---|\n{rows}\n" in (_PAGES / "spark.md").read_text()
