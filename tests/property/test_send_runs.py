@@ -24,6 +24,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.send_message import SendMessageProcessor
+from rocketbroker.processor.support import send_runs
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
@@ -181,10 +182,22 @@ def test_a_request_that_fails_harms_none_of_its_run():
 def test_a_run_that_fails_for_an_unknown_reason_is_handled_one_by_one(caplog, monkeypatch):
     frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
     expected = asyncio.run(sent(frames))
-    monkeypatch.setattr(SendRuns, "process", lambda *_: 1 // 0)
+    monkeypatch.setattr(SendRuns, "_target", lambda *_: 1 // 0)
 
     assert asyncio.run(sent([b"".join(frames)])) == expected
     assert "each is handled alone" in caplog.text
+
+
+def test_a_run_whose_answers_fail_is_stored_once(monkeypatch):
+    frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
+    _, log, queues, _ = asyncio.run(sent(frames))
+    monkeypatch.setattr(send_runs, "send_responses", lambda *_: 1 // 0)
+
+    answers, *stored, _ = asyncio.run(sent([b"".join(frames[:20]), b"".join(frames[20:])]))
+
+    assert stored == [log, queues]
+    assert answers.count(b"ZeroDivisionError") == 20 + 16
+    assert [b'"opaque":%d,' % number in answers for number in range(1, 41)] == [True] * 40
 
 
 def test_one_way_sends_and_those_of_other_topics_are_handled_alone():

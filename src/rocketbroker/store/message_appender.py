@@ -143,6 +143,7 @@ class MessageAppender:
             return None
         queue_offsets, ends = _next_offsets(queues)
         records = AppendRun(run, queues[0].topic_block, queues[0].magic)
+        codes = _tags_codes(run)
         timestamp = self._clock.time_ms()
         try:
             # Before the log gets the messages: what a queue has no room for is left to single puts.
@@ -152,12 +153,12 @@ class MessageAppender:
             offsets = self._commit_log.append_run(records, queue_offsets, timestamp)
         except StoreError:
             return None
-        for queue, end in ends.items():
-            queue.next_offset = end
-        codes = _tags_codes(run)
+        # From here on nothing may fail: the log has the messages.
         self._pending += zip(
             queues, queue_offsets, offsets, records.sizes, codes, repeat(timestamp), run.found, strict=False
         )
+        for queue, end in ends.items():
+            queue.next_offset = end
         self.last_store_timestamp = timestamp
         self.put_count += len(offsets)
         return RunResult(offsets, queue_offsets, timestamp, records.total)

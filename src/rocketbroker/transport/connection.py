@@ -277,10 +277,9 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
     def _handle_run(self, data: memoryview) -> None:
         """Handle the requests of the run together, or one by one if they are few or one of them is special."""
         frames = self._run.frames
-        if answered := self._run.process(self, data):
-            route, answers = answered
-            self._out.append(answers)
-            self._answered += [route] * len(frames)
+        if answered := self._run.process(self, data, self._take):
+            self._answered += answered[0]
+            self._out += answered[1]
             return
         for start, mark, end in frames:
             self._handle_frame(data, start, mark, end)

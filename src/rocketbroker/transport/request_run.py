@@ -4,14 +4,15 @@ A connection learns the template from a request that it has decoded. That takes 
 waits for twice as many requests that do not fit before it learns the next.
 """
 
-import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rocketbroker.codec.remoting.handler import Connection, Route, RunHandler
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.remoting_command import Command
-
-log = logging.getLogger(__name__)
+from rocketbroker.transport.answers import error_answer
 
 # Fewer requests are handled faster one by one.
 FEWEST_IN_RUN: Final = 6
@@ -67,20 +68,31 @@ class RequestRun:
         self.frames.append((start, mark, end))
         return True
 
-    def process(self, connection: Connection, data: memoryview) -> tuple[Route, bytes] | None:
-        """End the run; return its route and the answers, or ``None`` if its frames must be handled one by one."""
+    def process(
+        self, connection: Connection, data: memoryview, take: Callable[[Command, Command], None]
+    ) -> tuple[list[Route], list[bytes]] | None:
+        """End the run; return the routes of its requests and their answers, or ``None`` to handle its frames alone.
+
+        Args:
+            connection: the connection.
+            data: the buffer of the frames.
+            take: answers one request; called for each if they failed together.
+        """
         frames, values, kind = self.frames, self._values, self._kind
         self.frames, self._values = [], []
         if len(frames) < FEWEST_IN_RUN or kind is None:
             return None
         bodies = [data[start + 4 + mark : end] for start, mark, end in frames]
+        command = kind.template.command
         try:
-            answers = kind.handler.process(connection, kind.template.command, values, bodies)
-        except Exception:
-            # One by one, the request that fails gets its answer, and harms no other.
-            log.exception("requests with code %d failed together; each is handled alone", kind.route.code)
-            return None
-        return None if answers is None else (kind.route, answers)
+            answers = kind.handler.process(connection, command, values, bodies)
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
+            # Not one by one: they may be handled already.
+            failed = error_answer(kind.route.code, error)
+            for each in values:
+                take(replace(command, opaque=int(each[-1])), failed)
+            return [], []
+        return None if answers is None else ([kind.route] * len(frames), [answers])
 
     def missed(self, route: Route, header: memoryview, command: Command) -> None:
         """Note a request that fits no template; learn one from it after some of them."""

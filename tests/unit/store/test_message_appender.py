@@ -12,6 +12,7 @@ from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store import message_appender
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import MessageRun, PutMessageResult, PutMessageStatus
 from rocketbroker.store.dispatch import commit_log_dispatcher
@@ -613,6 +614,20 @@ class TestRuns:
 
         assert parts.appender.put_run(self.run(0, 1, 1, 0)) is not None
         assert queue.room_end >= queue.next_offset == 3
+
+    def test_what_fails_before_the_write_leaves_no_trace(self, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+        self.put_each(parts, 0, 1)
+        end = parts.log.max_offset
+
+        with monkeypatch.context() as failing:
+            failing.setattr(message_appender, "tags_code_bytes", lambda _: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                parts.appender.put_run(self.run(0, 1))
+
+        assert parts.log.max_offset == end
+        assert parts.appender.put_run(self.run(0, 1)) is not None
+        parts.appender.dispatch()
+        assert parts.bodies() == [b"body"] * 2
 
     def test_a_disk_without_room_leaves_them_to_single_puts(self, parts: Parts, monkeypatch: pytest.MonkeyPatch):
         self.put_each(parts, 0, 1)

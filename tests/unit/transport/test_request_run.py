@@ -102,6 +102,22 @@ async def test_a_run_that_its_handler_leaves_is_handled_one_by_one():
     assert [answer.opaque for answer in transport.answers] == list(range(1, 101))
 
 
+async def test_an_error_is_the_answer_to_each_request_of_the_run(monkeypatch, caplog):
+    runs = Runs()
+    connection, transport, endpoint = connect(runs.routes())
+    monkeypatch.setattr(Runs, "process", lambda *_: 1 // 0)
+
+    feed(connection, frames(9))
+    feed(connection, frames(10, 10))
+
+    assert runs.alone == 9
+    assert [answer.opaque for answer in transport.answers] == list(range(1, 20))
+    assert [answer.code for answer in transport.answers[9:]] == [1] * 10
+    assert "ZeroDivisionError" in str(transport.answers[-1].remark)
+    assert caplog.text.count("request code 31 failed") == 1
+    assert {(key.response_code, latency.count) for key, latency in endpoint.meter.figures.items()} == {(0, 9), (1, 10)}
+
+
 async def test_a_new_template_is_learned_after_ever_more_requests():
     runs = Runs()
     connection, _, _ = connect(runs.routes())

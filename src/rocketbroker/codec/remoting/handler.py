@@ -115,6 +115,8 @@ class RunHandler(Protocol):
     ) -> bytes | None:
         """Handle all requests and return their answers, or handle none and return ``None``: each is then handled alone.
 
+        An error is the answer to each of them, because they may have been handled.
+
         Args:
             connection: the connection that they came by.
             command: a request that differs from each of them only in ``values``.

@@ -4,6 +4,7 @@ Whatever is special about a send is left to ``SendMessageProcessor.process``: a 
 send by send.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,6 +23,8 @@ from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
 from rocketbroker.store.commitlog.put_message import MessageRun
 from rocketbroker.store.message_appender import MessageAppender
+
+log = logging.getLogger(__name__)
 
 # Bits of sysFlag that only the broker sets.
 _BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
@@ -85,10 +88,43 @@ class SendRuns:
             values: values of ``fields`` for each message, and its opaque.
             bodies: their bodies.
         """
+        try:
+            prepared = self._prepare(connection, command, values, bodies)
+        except Exception:
+            # One by one, the send that fails gets its answer, and harms no other.
+            log.exception("sends that came together cannot be prepared; each is handled alone")
+            return None
+        if prepared is None:
+            return None
+        target, run = prepared
+        result = self._appender.put_run(run)
+        if result is None:
+            return None
+        queue_ids, _, _, opaques = zip(*values, strict=True)
+        target.stats.add(len(queue_ids), result.size, len(queue_ids))
+        return frames(
+            send_responses(
+                opaques,
+                queue_ids,
+                result.queue_offsets,
+                result.physical_offsets,
+                [each[1] for each in run.found],
+                self.answer_template,
+            )
+        )
+
+    def _prepare(
+        self,
+        connection: Connection,
+        command: Command,
+        values: Sequence[Sequence[bytes]],
+        bodies: Sequence[ReadableBuffer],
+    ) -> tuple[TopicTarget, MessageRun] | None:
+        """Return the messages and their topic, or ``None`` if one of them is special."""
         target = self._target(connection, command.header)
         if target is None:
             return None
-        queue_ids, born_timestamps, texts, opaques = zip(*values, strict=True)
+        queue_ids, born_timestamps, texts, _ = zip(*values, strict=True)
         queues = list(map(int, queue_ids))
         plain = decode_plain(texts)
         if plain is None or max(queues) >= target.queue_nums:
@@ -98,32 +134,17 @@ class SendRuns:
             return None
         own = self._own.encoded
         header, born_host = command.header, connection.remote_host
-        result = self._appender.put_run(
-            MessageRun(
-                header.topic,
-                queues,
-                bodies,
-                [each + own for each in properties],
-                list(map(int, born_timestamps)),
-                found,
-                header.flag,
-                header.sys_flag | target.sys_flag | host_flags(born_host, self._store_host),
-                born_host,
-                header.reconsume_times,
-            )
-        )
-        if result is None:
-            return None
-        target.stats.add(len(queues), result.size, len(queues))
-        return frames(
-            send_responses(
-                opaques,
-                queue_ids,
-                result.queue_offsets,
-                result.physical_offsets,
-                [each[1] for each in found],
-                self.answer_template,
-            )
+        return target, MessageRun(
+            header.topic,
+            queues,
+            bodies,
+            [each + own for each in properties],
+            list(map(int, born_timestamps)),
+            found,
+            header.flag,
+            header.sys_flag | target.sys_flag | host_flags(born_host, self._store_host),
+            born_host,
+            header.reconsume_times,
         )
 
     def _target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
