@@ -30,6 +30,7 @@ from rocketbroker.codec.remoting.headers.transaction import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class TransactionProducer(Producer):
         return TransactionSendResult(**msgspec.structs.asdict(result), local_transaction_state=state)
 
     async def _end(self, topic: str, result: SendResult, state: LocalTransactionState) -> None:
+        """Tell the broker the outcome; log a failure, after which the broker checks the transaction."""
         header = EndTransactionRequestHeader(
             self.group,
             result.queue_offset,
@@ -125,8 +127,17 @@ class TransactionProducer(Producer):
             topic,
             transaction_id=result.transaction_id or result.msg_id,
         )
-        address = self._client.routes.broker_address(result.message_queue)
-        await self._client.remoting.invoke_oneway(address, _end_request(header))
+        try:
+            address = self._client.routes.broker_address(result.message_queue)
+            await self._client.remoting.invoke_oneway(address, _end_request(header))
+        except RocketBrokerError as error:
+            log.warning(
+                "producer %s: the outcome %s of transaction %s did not reach the broker, which will check it: %s",
+                self.group,
+                state.name,
+                header.transaction_id,
+                error,
+            )
 
     def _check_soon(
         self, message: MessageExt, header: CheckTransactionStateRequestHeader, connection: Connection

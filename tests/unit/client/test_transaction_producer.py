@@ -1,0 +1,40 @@
+"""Ends of transactions whose broker is gone."""
+
+import pytest
+
+from rocketbroker.client.message import Message
+from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of
+
+
+def check(_message: MessageExt) -> LocalTransactionState:
+    return LocalTransactionState.UNKNOWN
+
+
+@pytest.mark.parametrize("error", [None, KeyError("no such order")])
+async def test_the_outcome_outlives_the_broker(error: Exception | None, caplog: pytest.LogCaptureFixture):
+    stored = header_of(SendMessageResponseHeader("0" * 32, 0, 0))
+    broker = ScriptedServer({RequestCode.SEND_MESSAGE_V2: lambda _fields, _body: response(header=stored)})
+    routes = {"T": route_of({})}
+    async with broker, name_server(routes) as names:
+        routes["T"] = route_of({"broker-a": broker.address})
+        async with TransactionProducer("PG", names.address, check=check) as producer:
+
+            async def execute(_message: Message) -> LocalTransactionState:
+                routes["T"] = route_of({})
+                await producer._client.routes.refresh_topic("T")
+                if error is not None:
+                    raise error
+                return LocalTransactionState.COMMIT_MESSAGE
+
+            if error is None:
+                result = await producer.send_in_transaction(Message("T", b"x"), execute)
+                assert result.local_transaction_state is LocalTransactionState.COMMIT_MESSAGE
+            else:
+                with pytest.raises(KeyError, match="no such order"):
+                    await producer.send_in_transaction(Message("T", b"x"), execute)
+    assert "did not reach the broker, which will check it: broker broker-a" in caplog.text
