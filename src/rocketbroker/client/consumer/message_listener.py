@@ -49,7 +49,7 @@ class MessageListener:
         error: Exception | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._call(message)
+                await self._call_handler(message)
         except TimeoutError as raised:
             error = raised
             log.warning("the handler did not end within consumeTimeout (%g s) for %r", self._timeout_s, message)
@@ -61,6 +61,16 @@ class MessageListener:
         failed = message.outcome is not Outcome.ACKNOWLEDGED
         self._stats.add_consumed(message.topic, self._clock.monotonic() - start, failed=failed)
         return error
+
+    async def _call_handler(self, message: ReceivedMessage) -> None:
+        try:
+            await self._call(message)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Raised as it is, it would end the worker without a trace.
+            raise HandlerError("the handler awaited a task that was cancelled; catch CancelledError in it") from error
 
     async def _call(self, message: ReceivedMessage) -> None:
         if self._threads is None:

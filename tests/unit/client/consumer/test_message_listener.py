@@ -60,6 +60,32 @@ async def test_a_handler_that_hangs_is_ended(caplog: pytest.LogCaptureFixture):
     assert "consumeTimeout (0.01 s)" in caplog.text
 
 
+async def test_a_handler_whose_own_task_is_cancelled_gives_back(caplog: pytest.LogCaptureFixture):
+    async def handle(_message: ReceivedMessage) -> None:
+        own = asyncio.create_task(asyncio.sleep(60))
+        asyncio.get_running_loop().call_soon(own.cancel)
+        await own
+
+    outcome, error = await outcome_of(handle)
+    assert outcome is Outcome.RETRIED
+    assert isinstance(error, HandlerError)
+    assert "awaited a task that was cancelled" in caplog.text
+
+
+async def test_the_cancellation_of_the_worker_goes_through():
+    started = asyncio.Event()
+
+    async def handle(_message: ReceivedMessage) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    worker = asyncio.create_task(outcome_of(handle))
+    await started.wait()
+    worker.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await worker
+
+
 async def test_a_plain_function_runs_in_a_thread():
     threads: list[str] = []
 
