@@ -95,11 +95,15 @@ def make_template(
 def _is_exact(template: HeaderTemplate, constant: Sequence[bytes], count: int, decode: Decode) -> bool:
     """Return true if the decoder reads other values from just the places that the template has found.
 
-    A header with one name twice, or with blanks, has values in other places.
+    A header with one name twice, or with blanks, has values in other places. These may hold what is tried: so it is
+    tried twice, with no value in common.
     """
-    values = [b"%d" % (number + 1) for number in range(count + 1)]
+    tried = [b"%d" % number for number in range(1, 2 * count + 3)]
     try:
-        return decode(memoryview(_alternated(constant, values))) == template.command_of(values)
+        return all(
+            decode(memoryview(_alternated(constant, values))) == template.command_of(values)
+            for values in (tried[: count + 1], tried[count + 1 :])
+        )
     except RocketBrokerError:
         return False
 
