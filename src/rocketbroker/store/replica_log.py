@@ -149,7 +149,8 @@ class ReplicaLog:
             OSError: The disk failed. The log may still have records after ``offset``; repeat the cut before other
                 appends.
         """
-        if self._commit_log.max_offset != offset or self._is_half_cut:
+        # The end of the log says nothing during a change, which ``_change`` rejects.
+        if self._changing or self._commit_log.max_offset != offset or self._is_half_cut:
             await self._change(self._cut, offset)
 
     async def begin_at(self, offset: int) -> None:

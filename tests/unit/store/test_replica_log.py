@@ -188,6 +188,18 @@ async def test_bytes_and_cuts_amid_records_are_rejected(tmp_path: Path, master: 
         await copy.truncate(copy.max_offset)
 
 
+async def test_no_cut_succeeds_during_another(tmp_path: Path, master: MessageStore):
+    store = make_store(tmp_path / "copy")
+    async with replica(store) as copy:
+        copy.append(0, log_bytes(master))
+        await dispatched(store, master)
+        cutting = asyncio.ensure_future(copy.truncate(record_at(master, "Topic", 0, 3)))
+        await asyncio.sleep(0)
+        with pytest.raises(StoreError, match="is being cut"):
+            await copy.truncate(copy.max_offset)
+        await cutting
+
+
 async def test_no_time_of_the_checkpoint_covers_what_is_not_dispatched(tmp_path: Path, master: MessageStore):
     store = make_store(tmp_path / "copy")
     async with replica(store) as copy:
