@@ -213,7 +213,7 @@ class MessageAppender:
             first = queue.next_offset
             if (end := first + len(parts.bodies)) > queue.room_end:
                 queue.make_room(end)
-            offset = commit_log.reserve(batch.total)
+            offset = commit_log.reserve(batch.total, batch.sizes)
             records, offsets = batch.encode(offset, first, timestamp, commit_log.store_host)
             commit_log.append_encoded(records, offset)
         except StoreError as error:

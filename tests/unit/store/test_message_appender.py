@@ -629,6 +629,20 @@ class TestRuns:
         parts.appender.dispatch()
         assert parts.bodies() == [b"body"] * 2
 
+    def test_the_longest_record_is_that_of_one_message(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+        parts.log.longest_record = 100
+
+        assert parts.appender.put_run(self.run(0, 1, 0, 1, body=b"x" * 1500)) is None
+        assert parts.appender.put_messages(message(), batch(*[bytes(10)] * 300)).status is not PutMessageStatus.PUT_OK
+        assert parts.log.longest_record == 100
+
+        result = parts.appender.put_run(self.run(0, 1, 0, body=b"x" * 300))
+        assert result is not None
+        assert parts.log.longest_record == result.physical_offsets[2] - result.physical_offsets[1]
+        assert parts.appender.put_messages(message(), batch(*[bytes(500)] * 3)).status is PutMessageStatus.PUT_OK
+        assert parts.log.longest_record < 700
+
     def test_a_disk_without_room_leaves_them_to_single_puts(self, parts: Parts, monkeypatch: pytest.MonkeyPatch):
         self.put_each(parts, 0, 1)
         monkeypatch.setattr(CommitLog, "_room", full)

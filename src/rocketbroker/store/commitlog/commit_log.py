@@ -108,7 +108,7 @@ class CommitLog:
         size = head.size + len(body) + len(block) + 2 + len(properties)
         file = self._file
         if file is None or file.wrote + size + BLANK_LENGTH > self._limit:
-            file = self._room(size)
+            file = self._room(size, (size,))
         position = file.wrote
         offset = file.file_from_offset + position
         file.write(
@@ -148,7 +148,7 @@ class CommitLog:
         Raises:
             StoreError: as by ``reserve``; nothing was written.
         """
-        file = self._room(run.total)
+        file = self._room(run.total, run.sizes)
         position = file.wrote
         records, offsets = run.encode(file.file_from_offset + position, queue_offsets, store_timestamp, self.store_host)
         file.write(position, position + run.total, records)
@@ -191,8 +191,8 @@ class CommitLog:
             self._grow(file, end)
         file.write(position, end, records)
 
-    def reserve(self, size: int) -> int:
-        """Return the offset for records of ``size`` bytes in all, which will lie in one file.
+    def reserve(self, size: int, sizes: Sequence[int]) -> int:
+        """Return the offset for records of ``sizes`` bytes, ``size`` in all, which will lie in one file.
 
         Raises:
             StoreFullError: The disk has no room for them.
@@ -200,14 +200,17 @@ class CommitLog:
             StoreBusyError: The disk has not allocated blocks in time.
             StoreError: A file could not be created.
         """
-        file = self._room(size)
+        file = self._room(size, sizes)
         return file.file_from_offset + file.wrote
 
-    def _room(self, size: int) -> MappedFile:
-        """Return the file with allocated room for records of ``size`` bytes at its ``wrote`` position."""
+    def _room(self, size: int, sizes: Sequence[int] = ()) -> MappedFile:
+        """Return the file with allocated room for ``size`` bytes at its ``wrote`` position.
+
+        Args:
+            size: bytes of all records.
+            sizes: bytes of each, for records that no call has had yet.
+        """
         file = self._file
-        # Checked here and not for each record: a record of that length never fits into the room that needs no check.
-        self.longest_record = max(self.longest_record, size)
         if file is None or not fits(size, file.file_size - file.wrote):
             if not fits(size, self.queue.file_size):
                 raise MessageIllegalError(
@@ -218,6 +221,9 @@ class CommitLog:
         end = min(file.wrote + size + BLANK_LENGTH, file.file_size)
         if end > self._limit:
             self._grow(file, end)
+        if size > self.longest_record:
+            # Here and not for each record: one of that length never fits into the room that needs no check.
+            self.longest_record = max(self.longest_record, max(sizes, default=0))
         return file
 
     def _roll(self, file: MappedFile | None) -> MappedFile:

@@ -136,7 +136,7 @@ def test_a_record_longer_than_a_file_is_rejected_and_nothing_is_written(tmp_path
         with pytest.raises(StoreError, match=r"4089 bytes.*4096.*mappedFileSizeCommitLog"):
             append_sized(log, queue, FILE - 7)
         with pytest.raises(StoreError, match="mappedFileSizeCommitLog"):
-            log.reserve(FILE)
+            log.reserve(FILE, [FILE])
 
         assert log.max_offset == 500
         assert append_sized(log, queue, 500) == 500
@@ -147,7 +147,7 @@ def test_reserved_records_lie_in_one_file(tmp_path: Path):
         queue = queue_for(tmp_path)
         append_sized(log, queue, 3000)
 
-        offset = log.reserve(1089)
+        offset = log.reserve(1089, [1089])
         log.append_encoded(b"r" * 1089, offset)
 
         assert offset == FILE
@@ -218,7 +218,7 @@ def test_blocks_are_there_before_anything_is_stored_in_them(tmp_path: Path):
             append_sized(log, queue, 1000, number)
             file = log.queue.files[-1]
             assert file.wrote + 8 <= file.allocated <= 1 << 20
-        log.append_encoded(b"r" * 100_000, log.reserve(100_000))
+        log.append_encoded(b"r" * 100_000, log.reserve(100_000, [100_000]))
         assert log.queue.files[-1].wrote <= log.queue.files[-1].allocated
 
 
