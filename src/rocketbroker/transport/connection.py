@@ -233,7 +233,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             if not (is_many and run.joins(data, start, mark, following)):
                 if run.frames:
                     self._handle_run(data)
-                self._handle_frame(data, start, mark, following)
+                self._handle_frame(data, start, mark, following, learns=bool(is_many) and run.learns)
             position = following
             if self._transport is None:
                 return end, 0
@@ -245,8 +245,8 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             check_length(LENGTH.unpack_from(data, position)[0], limit)
         return position, _FRAME_HEAD
 
-    def _handle_frame(self, data: memoryview, start: int, mark: int, end: int) -> None:
-        """Handle one frame with its mark at ``start``."""
+    def _handle_frame(self, data: memoryview, start: int, mark: int, end: int, *, learns: bool = False) -> None:
+        """Handle one frame with its mark at ``start``; ``learns`` if it might have joined a run by another template."""
         # The high byte of the mark is 0 for JSON, so a mark above the limit means a long header or another encoding.
         header_end = start + 4 + mark
         # Fast path for the JSON header of a served code; all others, broken ones included, take the slow path.
@@ -270,7 +270,7 @@ class RemotingConnection(FrameWriter, asyncio.BufferedProtocol):
             return
         body = data[header_end:end]
         command.body = bytes(body) if route.runs_later else body
-        if self._run.learns:
+        if learns:
             self._run.missed(route, header, command)
         self._process(route, command)
 

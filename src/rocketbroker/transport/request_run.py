@@ -39,7 +39,7 @@ class RequestRun:
 
     Attributes:
         frames: the frames in the run: position of the mark, mark, position of the end.
-        learns: the request that is handled now came with others, and fits no template.
+        learns: the last request that did not join fits no template.
     """
 
     __slots__ = ("_header_limit", "_kind", "_misses", "_patience", "_values", "frames", "learns")
@@ -96,7 +96,6 @@ class RequestRun:
 
     def missed(self, route: Route, header: memoryview, command: Command) -> None:
         """Note a request that fits no template; learn one from it after some of them."""
-        self.learns = False
         self._misses += 1
         handler = route.runs
         if self._misses < self._patience or handler is None or not handler.accepts(command):

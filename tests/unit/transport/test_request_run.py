@@ -135,6 +135,32 @@ async def test_a_new_template_is_learned_after_ever_more_requests():
     assert runs.topics == ["T", "T", "Other"]
 
 
+async def test_the_request_that_does_not_fit_is_learned_not_those_before_it():
+    runs = Runs()
+    connection, _, _ = connect(runs.routes())
+    feed(connection, frames(9))
+
+    for _ in range(8):
+        feed(connection, frames(3) + frames(1, 9, "Other") + frames(6))
+    feed(connection, frames(7, 1, "Other"))
+
+    assert runs.topics[-1] == "Other"
+
+
+async def test_an_unknown_request_among_others_teaches_nothing():
+    runs = Runs()
+    connection, transport, _ = connect(runs.routes())
+    unknown = encode_frame(request(999, GetMinOffsetRequestHeader("T", 1), b"1"))
+
+    for number in range(9):
+        feed(connection, unknown * 7)
+        feed(connection, frames(1, 1 + number))
+    feed(connection, frames(7, 10))
+
+    assert (runs.sizes, runs.alone) == ([], 16)
+    assert transport.answers[-1].opaque == 16
+
+
 async def test_a_longer_header_than_is_accepted_does_not_join():
     runs = Runs()
     first = frames(1)
