@@ -21,6 +21,8 @@ _MOST: Final = 64
 # Requests outside of runs before the first template is learned, and between two in the end.
 _FIRST_MISSES: Final = 4
 _MOST_MISSES: Final = 4096
+# Bytes. A pattern takes time by its header's length, and up to 36 kB; the cache of ``re`` keeps 512.
+_LONGEST_HEADER: Final = 2048
 
 
 class _Kind(NamedTuple):
@@ -98,7 +100,9 @@ class RequestRun:
         """Note a request that fits no template; learn one from it after some of them."""
         self._misses += 1
         handler = route.runs
-        if self._misses < self._patience or handler is None or not handler.accepts(command):
+        if self._misses < self._patience or len(header) > _LONGEST_HEADER:
+            return
+        if handler is None or not handler.accepts(command):
             return
         self._misses = 0
         self._patience = min(2 * self._patience, _MOST_MISSES)

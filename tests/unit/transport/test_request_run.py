@@ -1,5 +1,7 @@
 from collections.abc import Sequence
 
+import pytest
+
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Connection, Route
@@ -159,6 +161,20 @@ async def test_an_unknown_request_among_others_teaches_nothing():
 
     assert (runs.sizes, runs.alone) == ([], 16)
     assert transport.answers[-1].opaque == 16
+
+
+@pytest.mark.parametrize(("length", "sizes"), [(2048, [20]), (2049, [])])
+async def test_no_template_is_learned_from_a_long_header(length: int, sizes: list[int]):
+    runs = Runs()
+    connection, transport, _ = connect(runs.routes())
+    short = int.from_bytes(frames(1)[4:8], "big")
+    topic = "T" * (length - short + 1)
+
+    feed(connection, frames(9, 1, topic))
+    feed(connection, frames(9, 1, topic) * 2 + frames(2, 8, topic))
+
+    assert runs.sizes == sizes
+    assert len(transport.answers) == 29
 
 
 async def test_a_longer_header_than_is_accepted_does_not_join():
