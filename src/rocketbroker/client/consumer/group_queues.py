@@ -261,6 +261,8 @@ class GroupQueues:
             allocated = await self._rebalance_impl.allocate(topic)
         else:
             allocated = self._assigned[topic]
+        if not self._started or topic not in self.subscriptions.by_topic:
+            return True  # closed, or unsubscribed from the topic, since the rebalance began
         self._missing.discard(topic)
         return await self.table.update(topic, allocated)
 

@@ -54,6 +54,7 @@ class ProcessQueueTable:
         self.queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[MessageQueue] = set()
+        self._stopped = False
         self._lock = asyncio.Lock()
         self._tasks = TaskOwner("process-queue-table")
 
@@ -74,7 +75,8 @@ class ProcessQueueTable:
         self.queues.clear()
 
     async def stop_pulling(self) -> None:
-        """Stop all pulls; what is held remains."""
+        """Stop all pulls and take no more queues; what is held remains."""
+        self._stopped = True
         for pull in self._pulls.values():
             pull.cancel()
         await asyncio.gather(*self._pulls.values(), return_exceptions=True)
@@ -158,6 +160,8 @@ class ProcessQueueTable:
         return True
 
     def _add(self, queue: MessageQueue, offset: int) -> None:
+        if self._stopped:
+            return
         held = self.queues[queue] = ProcessQueue(queue, offset, self._clock.monotonic(), self._held_bytes)
         self._pulls[queue] = self._tasks.start(self._pull(held), f"pull-{queue.broker_name}-{queue.queue_id}")
 

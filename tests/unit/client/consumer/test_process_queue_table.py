@@ -45,6 +45,8 @@ class Stage:
         self.locks = Locks()
         self.clock = FakeClock()
         self.silent = False
+        self.answers = asyncio.Event()
+        self.answers.set()
         start = StartOffset(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 0, QueueOffsets(self.invoke))
         self.table = ProcessQueueTable(
             self.offsets,
@@ -56,6 +58,7 @@ class Stage:
         )
 
     async def invoke(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
+        await self.answers.wait()
         if self.silent:
             raise RemotingTimeoutError("silent")
         return response(header={"offset": "0"})
@@ -89,6 +92,19 @@ async def test_a_queue_whose_offset_is_unknown_is_not_taken_yet(caplog: pytest.L
     stage.silent = False
     assert await stage.table.update("T", [FIRST])
     await stage.table.stop()
+
+
+async def test_an_update_under_way_takes_no_queue_after_the_stop():
+    stage = Stage()
+    stage.offsets.persisted.clear()
+    stage.answers.clear()
+    update = asyncio.create_task(stage.table.update("T", [FIRST]))
+    await asyncio.sleep(0)
+    await stage.table.stop_pulling()
+    await stage.table.stop()
+    stage.answers.set()
+    await update
+    assert (stage.table.queues, stage.pulled) == ({}, [])
 
 
 async def test_a_reset_drops_what_is_held_and_moves_the_offset():

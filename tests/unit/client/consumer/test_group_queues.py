@@ -1,0 +1,58 @@
+"""Rebalances that overlap with the end of a subscription or of the consumer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketbroker.client.lite_pull_consumer import LitePullConsumer
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from tests.support.consumer_parts import QUEUE, MemoryOffsets
+from tests.support.scripted_server import ScriptedServer, name_server, route_of
+from tests.support.waiting import until
+
+
+class Stage:
+    """A consumer whose rebalances stop in the allocation until ``gate`` is set."""
+
+    def __init__(self, consumer: LitePullConsumer) -> None:
+        self.consumer = consumer
+        self.entered, self.gate = asyncio.Event(), asyncio.Event()
+        consumer._queues._rebalance_impl.allocate = self.allocate  # type: ignore[method-assign]
+
+    async def allocate(self, topic: str) -> list[MessageQueue]:
+        self.entered.set()
+        await self.gate.wait()
+        return [QUEUE]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with (
+        ScriptedServer({}) as broker,
+        name_server({"T": route_of({"broker-a": broker.address})}) as names,
+        LitePullConsumer("CG", names.address, offset_store=MemoryOffsets({QUEUE: 0})) as consumer,
+    ):
+        yield Stage(consumer)
+
+
+async def test_a_rebalance_under_way_takes_no_queue_of_a_topic_unsubscribed_from(stage: Stage):
+    consumer = stage.consumer
+    subscribing = asyncio.create_task(consumer.subscribe("T"))
+    await stage.entered.wait()
+    unsubscribing = asyncio.create_task(consumer.unsubscribe("T"))
+    await until(lambda: not consumer._queues.subscriptions.by_topic)
+    stage.gate.set()
+    await asyncio.gather(subscribing, unsubscribing)
+    assert list(consumer.queues) == []
+    await consumer.subscribe("T")
+    assert list(consumer.queues) == [QUEUE]
+
+
+async def test_a_rebalance_under_way_takes_no_queue_of_a_closed_consumer(stage: Stage):
+    subscribing = asyncio.create_task(stage.consumer.subscribe("T"))
+    await stage.entered.wait()
+    await stage.consumer.close()
+    stage.gate.set()
+    await subscribing
+    assert stage.consumer.queues == ()
