@@ -85,7 +85,7 @@ class LitePullConsumer(GroupConsumer):
         self._ready: deque[tuple[ProcessQueue, deque[MessageExt]]] = deque()
         self._arrived = asyncio.Event()
         self._polled: list[tuple[ProcessQueue, MessageExt]] = []
-        self._consumed: dict[MessageQueue, int] = {}
+        self._consumed: dict[MessageQueue, tuple[ProcessQueue, int]] = {}
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Consume given queues, whoever else is in the group; replaces those given before.
@@ -124,7 +124,8 @@ class LitePullConsumer(GroupConsumer):
         """Commit that all messages returned so far are consumed; log a failure."""
         self._check_started()
         self._count_polled()
-        owned = {queue: at for queue, at in self._consumed.items() if queue in self._queues.table.queues}
+        # A queue that was lost or moved since has another ProcessQueue, or none.
+        owned = {queue: at for queue, (held, at) in self._consumed.items() if not held.dropped}
         for queue, offset in owned.items():
             self._offsets.update(queue, offset)
         self._consumed.clear()
@@ -137,7 +138,6 @@ class LitePullConsumer(GroupConsumer):
             ClientStateError: the consumer does not have the queue.
         """
         self._check_queue(queue)
-        self._consumed.pop(queue, None)
         self._queues.table.seek(queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -201,7 +201,7 @@ class LitePullConsumer(GroupConsumer):
         """Count the messages of the last poll as consumed."""
         for held, message in self._polled:
             if held.remove(message):
-                self._consumed[held.queue] = held.commit_offset
+                self._consumed[held.queue] = held, held.commit_offset
                 if self._auto_commit:
                     self._offsets.update(held.queue, held.commit_offset)
         self._polled = []
