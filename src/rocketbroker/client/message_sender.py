@@ -16,7 +16,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import BrokerResponseError, RemotingError
+from rocketbroker.common.errors import BrokerResponseError, RemotingError, RemotingTimeoutError
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +116,11 @@ class MessageSender:
                 return error
             causes.append(error)
         cost = round((loop.time() - start) * 1000)
+        if not causes:
+            raise RemotingTimeoutError(
+                f"not sent, topic {outgoing.topic}: the route and earlier sends took {cost} ms, and the limit is "
+                f"{timeout_s * 1000:g} ms; raise the limit (timeout_s, send_timeout_s) or send fewer at a time"
+            )
         text = f"sent {len(causes)} times within {cost} ms, topic {outgoing.topic}, brokers {', '.join(brokers)}"
         raise SendFailedError(f"{text}: {causes[-1]}", causes) from causes[-1]
 

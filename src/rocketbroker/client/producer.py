@@ -10,7 +10,7 @@ import msgspec
 
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import RequestTimeoutError
+from rocketbroker.client.errors import InvalidMessageError, RequestTimeoutError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message, check_message
 from rocketbroker.client.message_sender import MessageSender
@@ -77,6 +77,10 @@ class Producer(GroupMember):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(group, namesrv_addr, client)
+        if retry_times_when_send_failed < 0:
+            raise InvalidMessageError(
+                f"retry_times_when_send_failed is {retry_times_when_send_failed}; give 0 for one try, or more"
+            )
         self._send_timeout_s = send_timeout_s
         self._compression = Compression(compress_msg_body_over_howmuch, compress_type, compress_level)
         self._max_message_size = max_message_size
@@ -122,7 +126,8 @@ class Producer(GroupMember):
             TopicRouteError: The topic does not exist and cannot be created.
             SendFailedError: All tries failed.
             BrokerResponseError: The broker refused in a way that no retry mends.
-            RemotingError: The only try, to a given queue, failed; or too many sends are in flight.
+            RemotingError: The only try, to a given queue, failed; too many sends are in flight; or the time limit
+                passed before the first try.
         """
         outgoing = self._prepare(message)
         return await self._sender.send(outgoing, queue or _by_key(message), timeout_s or self._send_timeout_s)

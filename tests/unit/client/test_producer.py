@@ -18,6 +18,7 @@ from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.client.send_result import SendStatus
+from rocketbroker.client.topic_route_table import TopicRoute
 from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_properties import decode_properties
 from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
@@ -169,6 +170,25 @@ async def test_a_broker_that_does_not_answer_costs_no_more_than_the_timeout():
             await producer.send(Message("T", b"x"), timeout_s=1.0)
         assert len(mute.of(SEND)) == 1, "no time is left for another try"
     assert isinstance(caught.value.causes[0], RemotingTimeoutError)
+
+
+async def test_a_time_limit_that_the_route_uses_up_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    async with Producer("PG", stage.names.address) as producer:
+        find = producer._client.routes.publish_route
+
+        async def find_late(topic: str) -> TopicRoute:
+            await asyncio.sleep(0.02)
+            return await find(topic)
+
+        monkeypatch.setattr(producer._client.routes, "publish_route", find_late)
+        with pytest.raises(RemotingTimeoutError, match=r"not sent, topic T: .* the limit is 10 ms; raise the limit"):
+            await producer.send(Message("T", b"x"), timeout_s=0.01)
+    assert stage.sent() == []
+
+
+def test_a_send_has_at_least_one_try():
+    with pytest.raises(InvalidMessageError, match="retry_times_when_send_failed is -1; give 0 for one try, or more"):
+        Producer("PG", "127.0.0.1:1", retry_times_when_send_failed=-1)
 
 
 @pytest.mark.parametrize(
