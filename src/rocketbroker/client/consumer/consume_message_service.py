@@ -56,6 +56,8 @@ class ConsumeMessageConcurrentlyService:
         self._send_back = send_back
         self._clock = clock
         self._ready: asyncio.Queue[ReceivedMessage | None] = asyncio.Queue()
+        # Queue and offset of messages being sent back. A handler may fail while its message expires, or the reverse.
+        self._returning: set[tuple[ProcessQueue, int]] = set()
         self._tasks = TaskOwner("consume-message-concurrently")
 
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
@@ -77,8 +79,10 @@ class ConsumeMessageConcurrentlyService:
         """Send back messages that took too long, so that the offset of their queue can advance."""
         for held in queues:
             for message in held.started_before(started_before):
+                if message not in held or self._is_returning(held, message):
+                    continue  # settled while another one was sent back
                 log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
-                if self._send_back is None or await self._send_back.send_back(held.queue, message, 3):
+                if self._send_back is None or await self._return(self._send_back, held, message, 3):
                     self._remove(held, message)
 
     def close(self) -> None:
@@ -96,14 +100,28 @@ class ConsumeMessageConcurrentlyService:
         if message not in held:
             return  # expired, or the queue is another member's
         if outcome is not Outcome.ACKNOWLEDGED:
+            if self._is_returning(held, message):
+                return
             if self._send_back is None:
                 log.warning("broadcasting: message %s is not consumed again", received.msg_id)
-            elif not await self._send_back.send_back(held.queue, message, delay_level):
+            elif not await self._return(self._send_back, held, message, delay_level):
                 message.reconsume_times += 1
                 held.suspend(message)
                 self._tasks.start(self._put_again(held, message), "retry")
                 return
         self._remove(held, message)
+
+    def _is_returning(self, held: ProcessQueue, message: MessageExt) -> bool:
+        return (held, message.queue_offset) in self._returning
+
+    async def _return(self, send_back: SendMessageBack, held: ProcessQueue, message: MessageExt, level: int) -> bool:
+        """Send a message back; return false on failure."""
+        entry = held, message.queue_offset
+        self._returning.add(entry)
+        try:
+            return await send_back.send_back(held.queue, message, level)
+        finally:
+            self._returning.discard(entry)
 
     def _remove(self, held: ProcessQueue, message: MessageExt) -> None:
         if held.remove(message):

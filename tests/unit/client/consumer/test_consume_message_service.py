@@ -28,8 +28,11 @@ class Back(SendMessageBack):
         super().__init__(ClientInstance("127.0.0.1:1"), "CG", 16)
         self.taken: list[tuple[int, int]] = []
         self.works = True
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def send_back(self, queue: MessageQueue, message: MessageExt, delay_level: int) -> bool:
+        await self.answers.wait()
         if self.works:
             self.taken.append((message.queue_offset, delay_level))
         return self.works
@@ -120,6 +123,35 @@ async def test_a_message_that_takes_too_long_is_sent_back_at_level_3(stage: Stag
     assert stage.offsets.offsets == {QUEUE: 1}
     await late.retry_later()
     assert stage.back.taken == [(0, 3)], "the late result counts no more"
+
+
+async def test_a_message_that_is_acknowledged_while_another_one_expires_is_not_sent_back(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0, 1])
+    fill(service, held)
+    _, second = await take(service), await take(service)
+    stage.back.answers.clear()
+    expiry = asyncio.create_task(service.expire([held], stage.clock.monotonic() + 1))
+    await asyncio.sleep(0)
+    await second.ack()
+    stage.back.answers.set()
+    await expiry
+    assert stage.back.taken == [(0, 3)]
+    assert stage.offsets.offsets == {QUEUE: 2}
+
+
+@pytest.mark.parametrize("expires_first", [True, False])
+async def test_a_message_that_fails_and_expires_at_once_is_sent_back_once(stage: Stage, *, expires_first: bool):
+    service, held = stage.concurrently(), process_queue([0])
+    fill(service, held)
+    late = await take(service)
+    stage.back.answers.clear()
+    expire, fail = service.expire([held], stage.clock.monotonic() + 1), late.retry_later(delay_level=2)
+    both = [asyncio.create_task(each) for each in ((expire, fail) if expires_first else (fail, expire))]
+    await asyncio.sleep(0)
+    stage.back.answers.set()
+    await asyncio.gather(*both)
+    assert stage.back.taken == [(0, 3 if expires_first else 2)]
+    assert stage.offsets.offsets == {QUEUE: 1}
 
 
 class Make(Protocol):
