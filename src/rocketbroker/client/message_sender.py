@@ -99,8 +99,13 @@ class MessageSender:
         address = self._client.routes.broker_address(queue)
         self._client.heartbeats.greet_soon(address)
         context = self._before(outgoing, queue, address)
-        await self._client.remoting.invoke_oneway(address, self._request(outgoing, queue, oneway=True))
-        self._after(context)
+        try:
+            await self._client.remoting.invoke_oneway(address, self._request(outgoing, queue, oneway=True))
+        except Exception as error:
+            context.error = error
+            raise
+        finally:
+            self._after(context)
 
     async def _send_to_any(
         self, outgoing: Outgoing, queues: Sequence[MessageQueue], start: float, timeout_s: float
@@ -159,12 +164,13 @@ class MessageSender:
             return await self._exchange(outgoing, queue, address, timeout_s)
         context = self._before(outgoing, queue, address)
         try:
-            result = await self._exchange(outgoing, queue, address, timeout_s)
+            context.result = await self._exchange(outgoing, queue, address, timeout_s)
         except Exception as error:
-            self._after(context, error=error)
+            context.error = error
             raise
-        self._after(context, result)
-        return result
+        finally:
+            self._after(context)
+        return context.result
 
     async def _exchange(self, outgoing: Outgoing, queue: MessageQueue, address: str, timeout_s: float) -> SendResult:
         answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
@@ -185,10 +191,7 @@ class MessageSender:
                 log.exception("producer %s: the hook %r failed before a send", self._group, hook)
         return context
 
-    def _after(
-        self, context: SendMessageContext, result: SendResult | None = None, error: Exception | None = None
-    ) -> None:
-        context.result, context.error = result, error
+    def _after(self, context: SendMessageContext) -> None:
         for hook in self._hooks:
             try:
                 hook.send_message_after(context)

@@ -11,7 +11,10 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 
 
 class SendMessageContext(msgspec.Struct):
-    """One try of a send. ``result`` or ``error`` is set when it is over; a one-way send has neither."""
+    """One try of a send. ``result`` or ``error`` is set when it is over.
+
+    A one-way send that left, and a send that was cancelled, have neither.
+    """
 
     producer_group: str
     messages: Sequence[Message]

@@ -314,6 +314,30 @@ async def test_hooks_see_each_try_and_their_errors_change_nothing(stage: Stage, 
     assert "broken hook" in caplog.text
 
 
+async def test_hooks_see_the_end_of_a_one_way_send_that_fails(stage: Stage):
+    await stage.a.stop()
+    notes = Notes()
+    async with Producer("PG", stage.names.address, hooks=[notes]) as producer:
+        with pytest.raises(RemotingConnectError):
+            await producer.send_oneway(Message("One", b"x"))
+    assert notes.seen == [("before", "broker-a", "Normal"), ("after", "PG", "RemotingConnectError", "One")]
+
+
+async def test_hooks_see_the_end_of_a_cancelled_send():
+    notes = Notes()
+    async with (
+        ScriptedServer({SEND: lambda _fields, _body: None}) as mute,
+        name_server({"T": route_of({"mute": mute.address})}) as names,
+        Producer("PG", names.address, hooks=[notes]) as producer,
+    ):
+        send = asyncio.create_task(producer.send(Message("T", b"x")))
+        await until(lambda: bool(mute.of(SEND)))
+        send.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await send
+    assert notes.seen == [("before", "mute", "Normal"), ("after", "PG", "NoneType", "T")]
+
+
 async def test_messages_with_one_sharding_key_go_to_one_queue(stage: Stage):
     async with Producer("PG", stage.names.address) as producer:
         results = [await producer.send(Message("T", b"x", sharding_key="order-7")) for _ in range(6)]
