@@ -91,7 +91,8 @@ class RemoteBrokerOffsetStore:
         except RocketBrokerError as error:
             log.warning("commit of offset %d of %s for group %s failed: %s", offset, queue, self._group, error)
         else:
-            self._persisted[queue] = offset
+            if queue in self.offsets:  # else it was removed meanwhile, and the next member may commit its own offset
+                self._persisted[queue] = offset
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that is no longer consumed."""

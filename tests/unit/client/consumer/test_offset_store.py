@@ -1,5 +1,6 @@
 """Offsets at brokers and in files."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,11 @@ class Broker:
         self.committed: list[int] = []
         self.known: int | None = None
         self.silent = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def __call__(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
+        await self.answers.wait()
         if self.silent:
             raise RemotingTimeoutError("silent")
         if command.code == RequestCode.UPDATE_CONSUMER_OFFSET:
@@ -47,6 +51,22 @@ async def test_only_changed_offsets_go_to_the_broker():
     store.remove(FIRST)
     await store.persist([FIRST])
     assert broker.committed == [5, 6]
+
+
+async def test_a_commit_that_ends_after_the_removal_is_forgotten():
+    broker = Broker()
+    store = RemoteBrokerOffsetStore("CG", QueueOffsets(broker))
+    store.update(FIRST, 5)
+    broker.answers.clear()
+    commit = asyncio.create_task(store.persist([FIRST]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    store.remove(FIRST)
+    broker.answers.set()
+    await commit
+    store.update(FIRST, 5)
+    await store.persist([FIRST])
+    assert broker.committed == [5, 5]
 
 
 async def test_a_failed_commit_is_logged_and_repeated(caplog: pytest.LogCaptureFixture):
