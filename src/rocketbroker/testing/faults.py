@@ -3,13 +3,13 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, InTurn, Route
+from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, InTurn, Route, RunHandler
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 
@@ -109,7 +109,12 @@ class Faults:
             return apply(connection, command, route.process)
 
         served = Route(
-            route.code, process, route.header_type, route.audience, takes_large_bodies=route.takes_large_bodies
+            route.code,
+            process,
+            route.header_type,
+            route.audience,
+            takes_large_bodies=route.takes_large_bodies,
+            runs=route.runs and _Runs(route.runs, self._connections, lambda: bool(self._orders)),
         )
         served.runs_later = route.runs_later
         return served
@@ -129,6 +134,25 @@ class Faults:
         """Close all connections that ever sent a request; for the event loop of the server."""
         for connection in list(self._connections):
             connection.close(_REASON)
+
+
+class _Runs:
+    """Handles requests together while no faults are ordered; an order counts single requests."""
+
+    def __init__(
+        self, handler: RunHandler, connections: weakref.WeakSet[Connection], has_orders: Callable[[], bool]
+    ) -> None:
+        self.fields = handler.fields
+        self.accepts = handler.accepts
+        self._handler = handler
+        self._connections = connections
+        self._has_orders = has_orders
+
+    def process(
+        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+    ) -> bytes | None:
+        self._connections.add(connection)
+        return None if self._has_orders() else self._handler.process(connection, command, values, bodies)
 
 
 def _drop(connection: Connection, command: Command, serve: Serve) -> Answer:
