@@ -97,20 +97,26 @@ class ProcessQueueTable:
         return len(free) == len(new) and all(taken)
 
     async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Set the group's offset of queues and continue there; what was held of them is dropped."""
+        """Set the group's offset of queues and continue there; what was held of them is dropped.
+
+        An orderly queue continues when its message under way has ended.
+        """
         async with self._lock:
-            moved = {queue: at for queue, at in offsets.items() if queue in self.queues}
-            for queue, offset in moved.items():
-                self._drop(self.queues[queue])
-                self._offsets.update(queue, offset)
-            await self._offsets.persist(moved)
-            for queue, offset in moved.items():
-                self._add(queue, offset)
+            moved = {self.queues[queue]: at for queue, at in offsets.items() if queue in self.queues}
+            for held in moved:
+                self._stop_pull(held)
+            if self._locks is not None:
+                await asyncio.gather(*map(self._wait_idle, moved))
+            for held in filter(self._has, moved):
+                held.drop()
+                self._offsets.update(held.queue, moved[held])
+            await self._offsets.persist([held.queue for held in moved])
+            for held in filter(self._has, moved):
+                self._replace(held, moved[held])
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue a queue at an offset; what was held of it is dropped, and the group's offset stays."""
-        self._drop(self.queues[queue])
-        self._add(queue, offset)
+        self._replace(self.queues[queue], offset)
 
     def is_locked(self, held: ProcessQueue) -> bool:
         """Return true if an orderly consumer may consume a queue."""
@@ -135,7 +141,8 @@ class ProcessQueueTable:
             if queue in locked and self.is_locked(held):
                 held.last_lock = now
             elif queue in locked:
-                await self._release(held)
+                if not held.dropped:  # else `move` is about to replace it, with the lock still in doubt
+                    await self._release(held)
             elif queue not in unknown:
                 log.warning("the lock of %s is lost; another member of the group has the queue", queue)
                 self._drop(held)
@@ -156,14 +163,23 @@ class ProcessQueueTable:
         except RocketBrokerError as error:
             log.warning("the offset of %s is not known yet: %s", queue, error)
             return False
-        self._add(queue, offset)
+        if not self._stopped:
+            self._add(queue, offset)
         return True
 
-    def _add(self, queue: MessageQueue, offset: int) -> None:
-        if self._stopped:
-            return
+    def _has(self, held: ProcessQueue) -> bool:
+        return self.queues.get(held.queue) is held
+
+    def _replace(self, held: ProcessQueue, offset: int) -> None:
+        self._stop_pull(held)
+        held.drop()
+        if not self._stopped:
+            self._add(held.queue, offset).last_lock = held.last_lock
+
+    def _add(self, queue: MessageQueue, offset: int) -> ProcessQueue:
         held = self.queues[queue] = ProcessQueue(queue, offset, self._clock.monotonic(), self._held_bytes)
         self._pulls[queue] = self._tasks.start(self._pull(held), f"pull-{queue.broker_name}-{queue.queue_id}")
+        return held
 
     def _drop(self, held: ProcessQueue) -> None:
         self._stop_pull(held)
@@ -172,8 +188,8 @@ class ProcessQueueTable:
 
     def _stop_pull(self, held: ProcessQueue) -> None:
         held.dropped = True
-        pull = self._pulls.pop(held.queue)
-        if pull is not asyncio.current_task():
+        pull = self._pulls.pop(held.queue, None)
+        if pull is not None and pull is not asyncio.current_task():
             pull.cancel()
 
     async def _release(self, held: ProcessQueue) -> None:
@@ -188,14 +204,17 @@ class ProcessQueueTable:
             self._tasks.start(self._unlock_when_idle(held, self._locks), "unlock")
 
     async def _unlock_when_idle(self, held: ProcessQueue, locks: QueueLocks) -> None:
-        """Let the message under way end, so that the next member does not consume it at the same time."""
-        try:
-            async with asyncio.timeout(_UNLOCK_DELAY_S):
-                await held.wait_idle()
-        except TimeoutError:
-            log.warning("a message of %s is under way for %g s; unlocking its queue", held.queue, _UNLOCK_DELAY_S)
+        await self._wait_idle(held)
         held.drop()
         await self._offsets.persist([held.queue])
         self._offsets.remove(held.queue)
         await locks.unlock([held.queue])
         self._releasing.discard(held.queue)
+
+    async def _wait_idle(self, held: ProcessQueue) -> None:
+        """Let the message under way end, so that it is not consumed again at the same time."""
+        try:
+            async with asyncio.timeout(_UNLOCK_DELAY_S):
+                await held.wait_idle()
+        except TimeoutError:
+            log.warning("a message of %s is under way for %g s; its queue is given up", held.queue, _UNLOCK_DELAY_S)

@@ -122,6 +122,39 @@ async def test_a_reset_drops_what_is_held_and_moves_the_offset():
     await stage.table.stop()
 
 
+async def test_a_lock_in_doubt_stays_in_doubt_over_a_reset_and_a_seek():
+    stage = Stage(locks=True)
+    await stage.table.update("T", [FIRST, SECOND])
+    stage.table.doubt_locks()
+    await stage.table.move({FIRST: 1})
+    stage.table.seek(SECOND, 2)
+    assert not any(map(stage.table.is_locked, stage.table.queues.values()))
+    await stage.table.stop()
+
+
+async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
+    stage = Stage(locks=True)
+    await stage.table.update("T", [FIRST])
+    held = stage.table.queues[FIRST]
+    (under_way,) = held.put([message(5)])
+    held.start(under_way, 1.0)
+    reset = asyncio.create_task(stage.table.move({FIRST: 1}))
+    await until(lambda: held.dropped)
+    stage.table.doubt_locks()
+    await stage.table.renew_locks()
+    for _ in range(10):
+        await asyncio.sleep(0)  # turns in which an early start would show
+    assert (0, 1) not in stage.pulled
+    held.remove(under_way)
+    stage.offsets.update(FIRST, 6)
+    await reset
+    await until(lambda: (0, 1) in stage.pulled)
+    assert stage.offsets.persisted[FIRST] == 1
+    assert stage.table.has_doubtful_locks
+    await stage.table.stop()
+    assert stage.locks.unlocked == [FIRST]
+
+
 async def test_an_orderly_consumer_takes_locked_queues_only():
     stage = Stage(locks=True)
     await stage.table.start()
