@@ -118,6 +118,16 @@ async def test_given_queues_are_sought_paused_and_resumed(server: DevServer):
             await consumer.seek(FIRST, 0)
 
 
+async def test_a_seek_is_committed_without_a_poll(server: DevServer):
+    await send(server, range(10))
+    async with LitePullConsumer("CG", server.namesrv_addr) as consumer:
+        await consumer.subscribe("T")
+        await consumer.seek(FIRST, 7)
+    async with LitePullConsumer("CG", server.namesrv_addr) as consumer:
+        await consumer.subscribe("T")
+        assert await polled(consumer, 3) == [7, 8, 9]
+
+
 async def test_a_time_has_an_offset(server: DevServer):
     await send(server, range(3))
     async with LitePullConsumer("CG", server.namesrv_addr) as consumer:

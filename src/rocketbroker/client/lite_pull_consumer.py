@@ -139,6 +139,7 @@ class LitePullConsumer(GroupConsumer):
         """
         self._check_queue(queue)
         self._queues.table.seek(queue, offset)
+        self._note(self._queues.table.queues[queue], offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue a queue at its first message."""
@@ -201,10 +202,14 @@ class LitePullConsumer(GroupConsumer):
         """Count the messages of the last poll as consumed."""
         for held, message in self._polled:
             if held.remove(message):
-                self._consumed[held.queue] = held, held.commit_offset
-                if self._auto_commit:
-                    self._offsets.update(held.queue, held.commit_offset)
+                self._note(held, held.commit_offset)
         self._polled = []
+
+    def _note(self, held: ProcessQueue, offset: int) -> None:
+        """Let the next commit set the offset of a queue."""
+        self._consumed[held.queue] = held, offset
+        if self._auto_commit:
+            self._offsets.update(held.queue, offset)
 
     async def _finish(self) -> None:
         """Discard unpolled messages; those of the last poll count as consumed unless the program failed."""

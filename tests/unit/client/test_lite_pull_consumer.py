@@ -52,6 +52,14 @@ async def test_a_commit_leaves_a_queue_alone_that_was_reset(stage: Stage):
     assert stage.offsets.persisted[QUEUE] == 0
 
 
+async def test_a_commit_covers_a_seek(stage: Stage):
+    await stage.poll(0, 1)
+    await stage.consumer.seek(QUEUE, 7)
+    assert stage.offsets.persisted[QUEUE] == 0
+    await stage.consumer.commit()
+    assert stage.offsets.persisted[QUEUE] == 7
+
+
 async def test_a_commit_covers_the_messages_of_earlier_polls(stage: Stage):
     await stage.poll(0, 1)
     await stage.consumer.commit()
