@@ -97,7 +97,7 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
     for path in sorted(writer.directory.iterdir())[:2]:
         path.unlink()
     with pytest.raises(
-        StreamingQueryException, match="were removed before they were read; with the option failOnDataLoss"
+        StreamingQueryException, match="were removed before they were read; set the option failOnDataLoss"
     ):
         finish(spark, writer.root, out, checkpoint)
     finish(spark, writer.root, out, checkpoint, failOnDataLoss=False)
