@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have Hypothesis try the same examples in each run, and new ones with --soak; a busy machine fails no test."""
+    """Run the same examples of Hypothesis in each run, and new ones with --soak; tolerate a busy machine."""
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     soak = config.getoption("--soak")
     settings.register_profile("ours", deadline=None, derandomize=not soak, suppress_health_check=checks)

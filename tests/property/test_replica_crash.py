@@ -54,7 +54,7 @@ async def check_busy(folder: Path, flush_disk_type: str, seed: int, step: int) -
 
 @pytest.fixture
 def some_cold_reads(monkeypatch) -> None:
-    """Have half of the pulls read on a thread."""
+    """Read half of the pulls on a thread."""
     chance, holds = random.Random(0), CachedWindows.holds
     monkeypatch.setattr(CachedWindows, "holds", lambda *read: chance.random() < 0.5 and holds(*read))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Held(NamedTuple):
-    """What this process and its loop hold, by number."""
+    """Numbers of resources that this process and its loop hold."""
 
     descriptors: int
     threads: int

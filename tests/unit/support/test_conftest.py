@@ -1,4 +1,4 @@
-"""What a failed test leaves open fails no other test."""
+"""Isolation of tests from the garbage of a failed one."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""When rebalances happen."""
+"""Times of rebalances."""
 
 import asyncio
 
