@@ -188,6 +188,7 @@ class IndexService:
 
     def _cut_waiting(self, physical_offset: int) -> int:
         """Discard the keys that wait for the index of messages from a CommitLog offset on; return how many."""
+        self._hash_runs()
         while self._offsets:
             self._hash_some()
         before = sum(len(keys.offsets) for keys in self._hashed)

@@ -56,3 +56,16 @@ def test_the_index_of_batches_is_that_of_their_messages(given_batches) -> None:
         assert index_bytes(Path(root), given_batches, joined=True) == index_bytes(
             Path(root), given_batches, joined=False
         )
+
+
+def test_a_cut_discards_waiting_keys_of_batches(tmp_path: Path) -> None:
+    alike = [(["a", "b"], b"", b"", 0, False), (["c", "d"], b"", b"", 0, False)]
+    index = IndexService(tmp_path / "index", 50, 2000, lambda: "20261121095923270")
+    for run, _ in runs_of(alike, [ConsumeQueue("T", 0, tmp_path / "T", 200)]):
+        assert run.joined_unique_keys
+        index.add_run(run)
+
+    assert index.cut(1000) == 2
+
+    assert index.waiting == 2
+    index.close()
