@@ -98,7 +98,7 @@ async def stall_all(count: int, broker: BrokerController, client: RemotingClient
     before = anonymous_bytes()
 
     def check() -> None:
-        waiting = [one._transport.get_write_buffer_size() for one in connections if one._transport is not None]
+        waiting = [one._writer.unsent_bytes for one in connections]
         assert max(waiting) <= MOST_WAITING
         assert anonymous_bytes() - before < count * (MOST_WAITING + OVERHEAD)
 

@@ -140,7 +140,7 @@ MUTATIONS = (
     ),
     Mutation(
         "run: a broken frame hides the requests before it",
-        "transport/connection.py",
+        "transport/frame_reader.py",
         "self._handle_run(data)  # the requests before a broken frame",
         "self._run.frames.clear()",
         "tests/property/test_send_runs.py",

@@ -12,6 +12,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_tables
 from rocketbroker.transport.connection_count import ConnectionCount
 from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
+from rocketbroker.transport.held_memory import HeldMemory
 from rocketbroker.transport.receive_buffer import SHARED_SIZE
 from rocketbroker.transport.request_meter import RequestMeter
 
@@ -35,12 +36,8 @@ class EndpointConnection(Connection, Protocol):
         """True if writes still reach the peer."""
 
     @property
-    def held_bytes(self) -> int:
-        """Memory held until a later event, in bytes."""
-
-    @property
-    def held_since(self) -> float:
-        """Time of the last progress while holding memory."""
+    def memory(self) -> HeldMemory:
+        """Memory held until a later event."""
 
     def check(self, now: float) -> None:
         """Close the connection if its peer is late or idle."""
@@ -121,13 +118,13 @@ class Endpoint:
         limit = self.limits.max_held_bytes
         while change > 0 and self.held_bytes > limit:
             now = asyncio.get_running_loop().time()
-            held = [each for each in self.connections if each.is_open and each.held_bytes]
+            held = [each for each in self.connections if each.is_open and each.memory.bytes]
             if not held:
                 return
-            worst = max(held, key=lambda each: each.held_bytes * (now - each.held_since + _MOMENT_S))
+            worst = max(held, key=lambda each: each.memory.bytes * (now - each.memory.since + _MOMENT_S))
             worst.drop(
                 f"the connections hold {self.held_bytes:,} bytes, above the limit of {limit:,} (maxHeldBytes); "
-                f"this one has held {worst.held_bytes:,} for {now - worst.held_since:.1f} s"
+                f"this one has held {worst.memory.bytes:,} for {now - worst.memory.since:.1f} s"
             )
 
     def end_batch(self) -> None:

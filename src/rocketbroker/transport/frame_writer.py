@@ -10,19 +10,34 @@ _JOIN_LIMIT = 64 * 1024
 
 
 class FrameWriter:
-    """Base of a connection: collects frames and writes them together."""
+    """Collects the frames of one connection and writes them together.
+
+    Attributes:
+        transport: transport to the peer; ``None`` before the connection is made and after it has ended.
+        frames: frames, and pieces of large ones, for the next ``flush``.
+        large_bytes: bytes of the large ones; an answer to a send is too small to count.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._transport: asyncio.Transport | None = None
-        self._out: list[Buffer] = []
-        # Bytes of large frames; an answer to a send is too small to count.
-        self._out_bytes = 0
+        self.transport: asyncio.Transport | None = None
+        self.frames: list[Buffer] = []
+        self.large_bytes = 0
         self._flushes = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if writes still reach the peer."""
+        return self.transport is not None and not self.transport.is_closing()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes written that the peer has not taken."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Send encoded frames; do nothing if the connection is closed."""
-        transport = self._transport
+        transport = self.transport
         if transport is None or transport.is_closing():
             return
         if len(buffers) == 1:
@@ -32,15 +47,16 @@ class FrameWriter:
         else:
             transport.writelines(buffers)
 
-    def _flush(self) -> None:
-        out = self._out
-        if not out:
+    def flush(self) -> None:
+        """Write the collected frames."""
+        frames = self.frames
+        if not frames:
             return
-        self._out = []
-        self._out_bytes = 0
-        self.write(out)
+        self.frames = []
+        self.large_bytes = 0
+        self.write(frames)
 
-    def _flush_soon(self) -> None:
+    def flush_soon(self) -> None:
         """Coalesce all answers of this loop tick into one write."""
         if not self._flushes:
             self._flushes = True
@@ -48,4 +64,4 @@ class FrameWriter:
 
     def _flush_now(self) -> None:
         self._flushes = False
-        self._flush()
+        self.flush()

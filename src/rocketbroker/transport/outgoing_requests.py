@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Buffer
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketbroker.transport.frame_writer import FrameWriter
 
 log = logging.getLogger(__name__)
 
@@ -22,25 +22,20 @@ class Peer(Protocol):
     remote_address: str
     is_behind: bool
 
-    @property
-    def is_open(self) -> bool:
-        """True if writes still reach the peer."""
-
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send encoded frames."""
-
 
 class OutgoingRequests:
     """Number and send requests, and match answers to them.
 
     Args:
         peer: the connection.
+        writer: sends the requests.
         opaques: counter that all connections of the endpoint share.
         limit: bytes of requests that may queue up for a peer that is slow to read.
     """
 
-    def __init__(self, peer: Peer, opaques: Iterator[int], limit: int) -> None:
+    def __init__(self, peer: Peer, writer: FrameWriter, opaques: Iterator[int], limit: int) -> None:
         self._peer = peer
+        self._writer = writer
         self._opaques = opaques
         self._limit = limit
         self._pending: dict[int, asyncio.Future[Command]] = {}
@@ -49,7 +44,7 @@ class OutgoingRequests:
 
     def send_oneway(self, command: Command) -> bool:
         """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
-        if not self._peer.is_open:
+        if not self._writer.is_open:
             return False
         command.opaque = next(self._opaques) & _MAX_OPAQUE
         command.flag |= FLAG_ONEWAY
@@ -68,7 +63,7 @@ class OutgoingRequests:
             RemotingTimeoutError: No answer arrived in time.
         """
         address = self._peer.remote_address
-        if not self._peer.is_open:
+        if not self._writer.is_open:
             raise RemotingSendError(f"the connection to {address} is closed")
         command.opaque = opaque = next(self._opaques) & _MAX_OPAQUE
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
@@ -94,7 +89,7 @@ class OutgoingRequests:
                     "(maxPushBytesPerConnection)"
                 )
             self._pushed_bytes += len(frame)
-        self._peer.write([frame])
+        self._writer.write([frame])
 
     def caught_up(self) -> None:
         """Reset the count: the peer has taken all queued bytes."""

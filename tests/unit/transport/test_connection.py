@@ -1,149 +1,16 @@
-"""What a connection makes of the bytes that come: frames, batches of them, and what is none."""
+"""Tests of RemotingConnection: the end of a batch, slow and idle peers."""
 
 import errno
-import os
+from typing import Any
 
 import pytest
 
-from rocketbroker.codec.remoting.frame import SERIALIZE_ROCKETMQ
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.hot_responses import success_response
+from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport.connection_limits import ConnectionLimits
-from tests.support.transports import (
-    ECHO,
-    ENCODED,
-    PIECES,
-    TYPED,
-    FakeTransport,
-    Handlers,
-    connect,
-    feed,
-    frame,
-)
-
-TYPED_HEADER = GetMinOffsetRequestHeader("T", 3)
-
-
-class TestFrames:
-    STREAM = b"".join(
-        (
-            frame(ECHO, b"first", 1),
-            frame(TYPED, b"", 2, TYPED_HEADER),
-            frame(ECHO, b"x" * 300, 3, serialize_type=SERIALIZE_ROCKETMQ),
-            frame(ENCODED, b"", 4),
-            frame(PIECES, b"", 5),
-            frame(ECHO, b"", 6, oneway=True),
-        )
-    )
-    SEEN = ((ECHO, b"first"), (TYPED, b""), (ECHO, b"x" * 300), (ECHO, b""))
-
-    async def test_several_in_one_read_are_answered_by_one_write(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-
-        feed(connection, self.STREAM)
-
-        assert transport.writes == 1
-        assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5]
-        assert [bytes(answer.body) for answer in transport.answers[:3]] == [b"first", b"", b"x" * 300]
-        assert all(answer.is_response and answer.code == 0 for answer in transport.answers)
-        assert handlers.seen == list(self.SEEN)
-
-    async def test_byte_by_byte(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-
-        feed(connection, self.STREAM, range(1, len(self.STREAM)))
-
-        assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5]
-        assert handlers.seen == list(self.SEEN)
-
-    async def test_cut_at_any_place(self):
-        for cut in range(1, len(self.STREAM)):
-            handlers = Handlers()
-            connection, transport, _ = connect(handlers.routes())
-
-            feed(connection, self.STREAM, [cut])
-
-            assert [answer.opaque for answer in transport.answers] == [1, 2, 3, 4, 5], cut
-            assert handlers.seen == list(self.SEEN), cut
-
-    async def test_larger_than_the_buffer_with_others_around_it(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-        large = os.urandom(700_000)
-
-        feed(connection, frame(ECHO, b"a", 1) + frame(ECHO, large, 2) + frame(ECHO, b"b", 3))
-
-        assert [body for _, body in handlers.seen] == [b"a", large, b"b"]
-        assert [bytes(answer.body) for answer in transport.answers] == [b"a", large, b"b"]
-
-    async def test_a_frame_of_a_header_alone(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-        header = b'{"code":310}'
-
-        feed(connection, (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
-
-        assert [answer.code for answer in transport.answers] == [0]
-
-    async def test_a_header_in_another_order(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-        header = b' {"opaque":9,"flag":0, "code":31,"extFields":{"queueId":3,"topic":"T"}}\n'
-
-        feed(connection, (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
-
-        assert [(answer.code, answer.opaque) for answer in transport.answers] == [(0, 9)]
-
-    async def test_many_in_one_read_are_written_in_parts(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-
-        feed(connection, b"".join(frame(ECHO, b"", number) for number in range(1000)))
-
-        assert [answer.opaque for answer in transport.answers] == list(range(1000))
-        assert 1 < transport.writes < 50
-
-
-class TestBrokenPeers:
-    @pytest.mark.parametrize(
-        ("data", "text"),
-        [
-            (b"\xff\xff\xff\xff" + bytes(8), "frame length -1 is below the minimum of 4"),
-            (bytes(12), "frame length 0 is below the minimum of 4"),
-            ((20_001).to_bytes(4, "big") + bytes(8), "frame length 20001 exceeds the limit of 20000 bytes"),
-            (b"GET / HTTP/1.1\r\n\r\n", "exceeds the limit"),
-            ((8).to_bytes(4, "big") + (100).to_bytes(4, "big") + bytes(4), "header length 100 exceeds the 4 bytes"),
-            ((8).to_bytes(4, "big") + b"\x07\0\0\x04" + bytes(4), "header encoding 7 is unknown"),
-            ((8).to_bytes(4, "big") + b"\0\0\0\x04[{}]", "JSON header"),
-            ((8).to_bytes(4, "big") + b"\0\0\0\x04{\xff\xfe}", "JSON header"),
-            ((6).to_bytes(4, "big") + b"\x01\0\0\x02\x01\x36", ""),
-            ((4).to_bytes(4, "big") + b"\x01\0\0\0", ""),
-        ],
-    )
-    async def test_are_answered_with_the_reason_and_closed(self, handlers: Handlers, data: bytes, text: str):
-        connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(20_000))
-
-        feed(connection, frame(ECHO, b"before", 5) + data + frame(ECHO, b"after", 6))
-
-        good, last = transport.answers
-        assert (good.opaque, last.code) == (5, 1)
-        assert text in (last.remark or "")
-        assert transport.closed
-        assert [body for _, body in handlers.seen] == [b"before"]
-
-    @pytest.mark.parametrize("length", [-1, 0, 3, 20_001, 2**31 - 1])
-    async def test_a_wrong_length_is_judged_before_anything_follows_it(self, handlers: Handlers, length: int):
-        connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(20_000))
-
-        feed(connection, frame(ECHO, b"before", 5) + length.to_bytes(4, "big", signed=True))
-
-        good, last = transport.answers
-        assert (good.opaque, last.code) == (5, 1)
-        assert f"frame length {length} " in (last.remark or "")
-        assert transport.closed
-
-    async def test_a_frame_of_just_the_limit_is_served(self, handlers: Handlers):
-        whole = frame(ECHO, b"x" * 500)
-        connection, transport, _ = connect(handlers.routes(), limits=ConnectionLimits(len(whole) - 4))
-
-        feed(connection, whole)
-
-        assert [answer.code for answer in transport.answers] == [0]
+from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, connect, feed, frame
+from tests.support.waiting import until
 
 
 class TestBatchEnd:
@@ -193,6 +60,164 @@ class TestBatchEnd:
 
         assert [answer.opaque for answer in transport.answers] == [7]
         assert "no room" in caplog.text
+
+
+class TestSlowPeer:
+    async def test_reading_pauses_until_the_peer_takes_its_answers(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        transport.blocked = True
+        stream = b"".join(frame(ECHO, b"%d" % number, number) for number in range(500))
+
+        feed(connection, stream)
+
+        assert transport.stopped
+        assert 0 < len(handlers.seen) < 100
+        # A read that was under way still comes in.
+        feed(connection, frame(ECHO, b"late", 500)[:9])
+        feed(connection, frame(ECHO, b"late", 500)[9:])
+        seen = len(handlers.seen)
+        assert seen < 100
+
+        transport.drained()
+
+        assert transport.reading
+        assert [body for _, body in handlers.seen] == [b"%d" % number for number in range(500)] + [b"late"]
+        assert [answer.opaque for answer in transport.answers] == list(range(501))
+
+    async def test_time_spent_waiting_for_the_peer_is_not_slow(self):
+        waited: list[float] = []
+
+        def answer(connection: Connection, _command: Command) -> Command:
+            waited.append(connection.waited_s)
+            return response(0)
+
+        connection, transport, _ = connect({ECHO: Route(ECHO, answer)})
+        transport.blocked = True
+        feed(connection, b"".join(frame(ECHO, b"", number) for number in range(500)))
+        seen = len(waited)
+        transport.drained()
+
+        assert (seen < 100, waited) == (True, [0.0] * 500)
+
+    async def test_it_may_stop_several_times(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        stream = b"".join(frame(ECHO, b"%d" % number, number) for number in range(500)) + frame(ECHO, b"end", 500)[:20]
+        transport.blocked = True
+        feed(connection, stream)
+        rounds = 0
+        while not transport.reading:
+            transport.waiting = 0
+            connection.resume_writing()
+            rounds += 1
+            assert rounds < 100
+        feed(connection, frame(ECHO, b"end", 500)[20:])
+
+        assert rounds > 3
+        assert len(handlers.seen) == 501 - (0 if handlers.seen[-1][1] == b"end" else 1)
+        assert [body for _, body in handlers.seen[:500]] == [b"%d" % number for number in range(500)]
+
+    async def test_a_client_keeps_being_notified(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), throttles=False)
+        transport.blocked = True
+
+        feed(connection, frame(ECHO, b"x" * 50) * 20)
+
+        assert transport.reading
+        assert len(handlers.seen) == 20
+
+    async def test_a_connection_lost_while_stopped_forgets_what_waits(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes())
+        transport.blocked = True
+        feed(connection, frame(ECHO, b"x" * 50) * 500)
+        seen = len(handlers.seen)
+        connection.connection_lost(None)
+
+        connection.resume_writing()
+
+        assert len(handlers.seen) == seen
+        assert endpoint.connections == set()
+
+    @pytest.mark.parametrize("piece", [b"x" * 100_000, [success_response(1), b"x" * 50_000, memoryview(b"y" * 50_000)]])
+    async def test_large_answers_to_one_read_are_handed_over_by_their_bytes(self, piece: Any):
+        def answer(_connection: Connection, command: Command) -> Any:
+            if isinstance(piece, list):
+                return piece
+            return response(0, None, None, piece)
+
+        connection, transport, endpoint = connect({ECHO: Route(ECHO, answer)})
+        batches: list[int] = []
+        endpoint.on_batch_end = lambda: batches.append(len(transport.written))
+        transport.blocked = True
+
+        feed(connection, frame(ECHO) * 50)
+
+        assert transport.stopped
+        assert 256 * 1024 < len(transport.written) < 400_000
+        assert batches[0] == 0, "what is answered is readable before"
+        transport.drained()
+        assert len(transport.written) >= 50 * 100_000
+
+
+class TestIdle:
+    LIMITS = ConnectionLimits(max_idle_s=10)
+
+    async def test_one_that_sends_nothing_is_closed(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        started = connection.last_read
+        connection.check(started + 9.9)
+        assert not transport.closed
+
+        connection.check(started + 10.1)
+
+        assert (transport.closed, transport.aborted) == (True, False)
+
+    async def test_one_that_takes_nothing_is_dropped_also_when_it_sends(self, handlers: Handlers, caplog):
+        caplog.set_level("INFO")
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        transport.blocked = True
+        feed(connection, frame(ECHO))
+        started = connection.last_read
+        for after in range(10):
+            connection.last_read = started + after
+            connection.check(started + after)
+        assert not transport.closed
+
+        connection.check(started + 10.1)
+
+        assert transport.aborted
+        assert f"took none of the {transport.waiting} bytes" in caplog.text
+        assert "(serverChannelMaxIdleTimeSeconds)" in caplog.text
+
+    async def test_one_that_takes_a_little_at_a_time_stays(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
+        now = connection.last_read
+        transport.blocked = True
+        feed(connection, frame(ECHO, b"x" * 1000))
+        assert connection.is_behind
+        for _ in range(100):
+            transport.waiting -= 1
+            now += 9
+            connection.check(now)
+        assert not transport.closed
+
+        transport.drained()
+        connection._heard_at = now
+        connection.check(now + 9)
+        assert not transport.closed
+        connection.check(now + 11)
+        assert (transport.closed, transport.aborted) == (True, False)
+
+    async def test_one_that_waits_for_its_answers_stays(self, handlers: Handlers):
+        connection, transport, endpoint = connect(handlers.routes(), limits=self.LIMITS)
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(1100)))
+        assert transport.stopped
+
+        connection.check(connection.last_read + 100)
+
+        assert not transport.closed
+        handlers.gate.set()
+        await until(lambda: len(transport.answers) == 1100)
+        await endpoint.stop("done")
 
 
 @pytest.mark.parametrize(

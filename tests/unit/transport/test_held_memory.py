@@ -41,7 +41,7 @@ class TestHalfFrames:
         _, _, endpoint = connect(handlers.routes(), limits=LIMITS)
         (stale, stale_transport), (busy, busy_transport) = attach(endpoint), attach(endpoint)
         feed(stale, half_frame(200_000))
-        stale.held_since -= 10
+        stale.memory.since -= 10
 
         for _ in range(5):
             feed(busy, frame(ECHO, bytes(900_000)))
@@ -116,7 +116,7 @@ class TestFrameTimeout:
         feed(connection, frame(ECHO)[:-1])
         began = connection.last_read
         transport.blocked = True
-        connection.write([bytes(200)])
+        connection._writer.write([bytes(200)])
         assert transport.stopped
         transport.waiting -= 1  # the peer takes its answers, though slowly
         connection.check(began + 70)
@@ -178,7 +178,7 @@ class TestWaitingRequests:
         assert endpoint.held_bytes == 4 * 10_000, "what has begun goes on"
         handlers.gate.set()
         await until(lambda: not endpoint.held_bytes)
-        assert (len(handlers.seen), connection._open_requests) == (4, 0)
+        assert (len(handlers.seen), connection._responder._open_requests) == (4, 0)
 
     async def test_bodies_at_work_out_of_turn_count_and_stop_the_reading(self, handlers: Handlers):
         async def work(body: bytes) -> Command:
@@ -199,7 +199,7 @@ class TestWaitingRequests:
         handlers.gate.set()
         await until(lambda: transport.reading)
         await until(lambda: not endpoint.held_bytes)
-        assert connection._open_requests == 0
+        assert connection._responder._open_requests == 0
         await endpoint.stop("done")
 
     async def test_a_request_that_is_kept_keeps_no_receive_buffer(self, handlers: Handlers):
@@ -265,7 +265,7 @@ class TestAnswers:
         (first, first_transport), (second, second_transport) = attach(endpoint), attach(endpoint)
         first_transport.blocked = second_transport.blocked = True
         feed(first, frame(ECHO))
-        first.held_since -= 5
+        first.memory.since -= 5
 
         feed(second, frame(ECHO))
 

@@ -59,7 +59,7 @@ async def peer_that_does_not_read(server: RemotingServer) -> AsyncIterator[None]
         await loop.sock_connect(slow, ("127.0.0.1", server.port))
         sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
         try:
-            await until(lambda: any(connection._paused for connection in server.connections))
+            await until(lambda: any(connection._reader.is_stopped for connection in server.connections))
             yield
         finally:
             sending.cancel()
@@ -177,14 +177,14 @@ async def test_a_peer_that_does_not_read_is_not_read_either(server: RemotingServ
         sending = asyncio.create_task(
             loop.sock_sendall(slow, b"".join(frame(ECHO, body, number) for number in range(count)))
         )
-        await until(lambda: any(connection._paused for connection in server.connections))
+        await until(lambda: any(connection._reader.is_stopped for connection in server.connections))
         # While it is stopped nothing more is handled, however much there is to read.
         seen = len(handlers.seen)
         await asyncio.sleep(0.1)
         (connection,) = server.connections
-        assert connection._transport is not None
+        assert connection._writer.transport is not None
         assert len(handlers.seen) == seen < count
-        assert connection._transport.get_write_buffer_size() < 4 << 20
+        assert connection._writer.transport.get_write_buffer_size() < 4 << 20
         assert not sending.done()
 
         got = bytearray()
@@ -306,8 +306,8 @@ async def test_what_the_kernel_holds_for_a_peer_is_bounded_where_it_is_asked_for
         peer = await Peer.open(server.port)
         assert (await peer.ask(frame(ECHO))).code == 0
         (connection,) = server.connections
-        assert connection._transport is not None
-        sock = connection._transport.get_extra_info("socket")
+        assert connection._writer.transport is not None
+        sock = connection._writer.transport.get_extra_info("socket")
 
         # Linux doubles it, for its own bookkeeping.
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in {20_000, 40_000}

@@ -1,16 +1,17 @@
-"""What a connection answers and asks: at once, later, with errors, and after it was lost."""
+"""Tests of Responder: answers at once, later and in turn, errors, and the limit of pending requests."""
 
 import asyncio
 import errno
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Answer, Connection, InTurn, Route
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
-from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
+from rocketbroker.common.errors import BrokerResponseError
 from tests.support.transports import (
     ECHO,
     FAILING,
@@ -217,66 +218,107 @@ class TestAnswersThatCannotBeEncoded:
         await endpoint.stop("done")
 
 
-class TestRequests:
-    async def test_an_answer_finds_its_request_even_when_its_code_is_served_here(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-        tasks = [asyncio.create_task(connection.invoke(request(39), 10)) for _ in range(2)]
-        await until(lambda: len(transport.answers) == 2)
-        first, second = (sent.opaque for sent in transport.answers)
-        assert first != second
-        for code, opaque in ((TYPED, second), (ECHO, first)):
-            answer = response(code, None, None, b"body %d" % opaque)
-            answer.opaque = opaque
-            feed(connection, encode_frame(answer))
+class TestManyOpenRequests:
+    async def test_a_few_are_at_work_and_the_others_wait_for_their_turn(self, handlers: Handlers):
+        at_work: list[int] = []
+        most = 0
 
-        answers = await asyncio.gather(*tasks)
+        async def work(_connection: Connection, command: Command) -> Command:
+            nonlocal most
+            at_work.append(command.opaque)
+            most = max(most, len(at_work))
+            await handlers.gate.wait()
+            at_work.remove(command.opaque)
+            return response(0)
 
-        assert [(answer.code, answer.body) for answer in answers] == [
-            (ECHO, b"body %d" % first),
-            (TYPED, b"body %d" % second),
-        ]
-        assert handlers.seen == []
+        connection, transport, endpoint = connect({LATER: Route(LATER, work)})
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(50)))
+        await until(lambda: at_work)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert 1 < len(at_work) < 10
+        handlers.gate.set()
+        await until(lambda: len(transport.answers) == 50)
 
-    async def test_no_answer_in_time(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
+        assert most < 10
+        await endpoint.stop("done")
 
-        with pytest.raises(RemotingTimeoutError, match=r"no answer from 192.0.2.7:4000 to request code 39 within"):
-            await connection.invoke(request(39), 0.01)
-
-        late = response(0)
-        late.opaque = transport.answers[0].opaque
-        feed(connection, encode_frame(late))
-        assert connection._outgoing._pending == {}
-
-    async def test_a_lost_connection_ends_all_that_wait(self, handlers: Handlers):
-        lost: list[object] = []
-        connection, transport, endpoint = connect(handlers.routes(), on_close=lost.append)
-        tasks = [asyncio.create_task(connection.invoke(request(39), 10)) for _ in range(3)]
-        await until(lambda: len(transport.answers) == 3)
-
-        connection.connection_lost(ConnectionResetError())
-
-        for task in tasks:
-            with pytest.raises(RemotingSendError, match=r"the connection to 192.0.2.7:4000 was lost"):
-                await task
-        with pytest.raises(RemotingSendError, match="is closed"):
-            await connection.invoke(request(39), 10)
-        assert lost == [connection]
-        assert endpoint.connections == set()
-
-    async def test_oneway_requests_say_so(self, handlers: Handlers):
-        connection, transport, _ = connect(handlers.routes())
-
-        connection.send_oneway(request(40, {"a": "b"}))
-
-        (sent,) = transport.answers
-        assert (sent.code, sent.is_oneway, sent.is_response, sent.header) == (40, True, False, {"a": "b"})
-
-    async def test_opaques_stay_within_an_int(self, handlers: Handlers):
+    async def test_none_begins_while_the_peer_is_behind(self, handlers: Handlers):
         connection, transport, endpoint = connect(handlers.routes())
-        endpoint.opaque = iter([2**31 - 1, 2**31, 2**31 + 1])  # type: ignore[assignment]
+        handlers.gate.set()
+        connection.pause_writing()
+        connection.answer(request(LATER), partial(handlers.routes()[LATER].process, connection, request(LATER)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (connection.is_behind, handlers.seen) == (True, [])
 
-        for _ in range(3):
-            connection.send_oneway(request(40))
+        connection.resume_writing()
+        await until(lambda: transport.answers)
 
-        assert all(0 <= sent.opaque < 2**31 for sent in transport.answers)
+        assert (connection.is_behind, len(handlers.seen)) == (False, 1)
+        await endpoint.stop("done")
+
+    @pytest.mark.parametrize("code", [LATER, FUTURE])
+    async def test_with_too_many_requests_reading_pauses_until_half_are_answered(self, handlers: Handlers, code: int):
+        futures: list[asyncio.Future[Command]] = []
+
+        def wait(_connection: Connection, _command: Command) -> asyncio.Future[Command]:
+            futures.append(asyncio.get_running_loop().create_future())
+            return futures[-1]
+
+        async def work(_connection: Connection, _command: Command) -> Command:
+            return await wait(_connection, _command)
+
+        connection, transport, endpoint = connect({LATER: Route(LATER, work), FUTURE: Route(FUTURE, wait)})
+        feed(connection, b"".join(frame(code, b"", number) for number in range(3000)))
+        assert transport.stopped
+        for number in range(3000):
+            assert connection._responder._open_requests <= 1024
+            async with asyncio.timeout(60):
+                while len(futures) <= number:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0)
+            futures[number].set_result(response(0))
+        await until(lambda: len(transport.answers) == 3000)
+
+        assert transport.reading
+        assert {answer.opaque for answer in transport.answers} == set(range(3000))
+        await endpoint.stop("done")
+
+    async def test_those_that_wait_meanwhile_know_for_how_long(self):
+        clock = [100.0]
+        futures: list[asyncio.Future[Command]] = []
+        waited: list[float] = []
+
+        def wait(connection: Connection, _command: Command) -> asyncio.Future[Command]:
+            waited.append(connection.waited_s)
+            futures.append(asyncio.get_running_loop().create_future())
+            return futures[-1]
+
+        connection, _, endpoint = connect({FUTURE: Route(FUTURE, wait)})
+        connection._loop = cast("asyncio.AbstractEventLoop", SimpleNamespace(time=lambda: clock[0]))
+        feed(connection, b"".join(frame(FUTURE, b"", number) for number in range(2000)))
+        assert (len(futures), set(waited)) == (1024, {0.0})
+        clock[0] += 0.5
+        for future in futures[:512]:
+            future.set_result(response(0))
+        await until(lambda: len(futures) == 1536)
+        clock[0] += 0.25
+        for future in futures[512:1024]:
+            future.set_result(response(0))
+        await until(lambda: len(futures) == 2000)
+        feed(connection, frame(FUTURE))
+
+        assert waited[1024:1536] == [0.5] * 512
+        assert waited[1536:2000] == [0.75] * 464
+        assert waited[2000:] == [0.0]
+        await endpoint.stop("done")
+
+    async def test_those_whose_turn_never_came_end_with_the_endpoint(self, handlers: Handlers):
+        connection, _, endpoint = connect(handlers.routes())
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(50)))
+        await asyncio.sleep(0)
+
+        await endpoint.stop("done")
+
+        assert handlers.seen == []
+        assert connection._responder._open_requests == 0

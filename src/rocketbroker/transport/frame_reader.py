@@ -1,0 +1,203 @@
+"""Frames of one connection, decoded and handed to the routes of their requests.
+
+The path from the bytes read to the response is plain calls; only an answer that must wait is left to the responder.
+"""
+
+import logging
+from collections.abc import Awaitable
+
+from rocketbroker.codec.remoting.frame import (
+    LENGTH,
+    LENGTH_AND_MARK,
+    check_header_length,
+    check_length,
+    decode_frame,
+    split_frame,
+)
+from rocketbroker.codec.remoting.handler import Connection, InTurn, Route
+from rocketbroker.codec.remoting.json_header import HeaderFieldError
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.transport.access import RouteTable
+from rocketbroker.transport.answers import body_too_long, error_answer
+from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.frame_writer import FrameWriter
+from rocketbroker.transport.outgoing_requests import OutgoingRequests
+from rocketbroker.transport.request_run import FEWEST_IN_RUN, RequestRun
+from rocketbroker.transport.responder import Responder
+
+log = logging.getLogger(__name__)
+
+# Pieces of answers above which they are written before the read event ends.
+_FLUSH_PIECES = 64
+# Length and mark.
+_FRAME_HEAD = 8
+
+
+class FrameReader:
+    """Handles the frames of each read event: responses, and requests by the routes of the peer's audience.
+
+    Args:
+        connection: the connection, for the handlers.
+        endpoint: limits, and the end of a batch.
+        writer: takes the responses that a handler returns as bytes.
+        responder: takes all other answers.
+        outgoing: takes the responses to own requests.
+
+    Attributes:
+        is_stopped: no frame is handled: the peer takes its answers slowly, or has too many pending requests.
+        answered: routes of the requests in this read event that were answered at once with bytes.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        endpoint: Endpoint,
+        writer: FrameWriter,
+        responder: Responder,
+        outgoing: OutgoingRequests,
+    ) -> None:
+        self._connection = connection
+        self._endpoint = endpoint
+        self._header_limit = endpoint.limits.max_header_length
+        self._body_limit = endpoint.limits.max_request_body_size
+        self._writer = writer
+        self._responder = responder
+        self._outgoing = outgoing
+        self._routes: dict[int, Route] = {}
+        self._routes_by_prefix: dict[bytes, Route] = {}
+        self._run = RequestRun(self._header_limit)
+        self.is_stopped = False
+        self.answered: list[Route] = []
+
+    def use(self, routes: RouteTable) -> None:
+        """Set the routes of the peer's audience."""
+        self._run.forget()
+        self._routes, self._routes_by_prefix = routes
+
+    def handle(self, data: memoryview) -> tuple[int, int]:
+        """Handle all complete frames; return the position of the rest and the length of its frame.
+
+        Raises:
+            RemoteProtocolError: A frame is broken; the requests before it were handled.
+        """
+        try:
+            return self._handle_frames(data)
+        finally:
+            if self._run.frames:
+                self._handle_run(data)  # the requests before a broken frame
+
+    def _handle_frames(self, data: memoryview) -> tuple[int, int]:
+        position = 0
+        end = len(data)
+        limit = self._endpoint.frame_max_length
+        run, writer = self._run, self._writer
+        while end - position >= _FRAME_HEAD and not self.is_stopped:
+            length, mark = LENGTH_AND_MARK.unpack_from(data, position)
+            if not 4 <= length <= limit:
+                check_length(length, limit)
+            start = position + 4
+            following = start + length
+            if following > end:
+                check_header_length(mark, self._header_limit)
+                return position, 4 + length
+            # Few requests gain nothing from a run.
+            is_many = run.frames or FEWEST_IN_RUN * (following - position) <= end - position
+            if not (is_many and run.joins(data, start, mark, following)):
+                if run.frames:
+                    self._handle_run(data)
+                self._handle_frame(data, start, mark, following, learns=bool(is_many) and run.learns)
+            position = following
+            if writer.transport is None:
+                return end, 0
+            if len(writer.frames) > _FLUSH_PIECES:
+                self._endpoint.end_batch()
+                writer.flush()
+        if end - position >= LENGTH.size and not self.is_stopped:
+            # Check the length at once: a peer with a wrong length may send nothing more.
+            check_length(LENGTH.unpack_from(data, position)[0], limit)
+        return position, _FRAME_HEAD
+
+    def _handle_frame(self, data: memoryview, start: int, mark: int, end: int, *, learns: bool = False) -> None:
+        """Handle one frame with its mark at ``start``; ``learns`` if it might have joined a run by another template."""
+        # The high byte of the mark is 0 for JSON, so a mark above the limit means a long header or another encoding.
+        header_end = start + 4 + mark
+        # Fast path for the JSON header of a served code; all others, broken ones included, take the slow path.
+        header = data[start + 4 : header_end]
+        route = (
+            self._routes_by_prefix.get(bytes(header[:12])) if header_end <= end and mark <= self._header_limit else None
+        )
+        if route is None:
+            self._handle_other(data[start:end])
+            return
+        try:
+            command = route.decode_json(header)
+        except HeaderFieldError:
+            self._handle_other(data[start:end])
+            return
+        if command.flag & FLAG_RESPONSE:
+            # A response code may equal a served request code.
+            self._handle_other(data[start:end])
+            return
+        if end - header_end > self._body_limit and self._refuse_body(route, command, end - header_end):
+            return
+        body = data[header_end:end]
+        command.body = bytes(body) if route.runs_later else body
+        if learns:
+            self._run.missed(route, header, command)
+        self._process(route, command)
+
+    def _handle_run(self, data: memoryview) -> None:
+        """Handle the requests of the run together, or one by one if they are few or one of them is special."""
+        frames = self._run.frames
+        if answered := self._run.process(self._connection, data, self._responder.take):
+            self.answered += answered[0]
+            self._writer.frames += answered[1]
+            return
+        for start, mark, end in frames:
+            self._handle_frame(data, start, mark, end)
+
+    def _refuse_body(self, route: Route, command: Command, length: int) -> bool:
+        """Reject a request whose body is too long for its route; return false if it may be served."""
+        if route.takes_large_bodies:
+            return False
+        answer = body_too_long(route.code, length, self._body_limit)
+        log.warning("%s: %s", self._connection.remote_address, answer.remark)
+        self._responder.take(command, answer)
+        return True
+
+    def _handle_other(self, frame: memoryview) -> None:
+        """Handle a response, an unknown code, a binary header or a broken one."""
+        check_header_length(int.from_bytes(frame[:4], "big"), self._header_limit)
+        serialize_type, header, body = split_frame(frame)
+        command = decode_frame(frame)
+        if command.is_response:
+            self._outgoing.answered(command)
+            return
+        route = self._routes.get(command.code)
+        if route is None:
+            text = f" request type {command.code} not supported"
+            self._responder.take(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
+            return
+        try:
+            command = route.decode(serialize_type, header)
+        except HeaderFieldError as error:
+            self._responder.take(command, response(ResponseCode.SYSTEM_ERROR, str(error)))
+            return
+        if len(body) > self._body_limit and self._refuse_body(route, command, len(body)):
+            return
+        command.body = bytes(body) if route.runs_later else body
+        self._process(route, command)
+
+    def _process(self, route: Route, command: Command) -> None:
+        try:
+            answer = route.process(self._connection, command)
+        except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
+            answer = error_answer(route.code, error)
+        if type(answer) is bytes and not command.flag & FLAG_ONEWAY:
+            self._writer.frames.append(answer)
+            self.answered.append(route)
+            return
+        if route.runs_later and isinstance(answer, Awaitable):
+            answer = InTurn(answer)
+        self._responder.take(command, answer)
