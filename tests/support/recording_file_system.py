@@ -15,7 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.common.file_system import LocalFileSystem, RangeWatcher, data_ranges
+from rocketbroker.common.file_system import LocalFileSystem, RangeWatcher
+from rocketbroker.common.platform import data_ranges
 from rocketbroker.common.shared_memory import Mapping
 
 PAGE = 4096

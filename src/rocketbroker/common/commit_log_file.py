@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.file_system import data_ranges
 from rocketbroker.common.local_file import LocalFile
+from rocketbroker.common.platform import data_ranges
 
 _BLOCK = 1 << 20
 

@@ -6,12 +6,12 @@ folder; until then a power loss may take any part of either.
 """
 
 import contextlib
-import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from rocketbroker.common import platform
 from rocketbroker.common.open_files import open_file
 from rocketbroker.common.shared_memory import Mapping, map_shared, sync_shared
 
@@ -63,7 +63,7 @@ class FileSystem(Protocol):
         """
 
     def sync_mapped(self, mapping: Mapping) -> None:
-        """Sync a mapped file like ``sync``."""
+        """Sync a mapped file like ``sync``; not enough by itself unless ``platform.MSYNC_IS_FDATASYNC``."""
 
     def sync_folder(self, path: Path) -> None:
         """Sync the names in a folder to disk; do nothing if it is gone."""
@@ -90,11 +90,11 @@ class LocalFileSystem:
 
     def open(self, path: Path) -> int:
         """See ``FileSystem``."""
-        return open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        return open_file(path, os.O_RDWR | os.O_CREAT | platform.O_BINARY, _FILE_MODE)
 
     def reopen(self, path: Path) -> int:
         """See ``FileSystem``."""
-        return open_file(path, os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        return open_file(path, os.O_RDWR | platform.O_BINARY, _FILE_MODE)
 
     def close(self, fd: int) -> None:
         """See ``FileSystem``."""
@@ -114,19 +114,19 @@ class LocalFileSystem:
 
     def allocate(self, fd: int, start: int, length: int) -> None:
         """See ``FileSystem``."""
-        os.posix_fallocate(fd, start, length)
+        platform.allocate(fd, start, length)
 
     def write(self, fd: int, position: int, data: bytes | memoryview) -> None:
         """See ``FileSystem``."""
         view = memoryview(data)
         while view:
-            written = os.pwrite(fd, view, position)
+            written = platform.write_at(fd, view, position)
             position += written
             view = view[written:]
 
     def sync(self, fd: int) -> None:
         """See ``FileSystem``."""
-        os.fdatasync(fd)
+        platform.sync_file(fd)
 
     def sync_mapped(self, mapping: Mapping) -> None:
         """See ``FileSystem``."""
@@ -134,10 +134,12 @@ class LocalFileSystem:
 
     def sync_folder(self, path: Path) -> None:
         """See ``FileSystem``."""
+        if platform.O_DIRECTORY is None:
+            return
         with contextlib.suppress(FileNotFoundError):
-            folder = open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, _FOLDER_MODE)
+            folder = open_file(path, os.O_RDONLY | platform.O_DIRECTORY, _FOLDER_MODE)
             try:
-                os.fsync(folder)
+                platform.sync_folder(folder)
             finally:
                 os.close(folder)
 
@@ -169,21 +171,3 @@ def sync_names(root: Path, file_system: FileSystem = LOCAL) -> None:
         file_system.sync_folder(folder)
     for name, _, _ in os.walk(root):
         file_system.sync_folder(Path(name))
-
-
-def data_ranges(fd: int, position: int, limit: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file between two positions that are not holes; all of it if the system cannot tell."""
-    if not hasattr(os, "SEEK_DATA"):
-        if position < limit:
-            yield position, limit
-        return
-    while position < limit:
-        try:
-            start = os.lseek(fd, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        position = os.lseek(fd, start, os.SEEK_HOLE)
-        if start < limit:
-            yield start, min(position, limit)

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-_LOCKS = Path("/proc/locks")
+from rocketbroker.common import platform
 
 
 def lock_holders(path: Path) -> tuple[int, ...]:
@@ -14,7 +14,7 @@ def lock_holders(path: Path) -> tuple[int, ...]:
     """
     try:
         found = path.stat()
-        lines = _LOCKS.read_text().splitlines()
+        lines = platform.LOCKS.read_text().splitlines()
     except OSError:
         return ()
     wanted = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

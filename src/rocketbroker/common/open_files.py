@@ -8,7 +8,6 @@ number of connections can take.
 import errno
 import logging
 import os
-import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.platform import open_file_limits, set_open_file_limit
 from rocketbroker.common.shared_memory import mapped_count, max_map_count
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ _lock = threading.Lock()
 
 def raise_open_file_limit(reserve: int) -> None:
     """Raise the soft limit to the hard limit less a reserve for ``open_file``."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = open_file_limits()
     wanted = hard - min(reserve, hard // _MOST_OF_LIMIT)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        set_open_file_limit(wanted)
     except (ValueError, OSError) as error:
         # The hard limit may exceed the limit of the kernel (fs.nr_open).
         log.warning("the limit of open files stays %s, it cannot be raised to %s: %s", soft, wanted, error)
@@ -60,22 +60,22 @@ def open_file(path: Path, flags: int, mode: int) -> int:
 def _whole_limit() -> Iterator[None]:
     """Raise the soft limit inside the block; files opened there stay open."""
     with _lock:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft, hard = open_file_limits()
+        set_open_file_limit(hard)
         try:
             yield
         finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            set_open_file_limit(soft)
 
 
 def open_file_limit() -> int:
     """Return the number of files that this process may have open."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return open_file_limits()[1]
 
 
 def connection_limit() -> int:
     """Return the lowest descriptor that a connection may not have; the kernel assigns the lowest free one."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _MARGIN
+    return open_file_limits()[0] - _MARGIN
 
 
 def why_refused(error: OSError) -> str:

@@ -11,16 +11,17 @@ import weakref
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.common.platform import libc_function
+
 _MS_SYNC: Final = 4
 _FAILED: Final = ctypes.c_void_p(-1).value
-_libc = ctypes.CDLL(None, use_errno=True)
-_mmap = _libc.mmap
-_mmap.restype = ctypes.c_void_p
-_mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-_munmap = _libc.munmap
-_munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_msync = _libc.msync
-_msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_mmap = libc_function(
+    "mmap",
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long),
+    result=ctypes.c_void_p,
+)
+_munmap = libc_function("munmap", ctypes.c_void_p, ctypes.c_size_t)
+_msync = libc_function("msync", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 #: Bytes of a mapped file, mapped as long as this object or a view of it lives.
 Mapping = ctypes.Array[ctypes.c_char]

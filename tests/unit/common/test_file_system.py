@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.file_system import LOCAL, LocalFileSystem, data_ranges, parents_of, sync_names
+from rocketbroker.common.file_system import LOCAL, LocalFileSystem, parents_of, sync_names
 from tests.support.stores import open_below
 
 
@@ -84,20 +84,6 @@ def test_all_names_of_a_tree_and_those_that_lead_to_it_are_synced(tmp_path: Path
     assert set(synced) == {*parents_of(tmp_path / "a"), *(tmp_path / name for name in ("a", "a/b", "a/b/c"))}
     assert tmp_path in synced
     assert Path("/") in synced
-
-
-def test_the_parts_of_a_file_that_are_no_holes(tmp_path: Path):
-    fd = LOCAL.open(tmp_path / "file")
-    LOCAL.set_size(fd, 1 << 20)
-    LOCAL.write(fd, 1 << 16, b"data")
-    LOCAL.write(fd, 1 << 18, b"more")
-
-    ranges = list(data_ranges(fd, 0, 1 << 20))
-    assert [start for start, _ in ranges] == [1 << 16, 1 << 18]
-    assert all(start + 4 <= end <= start + (1 << 16) for start, end in ranges)
-    assert list(data_ranges(fd, (1 << 16) + 1, (1 << 16) + 3)) == [((1 << 16) + 1, (1 << 16) + 3)]
-    assert list(data_ranges(fd, 1 << 19, 1 << 20)) == []
-    LOCAL.close(fd)
 
 
 def modes_below(folder: Path) -> dict[str, int]:

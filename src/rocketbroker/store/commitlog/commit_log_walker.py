@@ -15,7 +15,7 @@ from rocketbroker.codec.storefile.body_check import damage_in
 from rocketbroker.codec.storefile.log_walk import FileWalk, Stretch
 from rocketbroker.codec.storefile.log_window import LogExtent, LogWindow
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, store_timestamp, what_is_wrong
-from rocketbroker.common.file_system import data_ranges
+from rocketbroker.common.platform import data_ranges
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 

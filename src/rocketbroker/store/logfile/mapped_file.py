@@ -19,8 +19,9 @@ from struct import Struct
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.common import platform
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.common.file_system import LOCAL, FileSystem, data_ranges, parents_of
+from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
 from rocketbroker.store.logfile.removed_file import RemovedFile
 
@@ -32,13 +33,6 @@ _NAME_LENGTH = 20
 _FOLDERS = 4
 _CHUNK = 1024 * 1024
 _DROP_STEP = 16 * 1024 * 1024
-# madvise(2); Linux 5.14 and later. mmap.madvise would hold the GIL while thousands of pages are made.
-_MADV_POPULATE_WRITE = 23
-_libc = ctypes.CDLL(None, use_errno=True)
-_madvise = _libc.madvise
-_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_mincore = _libc.mincore
-_mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 _UNMAPPED = (ctypes.c_char * 0)()
 
 
@@ -53,7 +47,8 @@ class MappedFile:
         step: bytes allocated at a time; 0 allocates all at once.
         file_system: the disk.
         keeps_open: true to keep a descriptor, for files that threads often read. Other files, of which a store may have
-            tens of thousands, are opened by name for the few operations that cannot use the mapping.
+            tens of thousands, are opened by name for the few operations that cannot use the mapping. Where ``msync``
+            does not sync a file, all keep one.
 
     Raises:
         StoreFullError: The disk has no room for it.
@@ -94,7 +89,7 @@ class MappedFile:
         # Keeps the blocks while the file is being removed, even between two attempts.
         self._removed: RemovedFile | None = None
         self.path = path
-        self.keeps_open = keeps_open
+        self.keeps_open = keeps_open or not platform.MSYNC_IS_FDATASYNC
         self._file_system = file_system
         self.file_size = file_size
         self.file_from_offset = file_name_to_offset(path.name) if len(path.name) == _NAME_LENGTH else 0
@@ -129,7 +124,7 @@ class MappedFile:
         self.buffer = self._writable.toreadonly()
         # Called with each range stored into the mapping, if a test observes the disk.
         self._stored = file_system.watcher(self.fd)
-        if not keeps_open:
+        if not self.keeps_open:
             self._close_descriptor()
 
     def _open(self) -> int:
@@ -236,18 +231,20 @@ class MappedFile:
 
         The range must have blocks. On a kernel without support, pages are faulted in one by one.
         """
+        if platform.MADV_POPULATE_WRITE is None:
+            return
         start -= start % mmap.PAGESIZE
         end = min(end, self.allocated)
         if end > start:
             address = ctypes.addressof(self._map) + start
-            _madvise(address, end - start, _MADV_POPULATE_WRITE)
+            platform.madvise(address, end - start, platform.MADV_POPULATE_WRITE)
 
     def is_cached(self, start: int, end: int) -> bool:
         """Return true if a range can now be read from ``buffer`` without waiting for the disk."""
         start -= start % mmap.PAGESIZE
         pages = bytearray(-(-(end - start) // mmap.PAGESIZE))
         address = ctypes.addressof(self._map) + start
-        refused = _mincore(address, end - start, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+        refused = platform.mincore(address, end - start, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
         return not refused and 0 not in pages
 
     def copy_until(self, end: int) -> "MappedFile":
@@ -281,7 +278,7 @@ class MappedFile:
     def zero_from(self, position: int) -> None:
         """Overwrite with zeros all data at ``position`` and after it, so that no stale record is ever read again."""
         with self.opened() as fd:
-            for start, end in data_ranges(fd, position, self.file_size):
+            for start, end in platform.data_ranges(fd, position, self.file_size):
                 for at in range(start, end, _CHUNK):
                     self.zeroed = True
                     self._file_system.write(fd, at, bytes(min(end - at, _CHUNK)))
@@ -292,10 +289,10 @@ class MappedFile:
         Raises:
             OSError: The disk failed; dirty bytes may be lost.
         """
+        if not (self.keeps_open and platform.MSYNC_IS_FDATASYNC):
+            self._file_system.sync_mapped(self._map)
         if self.keeps_open:
             self._file_system.sync(self.fd)
-        else:
-            self._file_system.sync_mapped(self._map)
         self.sync_names()
 
     def sync_names(self) -> None:
@@ -397,7 +394,7 @@ class MappedFile:
         """Release the mapped pages, some at a time, so that unmapping is short on whatever thread it happens."""
         address = ctypes.addressof(self._map)
         for start in range(0, self.file_size, _DROP_STEP):
-            _madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)
+            platform.madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)
 
     def delete(self) -> None:
         """Close and remove the file."""

@@ -6,6 +6,7 @@ from struct import Struct
 
 import pytest
 
+from rocketbroker.common import platform
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
@@ -189,6 +190,43 @@ def test_sync_calls_the_disk_for_this_file(tmp_path: Path, monkeypatch):
     file.sync()
 
     assert synced == [file.fd]
+    file.close()
+
+
+def test_where_msync_does_not_sync_a_file_it_keeps_a_descriptor_and_both_are_synced(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(platform, "MSYNC_IS_FDATASYNC", False)
+    synced: list[str] = []
+    monkeypatch.setattr(LocalFileSystem, "sync_mapped", lambda *_: synced.append("mapping"))
+    monkeypatch.setattr(LocalFileSystem, "sync", lambda *_: synced.append("file"))
+    file = MappedFile(tmp_path / NAME, 4096, keeps_open=False)
+
+    file.sync()
+
+    assert synced == ["mapping", "file"]
+    assert open_below(tmp_path) == [str(file.path)]
+    file.close()
+
+
+def test_without_advice_pages_are_faulted_in_one_by_one(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(platform, "MADV_POPULATE_WRITE", None)
+    monkeypatch.setattr(platform, "madvise", None)
+    file = MappedFile(tmp_path / NAME, 65536)
+    file.ensure_allocated(65536)
+
+    file.populate(0, 65536)
+
+    file.write(0, 4, b"data")
+    assert file.read_at(0, 4) == b"data"
+    file.close()
+
+
+def test_without_mincore_no_page_is_known_to_be_cached(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(platform, "mincore", platform.libc_function("no_such_function"))
+    file = MappedFile(tmp_path / NAME, 4096)
+    file.ensure_allocated(4096)
+    file.write(0, 4, b"data")
+
+    assert not file.is_cached(0, 4)
     file.close()
 
 

@@ -1,0 +1,102 @@
+"""Servers without the calls that Linux alone has, and clients without those of POSIX, on plain asyncio."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from rocketbroker.testing import RocketMQServer
+
+# As on macOS: no posix_fallocate, fdatasync, populated pages, mincore, msync that syncs a file, list of locks.
+WITHOUT_LINUX = """
+import asyncio, os, sys
+from pathlib import Path
+del os.posix_fallocate, os.fdatasync
+sys.modules["uvloop"] = None
+system, sys.platform = sys.platform, "darwin"
+from rocketbroker.common import platform
+sys.platform = system
+platform.LOCKS = Path("gone")
+platform.mincore = platform.madvise = platform.libc_function("no_such_function")
+"""
+# As on Windows: also no fcntl, resource, C library, files read or written by position, or folders that can be opened.
+WITHOUT_POSIX = """
+import asyncio, ctypes, os, sys
+for name in ("posix_fallocate", "fdatasync", "pread", "preadv", "pwrite", "O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK",
+             "fork", "register_at_fork", "getuid", "statvfs", "sysconf"):
+    delattr(os, name)
+for name in ("fcntl", "resource", "uvloop"):
+    sys.modules[name] = None
+class NoLibrary:
+    def __init__(self, *arguments, **options):
+        raise TypeError("LoadLibrary() argument 1 must be str, not None")
+ctypes.CDLL = NoLibrary
+asyncio.AbstractEventLoop.add_signal_handler = None
+"""
+SERVER = """
+from rocketbroker.client import LitePullConsumer, Message, Producer
+from rocketbroker.testing import RocketMQServer
+
+async def send(mq, *bodies):
+    async with Producer("orders", mq.namesrv_addr) as producer:
+        for body in bodies:
+            await producer.send(Message("Orders", body))
+
+with RocketMQServer({"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": "65536"}) as mq:
+    bodies = [b"order %d" % number + bytes(3000) for number in range(40)]  # several files
+    asyncio.run(send(mq, *bodies[:20]))
+    mq.restart_broker(lose_unflushed=True)
+    asyncio.run(send(mq, *bodies[20:]))
+    mq.restart_broker()
+    mq.assert_messages("Orders", bodies)
+    print(len(list((mq.store / "commitlog").iterdir())) > 1)
+"""
+CLIENT = """
+from pathlib import Path
+from rocketbroker.client import (
+    AdminClient, ConsumeFromWhere, LocalFileOffsetStore, Message, MessageModel, Producer, PushConsumer
+)
+address, folder = sys.argv[1:]
+
+async def main():
+    async with (
+        Producer("orders", address) as producer,
+        PushConsumer("billing", address) as one,
+        PushConsumer(
+            "screens",
+            address,
+            message_model=MessageModel.BROADCASTING,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            offset_store=LocalFileOffsetStore(Path(folder, "offsets.json")),
+        ) as each,
+    ):
+        await one.subscribe("Orders")
+        await each.subscribe("Orders")
+        await producer.send(Message("Orders", b"order 7"))
+        for consumer in (one, each):
+            async for message in consumer:
+                print(message.body.decode())
+                break
+    async with AdminClient(address) as admin:
+        print(*await admin.fetch_master_addresses("DefaultCluster"))
+
+asyncio.run(main())
+print(*(path.name for path in Path(folder).rglob("*.json")))
+"""
+
+
+def run(script: str, *arguments: str) -> str:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_store_keeps_its_promise_without_the_calls_of_linux():
+    assert run(WITHOUT_LINUX + SERVER) == "True\n"
+
+
+def test_a_client_works_without_the_calls_of_posix(tmp_path: Path):
+    with RocketMQServer() as mq:
+        printed = run(WITHOUT_POSIX + CLIENT, mq.namesrv_addr, str(tmp_path))
+
+    assert printed == "order 7\norder 7\nbroker-a\noffsets.json\n"
