@@ -54,13 +54,11 @@ def test_settings_that_cannot_be_read_are_named(
     assert named in ended(our_servers, module, path)
 
 
-@pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER"])
-def test_roles_that_need_replication_are_rejected(our_servers: OurServers, tmp_path: Path, role: str):
+def test_a_slave_with_a_masters_id_is_rejected(our_servers: OurServers, tmp_path: Path):
     path = tmp_path / "role.properties"
-    path.write_text(f"brokerRole={role}\nstorePathRootDir={tmp_path}/store\n")
+    path.write_text(f"brokerRole=SLAVE\nstorePathRootDir={tmp_path}/store\n")
     line = ended(our_servers, "broker_startup", path)
-    assert "replication" in line
-    assert "ASYNC_MASTER" in line
+    assert "brokerId=0 is rejected" in line
     assert not (tmp_path / "store").exists()
 
 

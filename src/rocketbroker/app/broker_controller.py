@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from rocketbroker.app.role_parts import ANY_ROLE, MASTER, BrokerRole, RoleParts
+from rocketbroker.app.role_parts import ANY_ROLE, MASTER, SLAVE, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
 from rocketbroker.broker.client.consumer_ids_change_listener import ConsumerIdsChangeListener
@@ -151,6 +151,7 @@ class BrokerController:
         config, store = self._settings.broker, self.store
         return RoleParts(
             (ANY_ROLE, store),
+            (SLAVE, store.make_replica_log()),
             (ANY_ROLE, self._persist),
             (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
             (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain)),

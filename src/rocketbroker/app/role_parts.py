@@ -11,13 +11,15 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRole(Enum):
-    """Roles in replication (org.apache.rocketmq.store.config.BrokerRole); settings allow only ASYNC_MASTER."""
+    """Roles in replication (org.apache.rocketmq.store.config.BrokerRole)."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
     SLAVE = "SLAVE"
 
 
-MASTER: Final = frozenset({BrokerRole.ASYNC_MASTER})
+MASTER: Final = frozenset({BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER})
+SLAVE: Final = frozenset({BrokerRole.SLAVE})
 ANY_ROLE: Final = frozenset(BrokerRole)
 
 

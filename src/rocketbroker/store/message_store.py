@@ -218,7 +218,9 @@ class MessageStore:
         )
         reput = self._make_reput(_log_damage)
         sync_flush = self.config.flush_disk_type == "SYNC_FLUSH"
-        return ReplicaLog(self.commit_log, reput, self.appender, self.flusher, truncation, sync_flush=sync_flush)
+        return ReplicaLog(
+            self.commit_log, reput, self.appender, self.flusher, truncation, self.refusals, sync_flush=sync_flush
+        )
 
     # -- start and stop
 

@@ -7,7 +7,7 @@ can be truncated while the store runs, if the master's log differs from there on
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.common.errors import StoreError
@@ -16,7 +16,10 @@ from rocketbroker.store.clean.log_truncation import LogTruncation
 from rocketbroker.store.commitlog.commit_log import CommitLog, RawAppend
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.message_appender import MessageAppender
+
+_NO_PUTS: Final = "this broker is a slave, which copies the messages of its master (brokerRole); send to the master"
 
 
 class _Undispatched(NamedTuple):
@@ -29,7 +32,7 @@ class _Undispatched(NamedTuple):
 class ReplicaLog:
     """Raw appends to an open store, their dispatch, and cuts. Call it only on the event loop.
 
-    The store takes no messages of its own between ``start`` and ``stop``.
+    The store rejects messages of its own between ``start`` and ``stop``.
 
     Args:
         commit_log: the log.
@@ -37,6 +40,7 @@ class ReplicaLog:
         appender: keeps the store times and the end of dispatch, for checkpoint and cleaning.
         flusher: syncs the log.
         truncation: cuts log, queues and index.
+        refusals: has the reason to reject puts.
         sync_flush: true to dispatch only what is on disk (SYNC_FLUSH).
     """
 
@@ -47,6 +51,7 @@ class ReplicaLog:
         appender: MessageAppender,
         flusher: CommitLogFlusher,
         truncation: LogTruncation,
+        refusals: StandingRefusals,
         *,
         sync_flush: bool,
     ) -> None:
@@ -55,6 +60,7 @@ class ReplicaLog:
         self._appender = appender
         self._flusher = flusher
         self._truncation = truncation
+        self._refusals = refusals
         self._sync_flush = sync_flush
         self._tasks = TaskOwner("ReplicaLog")
         self._undispatched: deque[_Undispatched] = deque()
@@ -71,6 +77,7 @@ class ReplicaLog:
         appender = self._appender
         if appender.has_pending:
             raise StoreError("the CommitLog cannot become a copy while messages wait for their dispatch")
+        self._refusals.set(Refusal.SLAVE, _NO_PUTS)
         self._reput.continue_from(appender.dispatched_offset, appender.last_store_timestamp)
         appender.replica_offset = self._reput.offset
         self._tasks.forever(self._run, "ReputMessageService")
@@ -93,6 +100,7 @@ class ReplicaLog:
             self._reput.dispatch_some(end)
             self._dispatched()
         self._appender.replica_offset = None
+        self._refusals.clear(Refusal.SLAVE)
 
     @property
     def max_offset(self) -> int:

@@ -160,7 +160,6 @@ async def test_delivery_stops_and_continues_with_the_role_while_the_broker_serve
     await broker.start()
     client = RemotingClient()
     try:
-        await broker.parts.take_role(BrokerRole.SLAVE)
         for body, name, value in ((b"level", "DELAY", "1"), (b"timer", "TIMER_DELAY_MS", "1")):
             properties = f"{name}\x01{value}\x02UNIQ_KEY\x01{value:0>32}\x02"
             header = SendMessageRequestHeader("PG", "T", "TBW102", 4, 0, 0, 0, 0, properties, 0)
@@ -168,6 +167,10 @@ async def test_delivery_stops_and_continues_with_the_role_while_the_broker_serve
             assert sent.code == ResponseCode.SUCCESS
         waiting = [broker.store.queues.max_offset_in_queue(topic, 0) for topic in ("SCHEDULE_TOPIC_XXXX", TIMER_TOPIC)]
         assert waiting == [1, 1]
+        await broker.parts.take_role(BrokerRole.SLAVE)
+        header = SendMessageRequestHeader("PG", "T", "TBW102", 4, 0, 0, 0, 0, "", 0)
+        sent = await client.invoke(f"{LOOPBACK}:{broker.port}", request(RequestCode.SEND_MESSAGE, header, b"b"), 60)
+        assert (sent.code, (sent.remark or "").split()[0]) == (ResponseCode.SERVICE_NOT_AVAILABLE, "[SLAVE]")
         clock.advance(3)
         await asyncio.sleep(3 * DELAY_FOR_A_WHILE_S)
         assert broker.store.queues.max_offset_in_queue("T", 0) == 0

@@ -65,12 +65,6 @@ def _check_topic(value: str) -> str:
     return value
 
 
-def _check_master(value: int) -> int:
-    if value != 0:
-        raise ValueError("rejected: a master's brokerId is 0, and this version has no replication, hence no slaves")
-    return value
-
-
 def _check_permission(value: int) -> int:
     if value not in (0, 2, 4, 6):
         raise ValueError("not a permission")
@@ -80,7 +74,6 @@ def _check_permission(value: int) -> int:
 AddressList = Annotated[Text, AfterValidator(_check_namesrv_addr)]
 Name = Annotated[Text, AfterValidator(_check_name)]
 TopicName = Annotated[Text, AfterValidator(_check_topic)]
-MasterId = Annotated[Whole, AfterValidator(_check_master)]
 Permission = Annotated[Whole, AfterValidator(_check_permission)]
 
 _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alone"
@@ -139,7 +132,9 @@ class BrokerConfig(ClientLimits):
     broker_cluster_name: Name = setting(
         "brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.", Trait(takes=_NAME_WORDS)
     )
-    broker_id: MasterId = setting("brokerId", 0, "0 for a master, the only kind in this version.", Trait(takes="0"))
+    broker_id: Whole = setting(
+        "brokerId", 0, "Number of the broker among those of its name: 0 for the master.", low=0, high=2**31 - 1
+    )
     broker_ip1: Host = setting(
         "brokerIP1",
         local_address,

@@ -4,7 +4,7 @@ The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.pa
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
 from rocketbroker.common.config.resolve import resolve
 from rocketbroker.common.config.transport_config import NAMESRV_PORT, TransportConfig
+from rocketbroker.common.errors import ConfigError
 
 NAMESRV_ADDR_ENV = "NAMESRV_ADDR"
 PORT_MAX = 65_535
@@ -89,12 +90,12 @@ def load_broker_settings(
     if namesrv_addr is not None:
         entries.append(Entry("namesrvAddr", namesrv_addr, "-n"))
     resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
+    broker, store = resolved.model(BrokerConfig), resolved.model(MessageStoreConfig)
     transport = resolved.model(TransportConfig)
+    _check_id(broker, store, entries)
     return BrokerSettings(
-        resolved.model(BrokerConfig),
-        _with_ha_port(
-            resolved.model(MessageStoreConfig), transport.listen_port, given="haListenPort" in resolved.given
-        ),
+        broker,
+        _with_ha_port(store, transport.listen_port, given="haListenPort" in resolved.given),
         transport,
         Path(path) if path is not None else None,
         tuple(resolved.warnings),
@@ -124,6 +125,20 @@ def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
 def _environment_entries(environment: Mapping[str, str]) -> list[Entry]:
     addresses = environment.get(NAMESRV_ADDR_ENV, "")
     return [Entry("namesrvAddr", addresses, f"environment variable {NAMESRV_ADDR_ENV}")] if addresses else []
+
+
+def _check_id(broker: BrokerConfig, store: MessageStoreConfig, entries: Sequence[Entry]) -> None:
+    """Reject a master with a slave's id, and a slave with the master's (BrokerStartup.buildBrokerController)."""
+    is_slave = store.broker_role == "SLAVE"
+    if is_slave == (broker.broker_id > 0):
+        return
+    name = "brokerRole" if is_slave else "brokerId"
+    where = next(entry.where for entry in reversed(entries) if entry.key in {"brokerId", name})
+    known = "brokerRole=SLAVE" if is_slave else f"brokerRole={store.broker_role}"
+    raise ConfigError(
+        f"{where}: brokerId={broker.broker_id} is rejected: a master's brokerId is 0, a slave's is 1 or more, and this "
+        f"broker has {known}"
+    )
 
 
 def _with_ha_port(store: MessageStoreConfig, listen_port: int, *, given: bool = True) -> MessageStoreConfig:

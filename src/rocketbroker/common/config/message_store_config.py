@@ -30,8 +30,7 @@ _TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
 
 _REFUSED_ROLES = {
-    "SLAVE": "rejected: this version has no replication, so the slave would accept writes of its own; use ASYNC_MASTER",
-    "SYNC_MASTER": "rejected: this version has no replication, so its synchronous acknowledgement would be false; "
+    "SYNC_MASTER": "rejected: this version cannot wait for slaves, so its synchronous acknowledgement would be false; "
     "use ASYNC_MASTER",
 }
 
@@ -84,7 +83,7 @@ def _supported_precision(value: int) -> int:
     return max((precision for precision in _TIMER_PRECISIONS_MS if precision <= value), default=_TIMER_PRECISIONS_MS[0])
 
 
-BrokerRole = Annotated[Literal["ASYNC_MASTER"], BeforeValidator(_check_role)]
+BrokerRole = Annotated[Literal["ASYNC_MASTER", "SLAVE"], BeforeValidator(_check_role)]
 FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
 OneDirectory = Annotated[OptionalPath, AfterValidator(_check_one_directory)]
 Hours = Annotated[Text, AfterValidator(_check_hours)]
@@ -447,7 +446,10 @@ class MessageStoreConfig(ConfigModel):
         high=_MINUTE_MS,
     )
     broker_role: BrokerRole = setting(
-        "brokerRole", "ASYNC_MASTER", "Role in replication.", Trait(important=True, takes="ASYNC_MASTER")
+        "brokerRole",
+        "ASYNC_MASTER",
+        "Role in replication: a master takes messages, a slave copies those of its master and takes none.",
+        Trait(important=True, takes="ASYNC_MASTER or SLAVE"),
     )
     ha_listen_port: Whole = setting(
         "haListenPort",

@@ -19,6 +19,7 @@ RESPONSE_CODES: Final = {
     PutMessageStatus.NOT_DISPATCHED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.NOT_STARTED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.SHUTTING_DOWN: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.SLAVE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.TOPIC_BEING_DELETED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
     PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,

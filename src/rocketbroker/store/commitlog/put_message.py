@@ -54,8 +54,8 @@ class RunResult(NamedTuple):
 class PutMessageStatus(Enum):
     """Outcome of a put and of its acknowledgement (org.apache.rocketmq.store.PutMessageStatus).
 
-    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10 and 12. Outcomes of an acknowledgement begin at 11; a
-    higher one is more severe.
+    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10, 11 and 13. Outcomes of an acknowledgement begin at 12;
+    a higher one is more severe.
     """
 
     PUT_OK = 0
@@ -73,10 +73,12 @@ class PutMessageStatus(Enum):
     # The writer waited for blocks of the log for longer than osPageCacheBusyTimeOutMills.
     OS_PAGE_CACHE_BUSY = 9
     TOPIC_BEING_DELETED = 10
+    # The store copies its master's log.
+    SLAVE = 11
     # The message is stored, but a sync failed or took longer than syncFlushTimeout.
-    FLUSH_DISK_TIMEOUT = 11
+    FLUSH_DISK_TIMEOUT = 12
     # The message is stored, but the topic that it created could not be written.
-    TOPIC_NOT_CREATED = 12
+    TOPIC_NOT_CREATED = 13
 
 
 #: Outcomes that no later try will change: a service that stores messages skips such a message.

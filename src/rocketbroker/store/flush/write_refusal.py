@@ -11,6 +11,7 @@ class Refusal(Enum):
 
     SHUTTING_DOWN = PutMessageStatus.SHUTTING_DOWN
     NOT_STARTED = PutMessageStatus.NOT_STARTED
+    SLAVE = PutMessageStatus.SLAVE
     READ_ONLY = PutMessageStatus.READ_ONLY
     DISK_FULL = PutMessageStatus.DISK_FULL
     NOT_DISPATCHED = PutMessageStatus.NOT_DISPATCHED

@@ -8,10 +8,16 @@ from rocketbroker.common.config.load import load_broker_settings, load_namesrv_s
 from rocketbroker.common.errors import ConfigError
 
 CONF = Path(__file__).parents[4] / "conf"
-RUNNING = ("broker.conf", "2m-noslave/broker-a.properties", "2m-noslave/broker-b.properties",
-           "2m-2s-async/broker-a.properties", "2m-2s-async/broker-b.properties")  # fmt: skip
-SYNC_MASTERS = ("2m-2s-sync/broker-a.properties", "2m-2s-sync/broker-b.properties")
 SLAVES = tuple(f"2m-2s-{kind}/broker-{name}-s.properties" for kind in ("async", "sync") for name in "ab")
+RUNNING = (
+    "broker.conf",
+    "2m-noslave/broker-a.properties",
+    "2m-noslave/broker-b.properties",
+    "2m-2s-async/broker-a.properties",
+    "2m-2s-async/broker-b.properties",
+    *SLAVES,
+)
+SYNC_MASTERS = ("2m-2s-sync/broker-a.properties", "2m-2s-sync/broker-b.properties")
 
 
 @pytest.fixture
@@ -30,26 +36,20 @@ def load(path=None, namesrv_addr=None, environment=None):
 
 def test_every_shipped_file_is_spoken_for():
     shipped = {str(path.relative_to(CONF)) for path in CONF.rglob("*") if path.is_file()}
-    assert shipped == {*RUNNING, *SYNC_MASTERS, *SLAVES, "namesrv.properties"}
+    assert shipped == {*RUNNING, *SYNC_MASTERS, "namesrv.properties"}
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_shipped_masters_load_and_are_acted_on(name):
+def test_shipped_brokers_load_and_are_acted_on(name):
     settings = load(CONF / name)
     assert settings.broker.broker_name == ("broker-b" if "broker-b" in name else "broker-a")
     assert settings.store.flush_disk_type == "ASYNC_FLUSH"
+    is_slave = name.endswith("-s.properties")
+    assert (settings.store.broker_role, settings.broker.broker_id) == (
+        ("SLAVE", 1) if is_slave else ("ASYNC_MASTER", 0)
+    )
     assert (settings.store.delete_when, settings.store.file_reserved_time) == ("04", 48)
     assert (settings.warnings, settings.not_acted_on) == ((), {})
-
-
-@pytest.mark.parametrize("name", SLAVES)
-def test_shipped_slaves_are_rejected_in_one_line(name):
-    with pytest.raises(ConfigError) as caught:
-        load(CONF / name)
-    assert str(caught.value) == (
-        f"{CONF / name}:{_line(name)}: brokerRole=SLAVE is rejected: this version has no replication, so the slave "
-        "would accept writes of its own; use ASYNC_MASTER"
-    )
 
 
 @pytest.mark.parametrize("name", SYNC_MASTERS)
@@ -57,7 +57,7 @@ def test_shipped_synchronous_masters_are_rejected_in_one_line(name):
     with pytest.raises(ConfigError) as caught:
         load(CONF / name)
     assert str(caught.value) == (
-        f"{CONF / name}:{_line(name)}: brokerRole=SYNC_MASTER is rejected: this version has no replication, so its "
+        f"{CONF / name}:{_line(name)}: brokerRole=SYNC_MASTER is rejected: this version cannot wait for slaves, so its "
         "synchronous acknowledgement would be false; use ASYNC_MASTER"
     )
 
@@ -124,10 +124,19 @@ def test_everything_wrong_is_said_in_the_order_of_the_file(conf):
     ]
 
 
-def test_a_master_with_a_slaves_id_is_rejected(conf):
-    file = conf("brokerId=1\n")
-    with pytest.raises(ConfigError, match=r"^.*b\.conf:1: brokerId=1 is rejected: a master's brokerId is 0") as caught:
-        load(file)
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("brokerId=1\n", 1, "brokerId=1 is rejected: a master's brokerId is 0"),
+        ("brokerName=a\nbrokerRole=SLAVE\n", 2, "brokerId=0 is rejected: a master's brokerId is 0, a slave's is 1"),
+        ("brokerId=0\nbrokerRole=SLAVE\n", 2, "brokerId=0 is rejected: a master's brokerId is 0, a slave's is 1"),
+        ("brokerId=-1\n", 1, "brokerId=-1 is not valid: it takes a whole number from 0 to"),
+    ],
+)
+def test_an_id_of_another_role_is_rejected(conf, text: str, line: int, said: str):
+    with pytest.raises(ConfigError) as caught:
+        load(conf(text))
+    assert f"b.conf:{line}: {said}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
