@@ -3,8 +3,9 @@
 The names below load what they need on first use: pyspark and pyarrow are heavy, and come with the extra ``analytics``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rocketbroker.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.columns.decode_report import DecodeReport as DecodeReport
@@ -24,25 +25,21 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.tables.table_reader import read_table as read_table
 
 _HOMES = {
-    "DecodeReport": "columns.decode_report",
-    "Selection": "columns.selection",
-    "StoreRoot": "files.store_root",
-    "TableOptions": "tables.table",
-    "TopicQueueCount": "log.message_count",
-    "count_locally": "log.message_count",
-    "count_messages": "spark.message_count",
-    "create_views": "spark.spark_tables",
-    "messages": "spark.spark_tables",
-    "read_store": "log.message_reader",
-    "read_table": "tables.table_reader",
-    "register": "spark.rocketmq_store",
-    "spark_session": "spark.local_session",
-    "store_roots": "files.store_root",
-    "table": "spark.spark_tables",
+    "DecodeReport": ".columns.decode_report",
+    "Selection": ".columns.selection",
+    "StoreRoot": ".files.store_root",
+    "TableOptions": ".tables.table",
+    "TopicQueueCount": ".log.message_count",
+    "count_locally": ".log.message_count",
+    "count_messages": ".spark.message_count",
+    "create_views": ".spark.spark_tables",
+    "messages": ".spark.spark_tables",
+    "read_store": ".log.message_reader",
+    "read_table": ".tables.table_reader",
+    "register": ".spark.rocketmq_store",
+    "spark_session": ".spark.local_session",
+    "store_roots": ".files.store_root",
+    "table": ".spark.spark_tables",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -3,12 +3,14 @@
 The names below load what they need on first use: ``from rocketbroker.client import Message, Producer``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rocketbroker.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rocketbroker.client.admin_client import AdminClient as AdminClient
     from rocketbroker.client.client_instance import ClientInstance as ClientInstance
+    from rocketbroker.client.consumer.consumer_settings import ConsumerOptions as ConsumerOptions
     from rocketbroker.client.consumer.flow_control import FlowControl as FlowControl
     from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore as LocalFileOffsetStore
     from rocketbroker.client.consumer.received_message import Outcome as Outcome
@@ -71,58 +73,55 @@ if TYPE_CHECKING:
     from rocketbroker.common.errors import RocketBrokerError as RocketBrokerError
 
 _HOMES = {
-    "AdminClient": "client.admin_client",
-    "AllocateMachineRoomNearby": "client.rebalance.allocate_message_queue",
-    "AllocateMessageQueueAveragely": "client.rebalance.allocate_message_queue",
-    "AllocateMessageQueueAveragelyByCircle": "client.rebalance.allocate_message_queue",
-    "AllocateMessageQueueByConfig": "client.rebalance.allocate_message_queue",
-    "AllocateMessageQueueByMachineRoom": "client.rebalance.allocate_message_queue",
-    "AllocateMessageQueueConsistentHash": "client.rebalance.allocate_message_queue",
-    "AllocateMessageQueueStrategy": "client.rebalance.allocate_message_queue",
-    "AllocationError": "client.errors",
-    "BrokerNotFoundError": "client.errors",
-    "BrokerResponseError": "common.errors",
-    "ClientError": "client.errors",
-    "ClientInstance": "client.client_instance",
-    "ClientStateError": "client.errors",
-    "CompressionType": "client.outgoing",
-    "ConsumeFromWhere": "codec.remoting.bodies.heartbeat",
-    "FlowControl": "client.consumer.flow_control",
-    "HandlerError": "client.errors",
-    "InvalidMessageError": "client.errors",
-    "LitePullConsumer": "client.lite_pull_consumer",
-    "LocalFileOffsetStore": "client.consumer.offset_store",
-    "LocalTransactionState": "client.transaction_producer",
-    "MachineRoomResolver": "client.rebalance.allocate_message_queue",
-    "Message": "client.message",
-    "MessageModel": "codec.remoting.bodies.heartbeat",
-    "MessageSelector": "client.message_selector",
-    "MessageType": "client.message",
-    "NameServerError": "client.errors",
-    "Outcome": "client.consumer.received_message",
-    "Producer": "client.producer",
-    "PullConsumer": "client.pull_consumer",
-    "PullResult": "client.pull_result",
-    "PullStatus": "client.pull_result",
-    "PushConsumer": "client.push_consumer",
-    "ReceivedMessage": "client.consumer.received_message",
-    "RemotingError": "common.errors",
-    "RequestTimeoutError": "client.errors",
-    "RocketBrokerError": "common.errors",
-    "SendFailedError": "client.errors",
-    "SendMessageContext": "client.send_message_hook",
-    "SendMessageHook": "client.send_message_hook",
-    "SendResult": "client.send_result",
-    "SendStatus": "client.send_result",
-    "StartFrom": "client.pull_consumer",
-    "SubscriptionError": "client.errors",
-    "TopicRouteError": "client.errors",
-    "TransactionProducer": "client.transaction_producer",
-    "TransactionSendResult": "client.transaction_producer",
+    "AdminClient": ".admin_client",
+    "AllocateMachineRoomNearby": ".rebalance.allocate_message_queue",
+    "AllocateMessageQueueAveragely": ".rebalance.allocate_message_queue",
+    "AllocateMessageQueueAveragelyByCircle": ".rebalance.allocate_message_queue",
+    "AllocateMessageQueueByConfig": ".rebalance.allocate_message_queue",
+    "AllocateMessageQueueByMachineRoom": ".rebalance.allocate_message_queue",
+    "AllocateMessageQueueConsistentHash": ".rebalance.allocate_message_queue",
+    "AllocateMessageQueueStrategy": ".rebalance.allocate_message_queue",
+    "AllocationError": ".errors",
+    "BrokerNotFoundError": ".errors",
+    "BrokerResponseError": "..common.errors",
+    "ClientError": ".errors",
+    "ClientInstance": ".client_instance",
+    "ClientStateError": ".errors",
+    "CompressionType": ".outgoing",
+    "ConsumeFromWhere": "..codec.remoting.bodies.heartbeat",
+    "ConsumerOptions": ".consumer.consumer_settings",
+    "FlowControl": ".consumer.flow_control",
+    "HandlerError": ".errors",
+    "InvalidMessageError": ".errors",
+    "LitePullConsumer": ".lite_pull_consumer",
+    "LocalFileOffsetStore": ".consumer.offset_store",
+    "LocalTransactionState": ".transaction_producer",
+    "MachineRoomResolver": ".rebalance.allocate_message_queue",
+    "Message": ".message",
+    "MessageModel": "..codec.remoting.bodies.heartbeat",
+    "MessageSelector": ".message_selector",
+    "MessageType": ".message",
+    "NameServerError": ".errors",
+    "Outcome": ".consumer.received_message",
+    "Producer": ".producer",
+    "PullConsumer": ".pull_consumer",
+    "PullResult": ".pull_result",
+    "PullStatus": ".pull_result",
+    "PushConsumer": ".push_consumer",
+    "ReceivedMessage": ".consumer.received_message",
+    "RemotingError": "..common.errors",
+    "RequestTimeoutError": ".errors",
+    "RocketBrokerError": "..common.errors",
+    "SendFailedError": ".errors",
+    "SendMessageContext": ".send_message_hook",
+    "SendMessageHook": ".send_message_hook",
+    "SendResult": ".send_result",
+    "SendStatus": ".send_result",
+    "StartFrom": ".pull_consumer",
+    "SubscriptionError": ".errors",
+    "TopicRouteError": ".errors",
+    "TransactionProducer": ".transaction_producer",
+    "TransactionSendResult": ".transaction_producer",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"rocketbroker.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

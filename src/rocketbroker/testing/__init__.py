@@ -3,8 +3,9 @@
 The names below load what they need on first use: ``from rocketbroker.testing import RocketMQServer``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rocketbroker.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rocketbroker.testing.errors import ClockError as ClockError
@@ -16,17 +17,13 @@ if TYPE_CHECKING:
     from rocketbroker.testing.rocketmq_server import RocketMQServer as RocketMQServer
 
 _HOMES = {
-    "PULLS": "faults",
-    "SENDS": "faults",
-    "ClockError": "errors",
-    "Faults": "faults",
-    "MovableClock": "movable_clock",
-    "RocketMQServer": "rocketmq_server",
-    "ServerStateError": "errors",
+    "PULLS": ".faults",
+    "SENDS": ".faults",
+    "ClockError": ".errors",
+    "Faults": ".faults",
+    "MovableClock": ".movable_clock",
+    "RocketMQServer": ".rocketmq_server",
+    "ServerStateError": ".errors",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)
