@@ -122,7 +122,7 @@ class TransactionProducer(Producer):
             self.group,
             result.queue_offset,
             decode_message_id(result.offset_msg_id).offset,
-            int(state),  # an enum would be written by its name
+            state,
             result.msg_id,
             topic,
             transaction_id=result.transaction_id or result.msg_id,
@@ -156,7 +156,7 @@ class TransactionProducer(Producer):
             self.group,
             header.tran_state_table_offset,
             header.commit_log_offset,
-            int(state),
+            state,
             message.uniq_key or header.msg_id or "",
             message.topic,
             from_transaction_check=True,

@@ -5,7 +5,7 @@ client also sends JSON numbers and booleans, and booleans as "0" and "1", so tha
 scalar.
 """
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,10 +21,10 @@ T = TypeVar("T", bound=CommandCustomHeader)
 
 
 def text_of(value: object) -> str:
-    """Return a scalar as Java's ``toString`` writes it."""
+    """Return a scalar as Java's ``toString`` writes it; an IntEnum stands for a number, another Enum for its name."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Enum):
+    if isinstance(value, Enum) and not isinstance(value, IntEnum):
         return value.name
     return str(value)
 

@@ -1,4 +1,4 @@
-from enum import Enum
+from enum import Enum, IntEnum
 
 import msgspec
 import pytest
@@ -12,6 +12,10 @@ from rocketbroker.common.errors import CodecError
 
 class Boundary(Enum):
     LOWER = 7
+
+
+class State(IntEnum):
+    COMMITTED = 8
 
 
 class SomeRequestHeader(CommandCustomHeader):
@@ -35,7 +39,15 @@ headers = st.builds(
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(True, "true"), (False, "false"), (Boundary.LOWER, "LOWER"), (-5, "-5"), ("t", "t"), (1.5, "1.5")],
+    [
+        (True, "true"),
+        (False, "false"),
+        (Boundary.LOWER, "LOWER"),
+        (State.COMMITTED, "8"),
+        (-5, "-5"),
+        ("t", "t"),
+        (1.5, "1.5"),
+    ],
 )
 def test_scalars_are_written_as_java_writes_them(value: object, text: str):
     assert text_of(value) == text
