@@ -365,16 +365,16 @@ MUTATIONS = (
     Mutation(
         "a message of a queue that was given up is given out",
         "client/consumer/consume_message_service.py",
-        "            if message.message_ext in held:\n",
-        "            if message.message_ext is not None:\n",
+        "        if message not in held:\n            return None\n",
+        "",
         CONSUME_SERVICE,
     ),
     Mutation(
         "an orderly queue gives out the next message before the first has ended",
         "client/consumer/consume_message_service.py",
-        "                return ReceivedMessage(message, held, self._settle)\n",
-        "                held.remove(message)\n                self._ready.put_nowait(held)\n"
-        "                return ReceivedMessage(message, held, self._settle)\n",
+        "            return ReceivedMessage(message, entry, self._settle)\n",
+        "            entry.remove(message)\n            self._ready.put_nowait(entry)\n"
+        "            return ReceivedMessage(message, entry, self._settle)\n",
         CONSUME_SERVICE,
     ),
     Mutation(

@@ -4,18 +4,16 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Iterable
+from typing import Unpack
 
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
-from rocketbroker.client.consumer.flow_control import FlowControl
+from rocketbroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
 from rocketbroker.client.consumer.group_consumer import GroupConsumer
-from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.errors import ClientStateError
-from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
@@ -32,52 +30,22 @@ class LitePullConsumer(GroupConsumer):
         group: the consumer group.
         namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
-        auto_commit: commit what earlier polls returned every few seconds and at the end; otherwise call ``commit``.
-        message_model: CLUSTERING shares the queues; BROADCASTING gives each consumer every message.
-        consume_from_where: start of a new group.
-        consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
-        strategy: allocation of the queues to the members; the same for all.
-        flow_control: limits of the messages that wait for a poll.
-        pull_batch_size: most messages of one pull.
-        offset_store: where offsets are kept; by default at the broker, for BROADCASTING in a file in
-            ``~/.rocketmq_offsets``.
-        require_topic: raise TopicRouteError for a topic that does not exist, instead of waiting for it.
-        rebalance_interval_s: seconds between rebalances when no member joins or leaves.
-        auto_commit_interval_s: seconds between commits (autoCommitIntervalMillis).
+        auto_commit: commit what earlier polls returned every ``persist_interval_s`` and at the end; otherwise call
+            ``commit``.
+        options: the settings of ``ConsumerOptions``.
     """
 
-    def __init__(  # noqa: PLR0913 - the settings of DefaultLitePullConsumer
+    def __init__(
         self,
         group: str,
         namesrv_addr: str = "",
         *,
         client: ClientInstance | None = None,
         auto_commit: bool = True,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp_ms: int = 0,
-        strategy: AllocateMessageQueueStrategy | None = None,
-        flow_control: FlowControl | None = None,
-        pull_batch_size: int = 32,
-        offset_store: OffsetStore | None = None,
-        require_topic: bool = False,
-        rebalance_interval_s: float = 20.0,
-        auto_commit_interval_s: float = 5.0,
         clock: Clock | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        settings = ConsumerSettings(
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            message_model=message_model,
-            consume_from_where=consume_from_where,
-            consume_timestamp_ms=consume_timestamp_ms,
-            strategy=strategy,
-            flow_control=flow_control,
-            offset_store=offset_store,
-            pull_batch_size=pull_batch_size,
-            require_topic=require_topic,
-            rebalance_interval_s=rebalance_interval_s,
-            persist_interval_s=auto_commit_interval_s,
-        )
+        settings = ConsumerSettings(consume_type=ConsumeType.CONSUME_ACTIVELY, **options)
         super().__init__(group, namesrv_addr, client, settings, clock)
         self._auto_commit = auto_commit
         self._paused: set[MessageQueue] = set()

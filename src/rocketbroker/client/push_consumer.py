@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from typing import Any, Unpack
 
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consume_message_service import (
@@ -10,21 +11,19 @@ from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageOrderlyService,
     ConsumeMessageService,
 )
-from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
+from rocketbroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
 from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.group_consumer import GroupConsumer
 from rocketbroker.client.consumer.message_iterator import LeftMessages, MessageIterator
 from rocketbroker.client.consumer.message_listener import Handler, MessageListener
-from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.consumer.send_message_back import SendMessageBack
 from rocketbroker.client.errors import ClientStateError, InvalidMessageError
-from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
@@ -51,21 +50,11 @@ class PushConsumer(GroupConsumer):
         handler: function of one message; a coroutine function, or a plain one that is called in a thread.
         concurrency: number of messages that ``handler`` gets at the same time.
         orderly: consume the messages of each queue in order; a failed one suspends its queue.
-        message_model: CLUSTERING shares the queues; BROADCASTING gives each consumer every message.
-        consume_from_where: start of a new group.
-        consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
-        strategy: allocation of the queues to the members; the same for all.
         max_reconsume_times: retries before a message becomes a dead letter; -1 for 16, or no limit if orderly.
         consume_timeout_s: seconds after which a message counts as failed (consumeTimeout).
         suspend_current_queue_s: seconds before an orderly consumer repeats a failed message.
-        flow_control: limits of the messages that wait for their consumption.
-        pull_batch_size: most messages of one pull.
-        offset_store: where offsets are kept; by default at the broker, for BROADCASTING in a file in
-            ``~/.rocketmq_offsets``.
-        require_topic: raise TopicRouteError for a topic that does not exist, instead of waiting for it.
         stop_timeout_s: seconds that ``close`` waits for handlers.
-        rebalance_interval_s: seconds between rebalances when no member joins or leaves.
-        persist_interval_s: seconds between commits of offsets (persistConsumerOffsetInterval).
+        options: the settings of ``ConsumerOptions``.
 
     Raises:
         HandlerError: the handler cannot be called with one message.
@@ -80,37 +69,14 @@ class PushConsumer(GroupConsumer):
         handler: Handler | None = None,
         concurrency: int = 20,
         orderly: bool = False,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp_ms: int = 0,
-        strategy: AllocateMessageQueueStrategy | None = None,
         max_reconsume_times: int = -1,
         consume_timeout_s: float = 900.0,
         suspend_current_queue_s: float = 1.0,
-        flow_control: FlowControl | None = None,
-        pull_batch_size: int = 32,
-        offset_store: OffsetStore | None = None,
-        require_topic: bool = False,
         stop_timeout_s: float = 10.0,
-        rebalance_interval_s: float = 20.0,
-        persist_interval_s: float = 5.0,
         clock: Clock | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        clustering = message_model is MessageModel.CLUSTERING
-        settings = ConsumerSettings(
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            message_model=message_model,
-            consume_from_where=consume_from_where,
-            consume_timestamp_ms=consume_timestamp_ms,
-            strategy=strategy,
-            flow_control=flow_control,
-            offset_store=offset_store,
-            pull_batch_size=pull_batch_size,
-            require_topic=require_topic,
-            rebalance_interval_s=rebalance_interval_s,
-            persist_interval_s=persist_interval_s,
-            locks_queues=orderly and clustering,
-        )
+        settings = ConsumerSettings(consume_type=ConsumeType.CONSUME_PASSIVELY, orderly=orderly, **options)
         super().__init__(group, namesrv_addr, client, settings, clock)
         if concurrency < 1:
             raise InvalidMessageError(f"concurrency is {concurrency}; give at least 1")
@@ -124,10 +90,10 @@ class PushConsumer(GroupConsumer):
         self._left = LeftMessages()
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
-        if clustering:
+        if settings.message_model is MessageModel.CLUSTERING:
             self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + group)
 
-    def _consume_message_service(self, max_reconsume_times: int, suspend_s: float) -> ConsumeMessageService:
+    def _consume_message_service(self, max_reconsume_times: int, suspend_s: float) -> ConsumeMessageService[Any]:
         unlimited = _INT_MAX if self._orderly else _MAX_RECONSUME_TIMES
         times = unlimited if max_reconsume_times < 0 else max_reconsume_times
         send_back = None

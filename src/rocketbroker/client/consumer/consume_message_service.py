@@ -6,8 +6,9 @@ each queue (org.apache.rocketmq.client.impl.consumer).
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Generic, TypeVar
 
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
@@ -23,26 +24,67 @@ log = logging.getLogger(__name__)
 _LOCAL_RETRY_S = 5.0
 
 
-class ConsumeMessageService(Protocol):
-    """Gives out the messages of all queues of a consumer."""
+T = TypeVar("T")
 
+
+class ConsumeMessageService(ABC, Generic[T]):
+    """Gives out the messages of all queues of a consumer, as entries get ready.
+
+    Args:
+        name: name of its tasks.
+        offsets: store of the consumed offsets.
+        send_back: gives failed messages back; None for broadcasting, where they are dropped.
+        clock: source of time.
+    """
+
+    def __init__(self, name: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
+        self._offsets = offsets
+        self._send_back = send_back
+        self._clock = clock
+        self._ready: asyncio.Queue[T | None] = asyncio.Queue()
+        self._tasks = TaskOwner(name)
+
+    @abstractmethod
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         """Add messages that a queue now holds."""
 
     async def take(self) -> ReceivedMessage | None:
         """Wait for the next message and start its consumption; return None once closed."""
+        while (entry := await self._ready.get()) is not None:
+            if (received := self._begin(entry)) is not None:
+                return received
+        self._ready.put_nowait(None)  # for the next waiter
+        return None
+
+    @abstractmethod
+    def _begin(self, entry: T) -> ReceivedMessage | None:
+        """Start the consumption of an entry's message, if it still has one."""
 
     async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
         """Give up messages whose consumption began before a time."""
+        for held in queues:
+            for message in held.started_before(started_before):
+                await self._expire(held, message)
+
+    async def _expire(self, held: ProcessQueue, message: MessageExt) -> None:
+        log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
 
     def close(self) -> None:
-        """Give out no more messages."""
+        """Give out no more messages: all waiters return None."""
+        while not self._ready.empty():
+            self._ready.get_nowait()
+        self._ready.put_nowait(None)
 
     async def stop(self) -> None:
-        """End pending retries."""
+        """End pending retries and suspensions."""
+        await self._tasks.stop()
+
+    def _remove(self, held: ProcessQueue, message: MessageExt) -> None:
+        if held.remove(message):
+            self._offsets.update(held.queue, held.commit_offset)
 
 
-class ConsumeMessageConcurrentlyService:
+class ConsumeMessageConcurrentlyService(ConsumeMessageService[ReceivedMessage]):
     """Messages in the order of their arrival, any number at a time.
 
     Args:
@@ -52,48 +94,29 @@ class ConsumeMessageConcurrentlyService:
     """
 
     def __init__(self, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
-        self._offsets = offsets
-        self._send_back = send_back
-        self._clock = clock
-        self._ready: asyncio.Queue[ReceivedMessage | None] = asyncio.Queue()
+        super().__init__("consume-message-concurrently", offsets, send_back, clock)
         # Queue and offset of messages being sent back. A handler may fail while its message expires, or the reverse.
         self._returning: set[tuple[ProcessQueue, int]] = set()
-        self._tasks = TaskOwner("consume-message-concurrently")
 
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         """Give out messages after those that arrived before."""
         for message in messages:
             self._ready.put_nowait(ReceivedMessage(message, held, self._settle))
 
-    async def take(self) -> ReceivedMessage | None:
-        """Return the next message whose queue is still this consumer's."""
-        while (message := await self._ready.get()) is not None:
-            held = message.process_queue
-            if message.message_ext in held:
-                held.start(message.message_ext, self._clock.monotonic())
-                return message
-        self._ready.put_nowait(None)  # for the next waiter
-        return None
+    def _begin(self, entry: ReceivedMessage) -> ReceivedMessage | None:
+        held, message = entry.process_queue, entry.message_ext
+        if message not in held:
+            return None
+        held.start(message, self._clock.monotonic())
+        return entry
 
-    async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
-        """Send back messages that took too long, so that the offset of their queue can advance."""
-        for held in queues:
-            for message in held.started_before(started_before):
-                if message not in held or self._is_returning(held, message):
-                    continue  # settled while another one was sent back
-                log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
-                if self._send_back is None or await self._return(self._send_back, held, message, 3):
-                    self._remove(held, message)
-
-    def close(self) -> None:
-        """Let all waiters return None."""
-        while not self._ready.empty():
-            self._ready.get_nowait()
-        self._ready.put_nowait(None)
-
-    async def stop(self) -> None:
-        """End pending retries."""
-        await self._tasks.stop()
+    async def _expire(self, held: ProcessQueue, message: MessageExt) -> None:
+        """Send back a message that took too long, so that the offset of its queue can advance."""
+        if message not in held or self._is_returning(held, message):
+            return  # settled while another one was sent back
+        await super()._expire(held, message)
+        if self._send_back is None or await self._return(self._send_back, held, message, 3):
+            self._remove(held, message)
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
         held, message = received.process_queue, received.message_ext
@@ -123,21 +146,17 @@ class ConsumeMessageConcurrentlyService:
         finally:
             self._returning.discard(entry)
 
-    def _remove(self, held: ProcessQueue, message: MessageExt) -> None:
-        if held.remove(message):
-            self._offsets.update(held.queue, held.commit_offset)
-
     async def _put_again(self, held: ProcessQueue, message: MessageExt) -> None:
         await asyncio.sleep(_LOCAL_RETRY_S)
         self.put(held, [message])
 
 
-class ConsumeMessageOrderlyService:
+class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
     """Messages of each queue in order, one at a time; a failed one suspends its queue.
 
     Args:
         offsets: store of the consumed offsets.
-        send_back: makes dead letters; None for broadcasting, where they are dropped.
+        send_back: makes dead letters; None for broadcasting, where failed messages are dropped.
         clock: source of time.
         suspend_s: seconds before a failed message is consumed again (suspendCurrentQueueTimeMillis).
         max_reconsume_times: retries before a message becomes a dead letter; -1 for no limit.
@@ -153,16 +172,12 @@ class ConsumeMessageOrderlyService:
         max_reconsume_times: int,
         is_locked: Callable[[ProcessQueue], bool],
     ) -> None:
-        self._offsets = offsets
-        self._send_back = send_back
-        self._clock = clock
+        super().__init__("consume-message-orderly", offsets, send_back, clock)
         self._suspend_s = suspend_s
         self._max_reconsume_times = max_reconsume_times
         self._is_locked = is_locked
-        self._ready: asyncio.Queue[ProcessQueue | None] = asyncio.Queue()
         # Queues that are ready, suspended, or have a message under way.
         self._active: set[ProcessQueue] = set()
-        self._tasks = TaskOwner("consume-message-orderly")
 
     def put(self, held: ProcessQueue, _messages: Iterable[MessageExt]) -> None:
         """Let a queue give out its next message."""
@@ -170,35 +185,16 @@ class ConsumeMessageOrderlyService:
             self._active.add(held)
             self._ready.put_nowait(held)
 
-    async def take(self) -> ReceivedMessage | None:
-        """Return the first message of the next queue."""
-        while (held := await self._ready.get()) is not None:
-            message = None if held.dropped else held.first
-            if message is None:
-                self._active.discard(held)
-            elif not self._is_locked(held):
-                self._later(held)
-            else:
-                held.start(message, self._clock.monotonic())
-                return ReceivedMessage(message, held, self._settle)
-        self._ready.put_nowait(None)  # for the next waiter
+    def _begin(self, entry: ProcessQueue) -> ReceivedMessage | None:
+        message = None if entry.dropped else entry.first
+        if message is None:
+            self._active.discard(entry)
+        elif not self._is_locked(entry):
+            self._later(entry)
+        else:
+            entry.start(message, self._clock.monotonic())
+            return ReceivedMessage(message, entry, self._settle)
         return None
-
-    async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
-        """Warn of messages that take too long; the order forbids to skip them."""
-        for held in queues:
-            for message in held.started_before(started_before):
-                log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
-
-    def close(self) -> None:
-        """Let all waiters return None."""
-        while not self._ready.empty():
-            self._ready.get_nowait()
-        self._ready.put_nowait(None)
-
-    async def stop(self) -> None:
-        """End suspensions."""
-        await self._tasks.stop()
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:
         held, message = received.process_queue, received.message_ext
@@ -210,8 +206,7 @@ class ConsumeMessageOrderlyService:
             self._later(held)
             held.suspend(message)
             return
-        if held.remove(message):
-            self._offsets.update(held.queue, held.commit_offset)
+        self._remove(held, message)
         self._active.discard(held)
         self.put(held, ())
 

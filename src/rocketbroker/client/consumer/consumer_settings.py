@@ -1,6 +1,7 @@
 """Settings that all members of a group's consumers have."""
 
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -14,10 +15,23 @@ from rocketbroker.client.rebalance.allocate_message_queue import (
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 
 
-class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a consumer; its class explains them."""
+class ConsumerOptions(TypedDict, total=False):
+    """Settings that PushConsumer and LitePullConsumer share, with their defaults in ConsumerSettings.
 
-    consume_type: ConsumeType
+    Args:
+        message_model: CLUSTERING shares the queues; BROADCASTING gives each consumer every message.
+        consume_from_where: start of a new group, by default CONSUME_FROM_LAST_OFFSET.
+        consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
+        strategy: allocation of the queues to the members; the same for all, averagely by default.
+        flow_control: limits of the messages that wait for their consumption or for a poll.
+        offset_store: where offsets are kept; by default at the broker, for BROADCASTING in a file in
+            ``~/.rocketmq_offsets``.
+        pull_batch_size: most messages of one pull, by default 32.
+        require_topic: raise TopicRouteError for a topic that does not exist, instead of waiting for it.
+        rebalance_interval_s: seconds between rebalances when no member joins or leaves, by default 20.
+        persist_interval_s: seconds between commits of offsets, by default 5 (persistConsumerOffsetInterval).
+    """
+
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
     consume_timestamp_ms: int
@@ -28,7 +42,28 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     require_topic: bool
     rebalance_interval_s: float
     persist_interval_s: float
-    locks_queues: bool = False
+
+
+class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``ConsumerOptions`` with their defaults, and what follows from the kind of consumer."""
+
+    consume_type: ConsumeType
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp_ms: int = 0
+    strategy: AllocateMessageQueueStrategy | None = None
+    flow_control: FlowControl | None = None
+    offset_store: OffsetStore | None = None
+    pull_batch_size: int = 32
+    require_topic: bool = False
+    rebalance_interval_s: float = 20.0
+    persist_interval_s: float = 5.0
+    orderly: bool = False
+
+    @property
+    def locks_queues(self) -> bool:
+        """True if the broker locks each queue for its consumer."""
+        return self.orderly and self.message_model is MessageModel.CLUSTERING
 
     def offsets(self, group: str, client: ClientInstance) -> OffsetStore:
         """Return the offset store: by default at the broker, for BROADCASTING in a file as the Java client's."""

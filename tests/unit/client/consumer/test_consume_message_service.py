@@ -1,7 +1,7 @@
 """Order of messages and what follows from their outcomes."""
 
 import asyncio
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -58,11 +58,11 @@ def stage() -> Stage:
     return Stage()
 
 
-def fill(service: ConsumeMessageService, held: ProcessQueue) -> None:
+def fill(service: ConsumeMessageService[Any], held: ProcessQueue) -> None:
     service.put(held, list(held._held.values()))
 
 
-async def take(service: ConsumeMessageService) -> ReceivedMessage:
+async def take(service: ConsumeMessageService[Any]) -> ReceivedMessage:
     async with asyncio.timeout(5):
         received = await service.take()
     assert received is not None
@@ -155,7 +155,7 @@ async def test_a_message_that_fails_and_expires_at_once_is_sent_back_once(stage:
 
 
 class Make(Protocol):
-    def __call__(self) -> ConsumeMessageService: ...
+    def __call__(self) -> ConsumeMessageService[Any]: ...
 
 
 @pytest.mark.parametrize("kind", ["concurrently", "orderly"])
