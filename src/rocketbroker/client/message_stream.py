@@ -128,6 +128,7 @@ class MessageStream:
 
     async def _pull_queue(self, queue: MessageQueue) -> None:
         offset: int | None = None
+        failure = ""
         while True:
             try:
                 if offset is None:
@@ -137,11 +138,12 @@ class MessageStream:
                 if not passes(error):
                     await self._buffer.put(error)
                     return
-                log.warning(
-                    "pull from %s at %s failed; retrying in %g s: %s", queue, offset, self._retry_delay_s, error
-                )
+                if str(error) != failure:
+                    failure = str(error)
+                    log.warning("pulls of %s fail and are repeated every %g s: %s", queue, self._retry_delay_s, failure)
                 await asyncio.sleep(self._retry_delay_s)
                 continue
+            failure = ""
             if result.pull_status is PullStatus.OFFSET_ILLEGAL:
                 log.warning("offset %d of %s does not exist; continuing at %d", offset, queue, result.next_begin_offset)
             if result.messages or result.next_begin_offset != offset:

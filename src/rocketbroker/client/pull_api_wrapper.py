@@ -3,9 +3,9 @@
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_result import PullResult, pull_result
-from rocketbroker.client.requests import client_request
+from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.tags_code import java_hash
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody, SubscriptionData
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
@@ -18,6 +18,23 @@ def subscription_data(topic: str, selector: MessageSelector, version: int) -> Su
     tags = sorted(selector.tags)
     codes = [java_hash(tag) for tag in tags]
     return SubscriptionData(topic, selector.expression, version, tags, codes, selector.expression_type)
+
+
+async def check_filter(client: ClientInstance, group: str, subscription: SubscriptionData) -> None:
+    """Check that all brokers of a topic can apply the filter of a subscription (CHECK_CLIENT_CONFIG).
+
+    Raises:
+        TopicRouteError, NameServerError: no route for the topic.
+        BrokerResponseError: a broker cannot apply it; the remark has its reason.
+        RemotingError: a broker does not answer.
+    """
+    route = await client.routes.route(subscription.topic)
+    if subscription.expression_type == "TAG":
+        return
+    body = CheckClientRequestBody(client.client_id, group, subscription).encode()
+    for queue in {queue.broker_name: queue for queue in route.subscribe_queues}.values():
+        answer = await client.invoke_at_broker(queue, client_request(RequestCode.CHECK_CLIENT_CONFIG, body=body))
+        check_success(answer)
 
 
 class PullAPIWrapper:

@@ -1,15 +1,16 @@
 """Pulls messages (org.apache.rocketmq.client.consumer.DefaultMQPullConsumer, and its loop)."""
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from enum import Enum
 
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import TopicRouteError
+from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.message_stream import MessageStream
-from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, subscription_data
+from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter, subscription_data
 from rocketbroker.client.pull_result import PullResult
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.heartbeat import (
@@ -21,6 +22,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import (
 )
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.errors import RemotingError
 
 
 class StartFrom(Enum):
@@ -91,8 +93,7 @@ class PullConsumer(GroupMember):
         """
         self._check_started()
         selector = selector_of(expression)
-        self._subscribe(queue.topic, selector)
-        subscription = self._subscriptions[queue.topic]
+        subscription = self._subscribe(queue.topic, selector)
         return await self._pull_api.pull(queue, offset, max_nums, subscription, suspend_timeout_s)
 
     def iterate(
@@ -123,19 +124,26 @@ class PullConsumer(GroupMember):
 
         Raises:
             InvalidMessageError: the expression looks like SQL.
-            BrokerResponseError: a broker refuses in a way that waiting does not mend.
+            BrokerResponseError: a broker cannot apply the filter, or refuses in another way that waiting does not mend.
         """
         selector = selector_of(expression)
         chosen = None if queues is None else tuple(queues)
+        checked = False
 
         async def find_queues() -> tuple[MessageQueue, ...]:
-            nonlocal start_from
+            nonlocal start_from, checked
             try:
-                return await self.fetch_subscribe_queues(topic) if chosen is None else chosen
+                found = await self.fetch_subscribe_queues(topic) if chosen is None else chosen
             except TopicRouteError:
                 # A topic created from now on has new messages only.
                 start_from = StartFrom.FIRST if start_from is StartFrom.LAST else start_from
                 raise
+            if not checked:
+                checked = True
+                # A broker that is away is waited for by the pulls.
+                with suppress(RemotingError, BrokerNotFoundError):
+                    await check_filter(self._client, self.group, self._subscribe(topic, selector))
+            return found
 
         stream = MessageStream(
             find_queues=find_queues,
@@ -176,12 +184,13 @@ class PullConsumer(GroupMember):
                 return committed
         return await self.min_offset(queue)
 
-    def _subscribe(self, topic: str, selector: MessageSelector) -> None:
+    def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         known = self._subscriptions.get(topic)
         if known is not None and MessageSelector(known.sub_string, known.expression_type) == selector:
-            return
-        self._subscriptions[topic] = subscription_data(topic, selector, self._clock.time_ms())
+            return known
+        added = self._subscriptions[topic] = subscription_data(topic, selector, self._clock.time_ms())
         self._join()
+        return added
 
     def _join(self) -> None:
         self._client.heartbeats.register_consumer(

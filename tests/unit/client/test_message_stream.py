@@ -142,6 +142,13 @@ async def test_a_failure_that_passes_is_tried_again(caplog: pytest.LogCaptureFix
     assert "too slow" in caplog.text
 
 
+async def test_a_failure_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture):
+    queues = Queues({A: 3})
+    queues.errors = [BrokerResponseError(ResponseCode.SYSTEM_ERROR, "no SQL92 here") for _ in range(3)]
+    assert await take(queues.stream(), 3) == [b"0-0", b"0-1", b"0-2"]
+    assert caplog.text.count("no SQL92 here") == 1
+
+
 async def test_a_failure_that_lasts_ends_it():
     queues = Queues({A: 3})
     queues.errors = [CorruptRecordError("message record at 0: broken")]

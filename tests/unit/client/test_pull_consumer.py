@@ -21,7 +21,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of
+from tests.support.scripted_server import Script, ScriptedServer, header_of, name_server, route_of
 from tests.support.waiting import until
 
 HOST = host_bytes("127.0.0.1", 10911)
@@ -234,3 +234,17 @@ async def test_sql_given_as_tags_is_rejected_at_once(stage: Stage):
             consumer.iterate("T", expression="a > 5")
         with pytest.raises(InvalidMessageError, match="looks like SQL"):
             await consumer.pull(stage.queue, 0, expression="a is not null")
+
+
+async def test_an_iteration_by_sql_raises_the_remark_of_a_broker_that_filters_by_tags_only():
+    remark = "The broker does not support consumer to filter message by SQL92"
+    refuse: Script = lambda _fields, _body: response(ResponseCode.SYSTEM_ERROR, remark)  # noqa: E731
+    routes: dict[str, TopicRouteData] = {}
+    async with (
+        ScriptedServer({RequestCode.CHECK_CLIENT_CONFIG: refuse}) as broker,
+        name_server(routes) as names,
+        PullConsumer("CG", names.address) as consumer,
+    ):
+        routes["T"] = route_of({"broker-a": broker.address})
+        with pytest.raises(BrokerResponseError, match=remark):
+            await anext(consumer.iterate("T", expression=MessageSelector.by_sql("a > 5")))

@@ -18,15 +18,13 @@ from rocketbroker.client.consumer.subscriptions import Subscriptions
 from rocketbroker.client.errors import ClientStateError, TopicRouteError
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
-from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
+from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter
 from rocketbroker.client.rebalance.rebalance_impl import RebalanceImpl
 from rocketbroker.client.rebalance.rebalance_service import RebalanceService
-from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
@@ -37,6 +35,8 @@ _PULL_TIMEOUT_S = 10.0
 # Seconds between refreshes of the routes after a connection was lost, and their number.
 _WATCH_INTERVAL_S = 2.0
 _WATCH_TIMES = 30
+# Seconds between refreshes of the route of a new topic, until the regular ones find the rest.
+_NEW_TOPIC_PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 class GroupQueues:
@@ -74,8 +74,9 @@ class GroupQueues:
         self._routes_due = False
         self._watch: asyncio.Task[None] | None = None
         self._missing: set[str] = set()
+        self._followed: set[str] = set()
         self._assigned: dict[str, list[MessageQueue]] | None = None
-        self.subscriptions = Subscriptions(client.name_server.addresses, group, clock)
+        self.subscriptions = Subscriptions(client.name_server.source, group, clock)
         self._start_offset = StartOffset(settings.consume_from_where, settings.consume_timestamp_ms, client.offsets)
         locks = QueueLocks(client, group) if settings.locks_queues else None
         held_bytes = HeldBytes(settings.flow_control or FlowControl())
@@ -102,15 +103,17 @@ class GroupQueues:
         check_topic(topic)
         selector = selector_of(expression)
         known = self.subscriptions.by_topic.get(topic)
-        self.subscriptions.add(topic, selector)
+        added = self.subscriptions.add(topic, selector)
         if not self._started:
             return
         try:
-            await self._check(topic)
+            await self._check(added)
         except RocketBrokerError:
-            self.subscriptions.remove(topic)
-            if known is not None:
-                self.subscriptions.by_topic[topic] = known
+            # Another call may have replaced or removed the subscription since.
+            if self.subscriptions.by_topic.get(topic) is added:
+                self.subscriptions.remove(topic)
+                if known is not None:
+                    self.subscriptions.by_topic[topic] = known
             raise
         self.join()
         await self._rebalances.now()
@@ -140,6 +143,7 @@ class GroupQueues:
     async def unsubscribe(self, topic: str) -> None:
         """Give up the queues of a topic."""
         self.subscriptions.remove(topic)
+        self._followed.discard(topic)
         self.join()
         await self.table.update(topic, ())
         await self._rebalances.now()
@@ -176,6 +180,14 @@ class GroupQueues:
             await asyncio.sleep(_WATCH_INTERVAL_S)
             await self._refresh_routes()
 
+    async def _follow(self, topic: str) -> None:
+        """Refresh the route of a topic that was just found: its other brokers may get it, or register it, later."""
+        for pause_s in _NEW_TOPIC_PAUSES_S:
+            await asyncio.sleep(pause_s)
+            if topic not in self.subscriptions.by_topic:
+                break
+            await self._client.routes.refresh_topic(topic)
+
     async def _refresh_routes(self) -> None:
         topics = self.subscriptions.by_topic.keys() - self._missing
         await asyncio.gather(*map(self._client.routes.refresh_topic, topics))
@@ -188,8 +200,9 @@ class GroupQueues:
         """
         self.subscriptions.join()
         self._started = True
-        for topic in self._user_topics():
-            await self._check(topic)
+        for subscription in list(self.subscriptions.by_topic.values()):
+            if not subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+                await self._check(subscription)
         await self.table.start()
         await self._rebalances.now()
         await self._rebalances.start()
@@ -214,22 +227,13 @@ class GroupQueues:
     async def _pull(self, held: ProcessQueue) -> None:
         await self._pulls.run(held)
 
-    def _user_topics(self) -> list[str]:
-        return [topic for topic in self.subscriptions.by_topic if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)]
-
-    async def _check(self, topic: str) -> None:
-        """Check that a topic exists, if that is required, and that its broker can apply the filter."""
+    async def _check(self, subscription: SubscriptionData) -> None:
+        """Check that a topic exists, if that is required, and that its brokers can apply the filter."""
         try:
-            route = await self._client.routes.route(topic)
+            await check_filter(self._client, self._group, subscription)
         except TopicRouteError:
             if self._settings.require_topic:
                 raise
-            return
-        subscription = self.subscriptions.by_topic[topic]
-        if subscription.expression_type != "TAG" and route.subscribe_queues:
-            body = CheckClientRequestBody(self._client.client_id, self._group, subscription).encode()
-            command = client_request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
-            check_success(await self._client.invoke_at_broker(route.subscribe_queues[0], command))
 
     async def _rebalance(self) -> bool:
         """Rebalance all topics; return false if one is not available yet."""
@@ -263,12 +267,16 @@ class GroupQueues:
             allocated = self._assigned[topic]
         if not self._started or topic not in self.subscriptions.by_topic:
             return True  # closed, or unsubscribed from the topic, since the rebalance began
+        if topic not in self._followed:
+            self._followed.add(topic)
+            self._tasks.start(self._follow(topic), f"follow-{topic}")
         self._missing.discard(topic)
         return await self.table.update(topic, allocated)
 
     def _wait_for(self, topic: str) -> None:
         if topic not in self._missing:
             self._missing.add(topic)
+            self._followed.discard(topic)
             self._start_offset.begin_at_first(topic)
             if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
                 log.warning("topic %s does not exist yet; group %s waits for it", topic, self._group)

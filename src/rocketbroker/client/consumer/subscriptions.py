@@ -49,14 +49,15 @@ class Subscriptions:
             if not members:
                 del _members[self._key]
 
-    def add(self, topic: str, selector: MessageSelector) -> None:
-        """Subscribe to a topic, or replace its filter.
+    def add(self, topic: str, selector: MessageSelector) -> SubscriptionData:
+        """Subscribe to a topic, or replace its filter; return the subscription.
 
         Raises:
             SubscriptionError: another consumer of the group has the topic with another filter.
         """
         self._check(topic, selector.expression, selector.expression_type)
-        self.by_topic[topic] = subscription_data(topic, selector, self._clock.time_ms())
+        added = self.by_topic[topic] = subscription_data(topic, selector, self._clock.time_ms())
+        return added
 
     def remove(self, topic: str) -> None:
         """Unsubscribe from a topic."""

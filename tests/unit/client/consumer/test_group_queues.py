@@ -5,8 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rocketbroker.client.consumer import group_queues
+from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.lite_pull_consumer import LitePullConsumer
+from rocketbroker.client.topic_route_table import TopicRoute
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from tests.support.consumer_parts import QUEUE, MemoryOffsets
 from tests.support.scripted_server import ScriptedServer, name_server, route_of
 from tests.support.waiting import until
@@ -56,3 +61,47 @@ async def test_a_rebalance_under_way_takes_no_queue_of_a_closed_consumer(stage: 
     stage.gate.set()
     await subscribing
     assert stage.consumer.queues == ()
+
+
+@pytest.mark.parametrize("found", [True, False])
+async def test_a_topic_unsubscribed_from_while_it_is_looked_up_is_not_taken(stage: Stage, found: bool):
+    consumer, routes = stage.consumer, stage.consumer._client.routes
+    look_up, entered, gate = routes.route, asyncio.Event(), asyncio.Event()
+
+    async def slow(topic: str) -> TopicRoute:
+        entered.set()
+        await gate.wait()
+        if not found:
+            raise TopicRouteError("gone")
+        return await look_up(topic)
+
+    routes.route = slow  # type: ignore[method-assign]
+    stage.gate.set()
+    subscribing = asyncio.create_task(consumer.subscribe("T"))
+    await entered.wait()
+    unsubscribing = asyncio.create_task(consumer.unsubscribe("T"))
+    await until(lambda: not consumer._queues.subscriptions.by_topic)
+    gate.set()
+    await asyncio.gather(subscribing, unsubscribing)
+    assert consumer.queues == ()
+
+
+async def test_the_second_broker_of_a_new_topic_is_found_soon(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(group_queues, "_NEW_TOPIC_PAUSES_S", (0.01,) * 100)
+    second = MessageQueue("T", "broker-b", 0)
+    routes: dict[str, TopicRouteData] = {}
+    async with (
+        ScriptedServer({}) as broker,
+        name_server(routes) as names,
+        LitePullConsumer(
+            "CG",
+            names.address,
+            message_model=MessageModel.BROADCASTING,
+            offset_store=MemoryOffsets({QUEUE: 0, second: 0}),
+        ) as consumer,
+    ):
+        routes["T"] = route_of({"broker-a": broker.address}, queues=1)
+        await consumer.subscribe("T")
+        assert consumer.queues == (QUEUE,)
+        routes["T"] = route_of({"broker-a": broker.address, "broker-b": broker.address}, queues=1)
+        await until(lambda: consumer.queues == (QUEUE, second))
