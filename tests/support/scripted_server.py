@@ -28,13 +28,13 @@ class Asked(NamedTuple):
 class ScriptedServer:
     """Serves the codes in ``scripts``, HEART_BEAT and UNREGISTER_CLIENT; all others are not supported."""
 
-    def __init__(self, scripts: dict[int, Script]) -> None:
+    def __init__(self, scripts: dict[int, Script], port: int = 0) -> None:
         self.asked: list[Asked] = []
         table = MethodTable()
         ok: Script = lambda _fields, _body: response()  # noqa: E731
         for code, script in {RequestCode.HEART_BEAT: ok, RequestCode.UNREGISTER_CLIENT: ok, **scripts}.items():
             table.add(code, self._handler(script))
-        self._server = RemotingServer(table.routes, host="127.0.0.1")
+        self._server = RemotingServer(table.routes, host="127.0.0.1", port=port)
 
     def _handler(self, script: Script) -> Process:
         def handle(_connection: Connection, command: Command) -> Answer:

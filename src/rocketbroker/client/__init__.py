@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from rocketbroker.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from rocketbroker.client.acl_client_rpc_hook import SessionCredentials as SessionCredentials
     from rocketbroker.client.admin_client import AdminClient as AdminClient
+    from rocketbroker.client.client_config import ClientConfig as ClientConfig
     from rocketbroker.client.client_instance import ClientInstance as ClientInstance
     from rocketbroker.client.consumer.consumer_settings import ConsumerOptions as ConsumerOptions
     from rocketbroker.client.consumer.flow_control import FlowControl as FlowControl
@@ -84,6 +86,7 @@ _HOMES = {
     "AllocationError": ".errors",
     "BrokerNotFoundError": ".errors",
     "BrokerResponseError": "..common.errors",
+    "ClientConfig": ".client_config",
     "ClientError": ".errors",
     "ClientInstance": ".client_instance",
     "ClientStateError": ".errors",
@@ -117,6 +120,7 @@ _HOMES = {
     "SendMessageHook": ".send_message_hook",
     "SendResult": ".send_result",
     "SendStatus": ".send_result",
+    "SessionCredentials": ".acl_client_rpc_hook",
     "StartFrom": ".pull_consumer",
     "SubscriptionError": ".errors",
     "TopicRouteError": ".errors",

@@ -5,9 +5,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
+from rocketbroker.client.client_config import ClientConfig, client_config
 from rocketbroker.client.errors import BrokerNotFoundError, ClientError, TopicRouteError
 from rocketbroker.client.message import check_group, check_topic
-from rocketbroker.client.name_server_client import NameServerClient, split_addresses
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -49,7 +51,6 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import CodecError
-from rocketbroker.transport.remoting_client import RemotingClient
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 _NO_END = 2**63 - 1
@@ -61,14 +62,15 @@ class AdminClient:
     Every method may raise NameServerError, RemotingError and BrokerResponseError.
 
     Args:
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``.
+        config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
         timeout_s: limit for each request.
     """
 
-    def __init__(self, namesrv_addr: str, *, timeout_s: float = 5.0) -> None:
-        self._remoting = RemotingClient(connect_timeout_s=min(timeout_s, 3.0))
+    def __init__(self, config: str | ClientConfig, *, timeout_s: float = 5.0) -> None:
+        config = msgspec.structs.replace(client_config(config), mq_client_api_timeout_s=timeout_s)
+        self._remoting = config.remoting()
         self._timeout_s = timeout_s
-        self._name_server = NameServerClient(self._remoting, split_addresses(namesrv_addr), timeout_s)
+        self._name_server = config.name_server(self._remoting)
 
     async def close(self) -> None:
         """Close the connections."""

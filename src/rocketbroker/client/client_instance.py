@@ -6,10 +6,11 @@ import os
 from types import TracebackType
 from typing import Self
 
+from rocketbroker.client.client_config import ClientConfig, client_config
 from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor, ConsumerInner, TransactionCheck
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
-from rocketbroker.client.name_server_client import NameServerClient, split_addresses
+from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.client.topic_route_table import TopicRouteTable
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -17,56 +18,49 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.lifecycle import PartList
-from rocketbroker.transport.remoting_client import RemotingClient
 
 _instance_numbers = itertools.count(1)
+
+
+def _client_id(client_ip: str, config: ClientConfig) -> str:
+    name = config.instance_name or f"{os.getpid()}#{next(_instance_numbers)}"
+    return "@".join(filter(None, (client_ip, name, config.unit_name)))
 
 
 class ClientInstance:
     """Connections, name servers, routes, heartbeats and offsets of one client.
 
     Args:
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``.
-        instance_name: makes the client id ``address@instance`` unique; by default by process and a number.
-        client_ip: address of this machine, detected by default.
-        timeout_s: limit for requests other than sends and pulls (mqClientApiTimeout).
-        poll_name_server_interval_s: seconds between refreshes of the routes.
-        heartbeat_broker_interval_s: seconds between heartbeats.
+        config: ``host:port`` of the name servers, joined by ``;``, or all settings.
         routes: handlers of requests that brokers send.
     """
 
     def __init__(
         self,
-        namesrv_addr: str,
+        config: str | ClientConfig,
         *,
-        instance_name: str | None = None,
-        client_ip: str | None = None,
-        timeout_s: float = 3.0,
-        poll_name_server_interval_s: float = 30.0,
-        heartbeat_broker_interval_s: float = 30.0,
         routes: dict[int, Route] | None = None,
     ) -> None:
-        self._timeout_s = timeout_s
-        self.client_ip = client_ip or local_address()
-        self.client_id = f"{self.client_ip}@{instance_name or f'{os.getpid()}#{next(_instance_numbers)}'}"
+        config = client_config(config)
+        self.config = config
+        self.namespace = Namespace(config.namespace)
+        self._timeout_s = timeout_s = config.mq_client_api_timeout_s
+        self.client_ip = config.client_ip or local_address()
+        self.client_id = _client_id(self.client_ip, config)
         self._processor = ClientRemotingProcessor()
         self.replies = self._processor.replies
-        self.remoting = RemotingClient(
-            {**self._processor.routes(), **(routes or {})},
-            connect_timeout_s=timeout_s,
-            on_close=self._connection_lost,
-        )
-        self.name_server = NameServerClient(self.remoting, split_addresses(namesrv_addr), timeout_s)
+        self.remoting = config.remoting({**self._processor.routes(), **(routes or {})}, self._connection_lost)
+        self.name_server = config.name_server(self.remoting)
         self.routes = TopicRouteTable(
             self.name_server.topic_route,
-            refresh_interval_s=poll_name_server_interval_s,
+            refresh_interval_s=config.poll_name_server_interval_s,
             on_change=self._processor.rebalance_soon,
         )
         self.heartbeats = HeartbeatSender(
             self.remoting,
             self.client_id,
             lambda masters_only: self.routes.addresses(masters_only=masters_only),
-            interval_s=heartbeat_broker_interval_s,
+            interval_s=config.heartbeat_broker_interval_s,
             timeout_s=timeout_s,
         )
         self.offsets = QueueOffsets(self.invoke_at_broker)
@@ -127,6 +121,19 @@ class ClientInstance:
     def unregister_transaction_checks(self, group: str) -> None:
         """Pass on no more requests for outcomes."""
         self._processor.transaction_checks.pop(group, None)
+
+    def send_address(self, queue: MessageQueue) -> str:
+        """Return the address that messages for a queue are sent to: by the VIP channel if that is enabled.
+
+        Raises:
+            BrokerNotFoundError: no address for the broker.
+        """
+        address = self.routes.broker_address(queue)
+        self.heartbeats.greet_soon(address)
+        if not self.config.vip_channel_enabled:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - 2}"
 
     async def greet_all_brokers(self, topic: str) -> None:
         """Let all brokers of a topic know the groups of this client.

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.message import check_group
@@ -13,19 +14,19 @@ class GroupMember(ABC):
     """A member of a group, usable between ``start`` and ``close`` or within ``async with``.
 
     Args:
-        group: its group.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        group: its group, without the namespace.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
     """
 
     # Kind of member, for error texts.
     kind = "member"
 
-    def __init__(self, group: str, namesrv_addr: str, client: ClientInstance | None) -> None:
+    def __init__(self, group: str, config: str | ClientConfig, client: ClientInstance | None) -> None:
         check_group(group)
-        self.group = group
         self._owns_client = client is None
-        self._client = client or ClientInstance(namesrv_addr)
+        self._client = client or ClientInstance(config)
+        self.group = self._client.namespace.wrap(group)
         self._started = False
 
     @abstractmethod

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Unpack
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
 from rocketbroker.client.consumer.group_consumer import GroupConsumer
@@ -28,7 +29,7 @@ class LitePullConsumer(GroupConsumer):
 
     Args:
         group: the consumer group.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
         auto_commit: commit what earlier polls returned every ``persist_interval_s`` and at the end; otherwise call
             ``commit``.
@@ -38,7 +39,7 @@ class LitePullConsumer(GroupConsumer):
     def __init__(
         self,
         group: str,
-        namesrv_addr: str = "",
+        config: str | ClientConfig = "",
         *,
         client: ClientInstance | None = None,
         auto_commit: bool = True,
@@ -46,7 +47,7 @@ class LitePullConsumer(GroupConsumer):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         settings = ConsumerSettings(consume_type=ConsumeType.CONSUME_ACTIVELY, **options)
-        super().__init__(group, namesrv_addr, client, settings, clock)
+        super().__init__(group, config, client, settings, clock)
         self._auto_commit = auto_commit
         self._paused: set[MessageQueue] = set()
         # Runs of messages of one queue.
@@ -141,7 +142,7 @@ class LitePullConsumer(GroupConsumer):
     async def fetch_message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic, in order."""
         self._check_started()
-        return (await self._client.routes.route(topic)).subscribe_queues
+        return (await self._client.routes.route(self._client.namespace.wrap(topic))).subscribe_queues
 
     def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         self._ready.append((held, deque(messages)))

@@ -96,8 +96,7 @@ class MessageSender:
             queue = self._strategy.select(queues)
         elif callable(queue):
             queue = queue(queues, outgoing.messages[0])
-        address = self._client.routes.broker_address(queue)
-        self._client.heartbeats.greet_soon(address)
+        address = self._client.send_address(queue)
         context = self._before(outgoing, queue, address)
         try:
             await self._client.remoting.invoke_oneway(address, self._request(outgoing, queue, oneway=True))
@@ -158,8 +157,7 @@ class MessageSender:
             self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=failed)
 
     async def _send_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
-        address = self._client.routes.broker_address(queue)
-        self._client.heartbeats.greet_soon(address)
+        address = self._client.send_address(queue)
         if not self._hooks:
             return await self._exchange(outgoing, queue, address, timeout_s)
         context = self._before(outgoing, queue, address)
@@ -178,7 +176,14 @@ class MessageSender:
 
     def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
         queue_nums = self._client.routes.default_topic_queue_nums
-        return outgoing.request(self._group, queue, self._clock.time_ms(), queue_nums, oneway=oneway)
+        return outgoing.request(
+            self._group,
+            queue,
+            self._clock.time_ms(),
+            queue_nums,
+            oneway=oneway,
+            unit_mode=self._client.config.unit_mode,
+        )
 
     def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext:
         context = SendMessageContext(

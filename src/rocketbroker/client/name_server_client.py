@@ -1,5 +1,7 @@
 """Asks the name servers (the part of NettyRemotingClient and MQClientAPIImpl that talks to them)."""
 
+import logging
+import time
 from collections.abc import Callable
 
 from rocketbroker.client.errors import NameServerError, TopicRouteError
@@ -9,8 +11,15 @@ from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeade
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.address_server_client import fetch_name_servers
 from rocketbroker.common.errors import ConfigError, RemotingConnectError, RemotingError
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
+
+log = logging.getLogger(__name__)
+
+_SCHEMES = ("http://", "https://")
+# Seconds between requests to an address server.
+_FETCH_INTERVAL_S = 120.0
 
 
 def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
@@ -21,7 +30,7 @@ def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
     """
     addresses = tuple(part.strip() for part in namesrv_addr.split(";") if part.strip())
     if not addresses:
-        raise ConfigError("no name server address given; use host:port, or several joined by ';'")
+        raise ConfigError("no name server address given; use host:port, or several joined by ';', or set NAMESRV_ADDR")
     for address in addresses:
         try:
             split_address(address)
@@ -35,15 +44,50 @@ class NameServerClient:
 
     Args:
         remoting: carries the requests.
-        addresses: ``host:port`` of each name server; at least one.
-        timeout_s: how long one name server may take.
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``, or the URL of an address server, which is
+            asked on first use and every two minutes.
+        timeout_s: limit for the answer of one name server.
+        unit_name: unit whose name servers the address server is asked for.
+
+    Attributes:
+        source: ``namesrv_addr`` in parts, the same for all clients of a cluster.
+
+    Raises:
+        ConfigError: no address, or an address without a port.
     """
 
-    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...], timeout_s: float = 3.0) -> None:
+    def __init__(
+        self, remoting: RemotingClient, namesrv_addr: str, timeout_s: float = 3.0, *, unit_name: str = ""
+    ) -> None:
         self._remoting = remoting
         self._timeout_s = timeout_s
         self._chosen = 0
-        self.addresses = addresses
+        self._fetched_at = float("-inf")
+        self._url = ""
+        self._addresses: tuple[str, ...] = ()
+        if namesrv_addr.strip().startswith(_SCHEMES):
+            self._url = f"{namesrv_addr.strip()}{f'-{unit_name}?nofix=1' if unit_name else ''}"
+            self.source: tuple[str, ...] = (self._url,)
+        else:
+            self.source = self._addresses = split_addresses(namesrv_addr)
+
+    async def addresses(self) -> tuple[str, ...]:
+        """Return the addresses of the name servers.
+
+        Raises:
+            NameServerError: the address server gives none.
+        """
+        now = time.monotonic()
+        if self._url and now >= self._fetched_at + _FETCH_INTERVAL_S:
+            self._fetched_at = now
+            try:
+                self._addresses = tuple(await fetch_name_servers(self._url)) or self._addresses
+            except RemotingError as error:
+                if not self._addresses:
+                    self._fetched_at = float("-inf")
+                    raise NameServerError(str(error)) from error
+                log.warning("%s; the known name servers are asked: %s", error, "; ".join(self._addresses))
+        return self._addresses
 
     async def invoke(self, command: Command) -> Command:
         """Return the answer of the first name server that gives one, whatever its code.
@@ -52,8 +96,9 @@ class NameServerClient:
             NameServerError: none answered, or only brokers did; the text has the reason of each.
         """
         reasons = []
-        for _ in self.addresses:
-            address = self.addresses[self._chosen]
+        addresses = await self.addresses()
+        for _ in addresses:
+            address = addresses[self._chosen % len(addresses)]
             try:
                 answer = await self._remoting.invoke(address, command, self._timeout_s)
             except RemotingError as error:
@@ -62,8 +107,8 @@ class NameServerClient:
                 if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     return answer
                 reasons.append(f"{address} is a broker; give the address of a name server, by default port 9876")
-            self._chosen = (self._chosen + 1) % len(self.addresses)
-        raise NameServerError(f"no name server answers: {'; '.join(reasons)}")
+            self._chosen = (self._chosen + 1) % len(addresses)
+        raise NameServerError(f"no name server answers: {'; '.join(reasons) or 'the address server knows none'}")
 
     async def invoke_all(self, command: Callable[[], Command]) -> None:
         """Send a request to each name server; each must agree.
@@ -72,7 +117,7 @@ class NameServerClient:
             RemotingError: one does not answer.
             BrokerResponseError: one refuses.
         """
-        for address in self.addresses:
+        for address in await self.addresses():
             check_success(await self._remoting.invoke(address, command(), self._timeout_s))
 
     async def topic_route(self, topic: str) -> TopicRouteData:

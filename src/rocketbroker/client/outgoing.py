@@ -70,6 +70,7 @@ class Outgoing(msgspec.Struct, frozen=True):
         default_topic_queue_nums: int,
         *,
         oneway: bool = False,
+        unit_mode: bool = False,
     ) -> Command:
         """Return the request that sends it to a queue."""
         header = SendMessageRequestHeaderV2(
@@ -82,6 +83,7 @@ class Outgoing(msgspec.Struct, frozen=True):
             born_timestamp=born_timestamp,
             flag=self.flag,
             properties=self.properties,
+            unit_mode=unit_mode,
             batch=self.is_batch,
             broker_name=queue.broker_name,
         )

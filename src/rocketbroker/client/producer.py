@@ -9,6 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from rocketbroker.client.back_pressure import BackPressure
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import InvalidMessageError, RequestTimeoutError
 from rocketbroker.client.group_member import GroupMember
@@ -40,7 +41,7 @@ class Producer(GroupMember):
 
     Args:
         group: the producer group.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
         send_timeout_s: time limit of a send with its retries.
         retry_times_when_send_failed: number of further tries of a failed send, on another broker where there is one.
@@ -60,7 +61,7 @@ class Producer(GroupMember):
     def __init__(  # noqa: PLR0913 - the settings of DefaultMQProducer
         self,
         group: str,
-        namesrv_addr: str = "",
+        config: str | ClientConfig = "",
         *,
         client: ClientInstance | None = None,
         send_timeout_s: float = 3.0,
@@ -76,7 +77,7 @@ class Producer(GroupMember):
         hooks: Sequence[SendMessageHook] = (),
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(group, namesrv_addr, client)
+        super().__init__(group, config, client)
         if retry_times_when_send_failed < 0:
             raise InvalidMessageError(
                 f"retry_times_when_send_failed is {retry_times_when_send_failed}; give 0 for one try, or more"
@@ -90,7 +91,7 @@ class Producer(GroupMember):
         ).create
         self._sender = MessageSender(
             self._client,
-            group,
+            self.group,
             clock,
             tries=1 + retry_times_when_send_failed,
             accepts_any_status=not retry_another_broker_when_not_store_ok,
@@ -107,7 +108,7 @@ class Producer(GroupMember):
 
     async def fetch_publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic can be written to, in order (fetchPublishMessageQueues)."""
-        return (await self._client.routes.publish_route(topic)).publish_queues
+        return (await self._client.routes.publish_route(self._client.namespace.wrap(topic))).publish_queues
 
     async def send(
         self, message: Message, queue: MessageQueue | QueueSelector | None = None, *, timeout_s: float | None = None
@@ -147,6 +148,7 @@ class Producer(GroupMember):
             ClientError, BrokerResponseError, RemotingError: As in ``send``.
         """
         self._check_started()
+        messages = [self._named(message) for message in messages]
         for message in messages:
             check_message(message, self._max_message_size)
         batches = prepare_batches(messages, self._new_unique_id, self._max_message_size)
@@ -170,6 +172,7 @@ class Producer(GroupMember):
         """
         self._check_started()
         broker_name = decode_recall_handle(recall_handle).broker_name
+        topic = self._client.namespace.wrap(topic)
         header = RecallMessageRequestHeader(topic, recall_handle, self.group)
         command = client_request(RequestCode.RECALL_MESSAGE, header)
         answer = await self._client.invoke_at_broker(MessageQueue(topic, broker_name, 0), command, self._send_timeout_s)
@@ -190,7 +193,7 @@ class Producer(GroupMember):
         try:
             question = self._prepare(message, question_properties(correlation_id, self._client.client_id, timeout_s))
             # The reply comes by whichever broker the consumer chooses.
-            await self._client.greet_all_brokers(message.topic)
+            await self._client.greet_all_brokers(question.topic)
             result = await self._sender.send(question, queue or _by_key(message), timeout_s)
             async with asyncio.timeout_at(deadline):
                 return await reply
@@ -210,14 +213,23 @@ class Producer(GroupMember):
             BrokerResponseError: The broker cannot pass the reply on, for example because the asking client is gone.
             ClientError, RemotingError: As in ``send``.
         """
-        outgoing = self._prepare(Message(reply_topic(question), body), reply_properties(question))
+        self._check_started()
+        outgoing = self._encode(Message(reply_topic(question), body), reply_properties(question))
         reply = msgspec.structs.replace(outgoing, is_reply=True)
         return await self._sender.send(reply, None, timeout_s or self._send_timeout_s)
 
     def _prepare(self, message: Message, system_properties: Mapping[str, str] = _NO_PROPERTIES) -> Outgoing:
         self._check_started()
+        return self._encode(self._named(message), system_properties)
+
+    def _encode(self, message: Message, system_properties: Mapping[str, str]) -> Outgoing:
         check_message(message, self._max_message_size)
         return prepare_message(message, self._new_unique_id(), self._compression, system_properties)
+
+    def _named(self, message: Message) -> Message:
+        """Return the message with the name of its topic that brokers know."""
+        topic = self._client.namespace.wrap(message.topic)
+        return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
 
 
 def _by_key(message: Message) -> QueueSelector | None:

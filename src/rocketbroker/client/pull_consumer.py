@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from enum import Enum
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.group_member import GroupMember
@@ -38,7 +39,7 @@ class PullConsumer(GroupMember):
 
     Args:
         group: the consumer group.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
         consumer_pull_timeout_s: how long a pull may take on top of the time that the broker may hold it.
     """
@@ -48,14 +49,14 @@ class PullConsumer(GroupMember):
     def __init__(
         self,
         group: str,
-        namesrv_addr: str = "",
+        config: str | ClientConfig = "",
         *,
         client: ClientInstance | None = None,
         consumer_pull_timeout_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(group, namesrv_addr, client)
-        self._pull_api = PullAPIWrapper(self._client, group, consumer_pull_timeout_s)
+        super().__init__(group, config, client)
+        self._pull_api = PullAPIWrapper(self._client, self.group, consumer_pull_timeout_s)
         self._clock = clock or SystemClock()
         self._subscriptions: dict[str, SubscriptionData] = {}
 
@@ -65,6 +66,7 @@ class PullConsumer(GroupMember):
     async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""
         self._check_started()
+        topic = self._client.namespace.wrap(topic)
         check_topic(topic)
         return (await self._client.routes.route(topic)).subscribe_queues
 
@@ -142,7 +144,9 @@ class PullConsumer(GroupMember):
                 checked = True
                 # A broker that is away is waited for by the pulls.
                 with suppress(RemotingError, BrokerNotFoundError):
-                    await check_filter(self._client, self.group, self._subscribe(topic, selector))
+                    await check_filter(
+                        self._client, self.group, self._subscribe(self._client.namespace.wrap(topic), selector)
+                    )
             return found
 
         stream = MessageStream(
@@ -200,5 +204,6 @@ class PullConsumer(GroupMember):
                 MessageModel.CLUSTERING,
                 ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
                 list(self._subscriptions.values()),
+                unit_mode=self._client.config.unit_mode,
             )
         )

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Unpack
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageConcurrentlyService,
@@ -45,7 +46,7 @@ class PushConsumer(GroupConsumer):
 
     Args:
         group: the consumer group.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
         handler: function of one message; a coroutine function, or a plain one that is called in a thread.
         concurrency: number of messages that ``handler`` gets at the same time.
@@ -63,7 +64,7 @@ class PushConsumer(GroupConsumer):
     def __init__(  # noqa: PLR0913 - the settings of DefaultMQPushConsumer
         self,
         group: str,
-        namesrv_addr: str = "",
+        config: str | ClientConfig = "",
         *,
         client: ClientInstance | None = None,
         handler: Handler | None = None,
@@ -77,7 +78,7 @@ class PushConsumer(GroupConsumer):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         settings = ConsumerSettings(consume_type=ConsumeType.CONSUME_PASSIVELY, orderly=orderly, **options)
-        super().__init__(group, namesrv_addr, client, settings, clock)
+        super().__init__(group, config, client, settings, clock)
         if concurrency < 1:
             raise InvalidMessageError(f"concurrency is {concurrency}; give at least 1")
         self._orderly = orderly
@@ -91,7 +92,7 @@ class PushConsumer(GroupConsumer):
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
         if settings.message_model is MessageModel.CLUSTERING:
-            self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + group)
+            self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + self.group)
 
     def _consume_message_service(self, max_reconsume_times: int, suspend_s: float) -> ConsumeMessageService[Any]:
         unlimited = _INT_MAX if self._orderly else _MAX_RECONSUME_TIMES
@@ -152,13 +153,19 @@ class PushConsumer(GroupConsumer):
         self._check_started()
         if self._listener is not None:
             raise ClientStateError(f"consumer {self.group} has a handler; iterate a consumer without one")
-        return MessageIterator(self._service.take, self._left)
+        return MessageIterator(self._take, self._left)
+
+    async def _take(self) -> ReceivedMessage | None:
+        received = await self._service.take()
+        if received is not None and self._client.config.namespace:
+            received.topic = self._client.namespace.unwrap(received.topic)
+        return received
 
     def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         self._service.put(held, messages)
 
     async def _work(self, listener: MessageListener) -> None:
-        while (message := await self._service.take()) is not None:
+        while (message := await self._take()) is not None:
             await listener.consume(message)
 
     async def _expire(self) -> None:

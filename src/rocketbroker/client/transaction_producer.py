@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.errors import HandlerError, InvalidMessageError
 from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.producer import Producer
@@ -60,18 +61,18 @@ class TransactionProducer(Producer):
 
     Args:
         group: the producer group. Any of its members may be asked for the outcome of a transaction.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         check: called with a message whose outcome the broker does not know: look it up in your database. Coroutine
             functions run on the event loop, others in a thread.
         options: the other settings of ``Producer``.
     """
 
     def __init__(
-        self, group: str, namesrv_addr: str = "", *, check: Callable[[MessageExt], Outcome], **options: Any
+        self, group: str, config: str | ClientConfig = "", *, check: Callable[[MessageExt], Outcome], **options: Any
     ) -> None:
         if not callable(check):
             raise HandlerError(f"check is {check!r}; give a function of one message that returns its outcome")
-        super().__init__(group, namesrv_addr, **options)
+        super().__init__(group, config, **options)
         self._check = check
         self._tasks = TaskOwner(f"transaction-producer-{group}")
 
@@ -113,7 +114,7 @@ class TransactionProducer(Producer):
             else:
                 state = LocalTransactionState.ROLLBACK_MESSAGE
         finally:
-            await self._end(message.topic, result, state)
+            await self._end(half.topic, result, state)
         return TransactionSendResult(**msgspec.structs.asdict(result), local_transaction_state=state)
 
     async def _end(self, topic: str, result: SendResult, state: LocalTransactionState) -> None:

@@ -52,7 +52,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._writer = FrameWriter(self._loop)
         self.memory = HeldMemory(self._held_bytes, endpoint.hold, self._loop.time)
         self._responder = Responder(self, self._writer, endpoint, self.memory)
-        self._outgoing = OutgoingRequests(self, self._writer, endpoint.opaque, endpoint.limits.max_push_bytes)
+        self._outgoing = OutgoingRequests(
+            self, self._writer, endpoint.opaque, endpoint.limits.max_push_bytes, endpoint.before_request
+        )
         self._reader = FrameReader(self, endpoint, self._writer, self._responder, self._outgoing)
 
     # -- asyncio callbacks

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_tables
 from rocketbroker.transport.connection_count import ConnectionCount
@@ -60,17 +61,20 @@ class Endpoint:
         throttles: stop reading from a peer that is slow to take its answers. For servers only: two peers that both
             stop reading would deadlock.
         admit: chooses the audience of a peer by the peer's host and the host it connected to.
+        before_request: called with each request of this side before it is sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing that a server or a client sets
         self,
         name: str,
         routes: dict[int, Route],
         limits: ConnectionLimits = DEFAULT_LIMITS,
+        *,
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         throttles: bool = True,
         admit: Admit = admit_all,
+        before_request: Callable[[Command], None] | None = None,
     ) -> None:
         self._admit = admit
         self._tables = route_tables(routes)
@@ -80,6 +84,7 @@ class Endpoint:
         self.frame_max_length = limits.frame_max_length
         self.on_batch_end = on_batch_end
         self.on_close = on_close
+        self.before_request = before_request
         self.tasks = TaskOwner(name)
         self.connections: set[EndpointConnection] = set()
         self.opaque = itertools.count(1)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from rocketbroker.codec.remoting.frame import encode_frame
@@ -31,13 +31,22 @@ class OutgoingRequests:
         writer: sends the requests.
         opaques: counter that all connections of the endpoint share.
         limit: bytes of requests that may queue up for a peer that is slow to read.
+        before_request: called with each request before it is encoded; None for no call.
     """
 
-    def __init__(self, peer: Peer, writer: FrameWriter, opaques: Iterator[int], limit: int) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        writer: FrameWriter,
+        opaques: Iterator[int],
+        limit: int,
+        before_request: Callable[[Command], None] | None = None,
+    ) -> None:
         self._peer = peer
         self._writer = writer
         self._opaques = opaques
         self._limit = limit
+        self._before_request = before_request
         self._pending: dict[int, asyncio.Future[Command]] = {}
         # Bytes written since the peer fell behind.
         self._pushed_bytes = 0
@@ -80,6 +89,8 @@ class OutgoingRequests:
 
     def _push(self, command: Command) -> None:
         """Write a request unless the peer is too far behind."""
+        if self._before_request is not None:
+            self._before_request(command)
         frame = encode_frame(command)
         if self._peer.is_behind:
             if self._pushed_bytes + len(frame) > self._limit:

@@ -1,6 +1,7 @@
 """Connecting endpoint: one connection for each address, opened on first use (NettyRemotingClient)."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH
@@ -32,6 +33,8 @@ class RemotingClient:
         connect_timeout_s: limit of a connection attempt, in seconds.
         frame_max_length: limit of a frame's length field, in bytes.
         on_close: called when a connection is closed or lost.
+        before_request: called with each request before it is sent, for example to sign it (RPCHook).
+        tls: settings of TLS connections; None for plain ones.
     """
 
     def __init__(
@@ -41,13 +44,18 @@ class RemotingClient:
         connect_timeout_s: float = 3.0,
         frame_max_length: int = FRAME_MAX_LENGTH,
         on_close: Callable[[Connection], None] | None = None,
+        before_request: Callable[[Command], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
         # An answer to a batch holds the ids of all its messages in the header.
         limits = ConnectionLimits(
             frame_max_length, max_header_length=MAX_HEADER_LENGTH, max_request_body_size=frame_max_length
         )
-        self._endpoint = Endpoint("client", routes or {}, limits, on_close=on_close, throttles=False)
+        self._endpoint = Endpoint(
+            "client", routes or {}, limits, on_close=on_close, throttles=False, before_request=before_request
+        )
         self._is_watching = False
         self._connections: dict[str, RemotingConnection] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -75,7 +83,7 @@ class RemotingClient:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: RemotingConnection(self._endpoint), host, port
+                    lambda: RemotingConnection(self._endpoint), host, port, ssl=self._tls
                 )
         except TimeoutError:
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"

@@ -42,7 +42,7 @@ class RemotingServer:
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
-        self._endpoint = Endpoint("server", routes, limits, on_batch_end, on_close, admit=admit)
+        self._endpoint = Endpoint("server", routes, limits, on_batch_end=on_batch_end, on_close=on_close, admit=admit)
         self._servers: list[asyncio.Server] = []
 
     @property

@@ -29,7 +29,7 @@ async def test_the_next_name_server_is_asked_and_stays_chosen():
     remoting = RemotingClient()
     async with name_server({"T": route_of({"a": "h:1"})}) as dead, name_server({"T": route_of({"b": "h:2"})}) as alive:
         await dead.stop()
-        client = NameServerClient(remoting, (dead.address, alive.address))
+        client = NameServerClient(remoting, f"{dead.address};{alive.address}")
         for _ in range(2):
             assert (await client.topic_route("T")).broker_datas[0].broker_name == "b"
         await remoting.stop()
@@ -42,7 +42,7 @@ async def test_each_reason_is_reported_when_none_answers():
         await one.stop()
         await two.stop()
         with pytest.raises(NameServerError) as caught:
-            await NameServerClient(remoting, (one.address, two.address)).topic_route("T")
+            await NameServerClient(remoting, f"{one.address};{two.address}").topic_route("T")
     assert one.address in str(caught.value)
     assert two.address in str(caught.value)
     await remoting.stop()
@@ -51,7 +51,7 @@ async def test_each_reason_is_reported_when_none_answers():
 async def test_an_unknown_topic_and_another_refusal_are_distinguished():
     remoting = RemotingClient()
     async with name_server({}) as names:
-        client = NameServerClient(remoting, (names.address,))
+        client = NameServerClient(remoting, names.address)
         with pytest.raises(TopicRouteError, match="for the topic: T"):
             await client.topic_route("T")
         with pytest.raises(BrokerResponseError, match="CODE: 3"):
@@ -63,6 +63,6 @@ async def test_a_broker_given_as_a_name_server_is_named_as_such():
     remoting = RemotingClient()
     async with ScriptedServer({}) as broker, name_server({"T": route_of({"b": "h:2"})}) as names:
         with pytest.raises(NameServerError, match=f"{broker.address} is a broker; give the address of a name server"):
-            await NameServerClient(remoting, (broker.address,)).topic_route("T")
-        await NameServerClient(remoting, (broker.address, names.address)).topic_route("T")
+            await NameServerClient(remoting, broker.address).topic_route("T")
+        await NameServerClient(remoting, f"{broker.address};{names.address}").topic_route("T")
         await remoting.stop()

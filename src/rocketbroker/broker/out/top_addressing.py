@@ -5,13 +5,13 @@
 
 import logging
 
+from rocketbroker.common.address_server_client import fetch_name_servers
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import RemotingError
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 3.0
 DEFAULT_PORT = 8080
-MAX_ANSWER = 65_536
 
 
 class TopAddressing:
@@ -30,31 +30,12 @@ class TopAddressing:
 
     async def fetch(self) -> list[str] | None:
         """Return the addresses of the name servers; ``None`` if the address server gives no valid answer."""
-        import aiohttp  # slow, and needed only with an address server
-
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         try:
-            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(self.url) as answer:
-                answer.raise_for_status()
-                addresses = parse_addresses(await answer.content.read(MAX_ANSWER))
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            addresses = await fetch_name_servers(self.url)
+        except RemotingError as error:
             if not self._failing:
-                log.error("address server %s: %s; retrying", self.url, str(error) or "no answer")  # noqa: TRY400
+                log.error("%s; retrying", error)  # noqa: TRY400
             self._failing = True
             return None
         self._failing = False
         return addresses
-
-
-def parse_addresses(answer: bytes) -> list[str]:
-    """Return the addresses in a text like ``host:port;host:port``.
-
-    Raises:
-        ValueError: One of them is not an address; the text names it.
-    """
-    addresses = [part.strip() for part in answer.decode("ascii", "replace").split(";") if part.strip()]
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port[:6]) < 65536:
-            raise ValueError(f"it answers {address[:64]!r} instead of host:port;host:port")
-    return addresses

@@ -4,6 +4,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
@@ -26,7 +27,7 @@ class GroupConsumer(GroupMember):
 
     Args:
         group: its group.
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; not needed with ``client``.
+        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
         settings: the settings.
         clock: source of time.
@@ -37,21 +38,21 @@ class GroupConsumer(GroupMember):
     def __init__(
         self,
         group: str,
-        namesrv_addr: str,
+        config: str | ClientConfig,
         client: ClientInstance | None,
         settings: ConsumerSettings,
         clock: Clock | None,
     ) -> None:
-        super().__init__(group, namesrv_addr, client)
+        super().__init__(group, config, client)
         self._settings = settings
         self._clock = clock or SystemClock()
         self._start_time_ms = self._clock.time_ms()
         self._closed = False
         self._stats = ConsumerStats(self._clock)
-        self._offsets = settings.offsets(group, self._client)
+        self._offsets = settings.offsets(self.group, self._client)
         self._queues = GroupQueues(
             client=self._client,
-            group=group,
+            group=self.group,
             settings=settings,
             offsets=self._offsets,
             stats=self._stats,
@@ -86,12 +87,12 @@ class GroupConsumer(GroupMember):
         """
         if self._closed:
             self._check_started()
-        await self._queues.subscribe(topic, expression)
+        await self._queues.subscribe(self._client.namespace.wrap(topic), expression)
 
     async def unsubscribe(self, topic: str) -> None:
         """Give up the queues of a topic."""
         self._check_started()
-        await self._queues.unsubscribe(topic)
+        await self._queues.unsubscribe(self._client.namespace.wrap(topic))
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -160,7 +161,7 @@ class GroupConsumer(GroupMember):
     def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
         """Return the state of the consumer."""
         properties = {
-            "PROP_NAMESERVER_ADDR": ";".join(self._client.name_server.addresses) + ";",
+            "PROP_NAMESERVER_ADDR": ";".join(self._client.name_server.source) + ";",
             "PROP_CONSUME_TYPE": self._settings.consume_type.value,
             "PROP_CONSUMEORDERLY": str(self._settings.locks_queues).lower(),
             "PROP_CONSUMER_START_TIMESTAMP": str(self._start_time_ms),

@@ -158,6 +158,7 @@ class GroupQueues:
                 self._settings.message_model,
                 self._settings.consume_from_where,
                 list(self.subscriptions.by_topic.values()),
+                unit_mode=self._client.config.unit_mode,
             )
         )
 

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueAveragely
@@ -41,7 +42,7 @@ async def stage() -> AsyncIterator[Stage]:
         routes = {"T": route_of({"broker-b": stage.broker.address, "broker-a": stage.broker.address}, queues=2)}
         routes["Half"] = route_of({"broker-a": "127.0.0.1:1", "broker-b": stage.broker.address}, queues=2)
         names = await stack.enter_async_context(name_server(routes))
-        stage.client = await stack.enter_async_context(ClientInstance(names.address, instance_name="m"))
+        stage.client = await stack.enter_async_context(ClientInstance(ClientConfig(names.address, instance_name="m")))
         stage.client.heartbeats.register_consumer(ConsumerData("CG"))
         yield stage
 

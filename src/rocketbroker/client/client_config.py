@@ -1,0 +1,72 @@
+"""Settings of the connections of a client (org.apache.rocketmq.client.ClientConfig)."""
+
+import os
+import ssl
+from collections.abc import Callable
+
+import msgspec
+
+from rocketbroker.client.acl_client_rpc_hook import AclClientRPCHook, SessionCredentials
+from rocketbroker.client.name_server_client import NameServerClient
+from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.transport.remoting_client import RemotingClient
+
+
+class ClientConfig(msgspec.Struct, frozen=True):
+    """Settings that producers, consumers and the admin client take in place of the name servers' addresses.
+
+    Args:
+        namesrv_addr: ``host:port`` of the name servers, joined by ``;``; or the URL of an address server, such as
+            ``http://host:8080/rocketmq/nsaddr``; by default the environment variable NAMESRV_ADDR.
+        credentials: user of a cluster with access control; requests are signed.
+        tls: True for TLS with certificates checked against those of the system, or a context with other settings.
+        namespace: prefix of the names of topics and groups, which the application does not see.
+        unit_name: name of the unit, a part of the client id and of the address server's URL.
+        unit_mode: tell brokers that the client belongs to a unit.
+        vip_channel_enabled: send messages to the second port of brokers, ``listenPort - 2``.
+        instance_name: makes the client id ``address@instance`` unique; by default by process and a number.
+        client_ip: address of this machine, detected by default.
+        mq_client_api_timeout_s: limit for requests other than sends and pulls.
+        poll_name_server_interval_s: seconds between refreshes of the routes.
+        heartbeat_broker_interval_s: seconds between heartbeats.
+    """
+
+    namesrv_addr: str = ""
+    credentials: SessionCredentials | None = None
+    tls: ssl.SSLContext | bool = False
+    namespace: str = ""
+    unit_name: str = ""
+    unit_mode: bool = False
+    vip_channel_enabled: bool = False
+    instance_name: str | None = None
+    client_ip: str | None = None
+    mq_client_api_timeout_s: float = 3.0
+    poll_name_server_interval_s: float = 30.0
+    heartbeat_broker_interval_s: float = 30.0
+
+    def remoting(
+        self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection], None] | None = None
+    ) -> RemotingClient:
+        """Return the connections: TLS and signatures as set."""
+        context = ssl.create_default_context() if self.tls is True else self.tls or None
+        return RemotingClient(
+            routes,
+            connect_timeout_s=min(self.mq_client_api_timeout_s, 3.0),
+            on_close=on_close,
+            before_request=AclClientRPCHook(self.credentials).sign if self.credentials else None,
+            tls=context,
+        )
+
+    def name_server(self, remoting: RemotingClient) -> NameServerClient:
+        """Return a client of the name servers.
+
+        Raises:
+            ConfigError: no address, or an invalid one.
+        """
+        text = self.namesrv_addr or os.environ.get("NAMESRV_ADDR", "")
+        return NameServerClient(remoting, text, self.mq_client_api_timeout_s, unit_name=self.unit_name)
+
+
+def client_config(given: str | ClientConfig) -> ClientConfig:
+    """Return settings; a text is the name servers' addresses."""
+    return ClientConfig(given) if isinstance(given, str) else given

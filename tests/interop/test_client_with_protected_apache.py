@@ -1,0 +1,70 @@
+"""Our client with Apache's broker that requires signatures (ACL 2.0) and serves TLS."""
+
+import asyncio
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.client.acl_client_rpc_hook import SessionCredentials
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.client_config import ClientConfig
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
+from rocketbroker.common.errors import RocketBrokerError
+from tests.support.certificates import server_context
+from tests.support.java import Java
+
+PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
+USER = SessionCredentials("admin", "secret-12345")
+NUMBER = 20
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+async def test_signed_requests_over_tls_are_served(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    await asyncio.to_thread(server_context, tmp_path)
+    settings = {"tls.test.mode.enable": "false", "tls.server.need.client.auth": "none"}
+    settings |= {"tls.server.keyPath": f"{tmp_path}/key.pem", "tls.server.certPath": f"{tmp_path}/certificate.pem"}
+    (tmp_path / "tls.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dtls.config.file={tmp_path}/tls.properties")
+    namesrv = await asyncio.to_thread(java.namesrv)
+    await asyncio.to_thread(
+        java.broker,
+        namesrv.address,
+        authenticationEnabled="true",
+        authenticationProvider=f"{PROVIDERS}.DefaultAuthenticationProvider",
+        authenticationMetadataProvider=f"{PROVIDERS}.LocalAuthenticationMetadataProvider",
+        initAuthenticationUser=json.dumps({"username": USER.access_key, "password": USER.secret_key}),
+        innerClientAuthenticationCredentials=json.dumps({"accessKey": USER.access_key, "secretKey": USER.secret_key}),
+    )
+    tls = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+    config = ClientConfig(namesrv.address, credentials=USER, tls=tls)
+    await exchange(config)
+    for wrong in (
+        ClientConfig(namesrv.address),
+        ClientConfig(namesrv.address, credentials=SessionCredentials("admin", "no")),
+    ):
+        async with Producer("PG", wrong, retry_times_when_send_failed=0) as producer:
+            with pytest.raises(RocketBrokerError, match="CODE: 16"):
+                await producer.send(Message("T", b"body"))
+
+
+async def exchange(config: ClientConfig) -> None:
+    """Send, consume and administer."""
+    consumer = PushConsumer("CG", config, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with Producer("PG", config) as producer, consumer, AdminClient(config) as admin:
+        await consumer.subscribe("T")
+        results = [await producer.send(Message("T", b"%d" % index, keys="k")) for index in range(NUMBER)]
+        bodies = set()
+        async with asyncio.timeout(60):
+            async for message in consumer:
+                bodies.add(int(message.body))
+                if len(bodies) == NUMBER:
+                    break
+        assert bodies == set(range(NUMBER))
+        assert "T" in await admin.fetch_all_topic_list()
+        assert (await admin.find_message("T", results[0].msg_id)).body == b"0"
