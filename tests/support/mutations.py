@@ -42,6 +42,7 @@ DAMAGED_STORES = "tests/property/test_damaged_stores.py::test_any_damage_to_one_
 DAMAGED_FILES = "tests/property/test_damaged_files.py"
 DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_any_damage_to_one_file"
 CRASH = "tests/property/test_crash.py::test_a_crash_loses_nothing_promised"
+UNKNOWN_PART = "tests/unit/store/recovery/test_unknown_part.py"
 CRASH_ORDERED = "tests/property/test_crash.py::test_a_flush_during_a_dispatch_covers_only_entered_messages"
 DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_fails_for_a_while_loses_nothing"
 TABLE_CRASH = "tests/property/test_table_crash.py"
@@ -172,6 +173,20 @@ MUTATIONS = (
         "QueryMessageResult(await self._run(self._records, offsets), *last_update)",
         "QueryMessageResult([], *last_update)",
         DAMAGED_STORES,
+    ),
+    Mutation(
+        "messages before a clock that was set back count as indexed",
+        "store/recovery/unknown_part.py",
+        "        has_latest = has_latest or _has_since(queue, file, latest_ms)\n",
+        "        has_latest = True\n",
+        UNKNOWN_PART,
+    ),
+    Mutation(
+        "an index file takes messages from after a clock that was set back",
+        "store/index/index_file.py",
+        "        return int(is_back.argmax()) if is_back.any() else len(times)\n",
+        "        return len(times)\n",
+        "tests/unit/store/index/test_index_service.py",
     ),
     Mutation(
         "a key is left out of the index",

@@ -46,7 +46,7 @@ class SlowIndex:
             self.files.append(bytearray(40 + self.slot_count * 4 + self.entry_count * 20))
             struct.pack_into(">i", self.files[-1], 36, 1)
         data = self.files[-1]
-        begin, _, begin_offset, _, used, number = self._header()
+        begin, end, begin_offset, _, used, number = self._header()
         if number == 1:
             begin, begin_offset = stored, offset
         key_hash = abs(java_hash(key))
@@ -57,7 +57,9 @@ class SlowIndex:
         entry = 40 + self.slot_count * 4 + number * 20
         struct.pack_into(">iqii", data, entry, key_hash, offset, difference, previous)
         struct.pack_into(">i", data, slot, number)
-        struct.pack_into(">qqqqii", data, 0, begin, stored, begin_offset, offset, used + (previous == 0), number + 1)
+        struct.pack_into(
+            ">qqqqii", data, 0, begin, max(stored, end), begin_offset, offset, used + (previous == 0), number + 1
+        )
 
     def _header(self) -> tuple[int, int, int, int, int, int]:
         header: tuple[int, int, int, int, int, int] = struct.unpack_from(">qqqqii", self.files[-1])

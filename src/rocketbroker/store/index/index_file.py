@@ -30,6 +30,8 @@ from rocketbroker.common.file_system import LOCAL, SECTOR, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
 
 _ALLOCATE_STEP = 4 * 1024 * 1024
+# Store times in a file go back by at most this much; a message after a clock that was set back further begins a file.
+MOST_BACK_MS = 1000
 
 Column = npt.NDArray[np.int64]
 
@@ -81,8 +83,18 @@ class IndexFile:
         """Number of keys that can still be entered."""
         return self._entry_count - self.header.index_count
 
+    def fitting(self, timestamps: Column) -> int:
+        """Return the number of keys, of messages with these store times, that can be entered before a file must begin.
+
+        The range of the header and the order of a chain hold only while store times do not go back.
+        """
+        times = timestamps[: self.room]
+        newest = np.maximum(np.maximum.accumulate(times), self.header.end_timestamp)
+        is_back = times < newest - MOST_BACK_MS
+        return int(is_back.argmax()) if is_back.any() else len(times)
+
     def put_keys(self, key_hashes: npt.NDArray[np.int32], physical_offsets: Column, timestamps: Column) -> None:
-        """Enter keys of messages, oldest first; there must be ``room`` for them.
+        """Enter keys of messages, oldest first; all of them must be ``fitting``.
 
         Args:
             key_hashes: int32, not negative, shape (n,).
@@ -110,7 +122,7 @@ class IndexFile:
         self.changed = True
         self.header = header._replace(
             begin_timestamp=begin,
-            end_timestamp=int(timestamps[-1]),
+            end_timestamp=max(int(timestamps.max()), header.end_timestamp),
             begin_phy_offset=header.begin_phy_offset if first > 1 else int(physical_offsets[0]),
             end_phy_offset=int(physical_offsets[-1]),
             hash_slot_count=header.hash_slot_count + int(np.count_nonzero(previous == 0)),
@@ -143,7 +155,8 @@ class IndexFile:
     def covers(self, begin_ms: int, end_ms: int) -> bool:
         """Return true if messages of this time range may be indexed here."""
         header = self.header
-        return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= header.begin_timestamp
+        earliest = header.begin_timestamp - MOST_BACK_MS
+        return header.index_count > 1 and begin_ms <= header.end_timestamp and end_ms >= earliest
 
     def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Follow the chain of a key hash, newest first (blocks).
@@ -158,9 +171,12 @@ class IndexFile:
         for entry in follow_chain(self._read, self._slot_count, newest, self.header.index_count):
             # Entries hold whole seconds, so all messages of a second count.
             stored = self.header.begin_timestamp + entry.time_diff * 1000
-            if stored <= begin_ms - 1000:
+            if stored <= begin_ms - 1000 - MOST_BACK_MS:
                 break
-            if entry.key_hash == key_hash and stored <= end_ms and entry.phy_offset != last:
+            # A message that is older than the file's first one has the time of that one.
+            earliest = stored if entry.time_diff else stored - MOST_BACK_MS
+            in_range = stored > begin_ms - 1000 and earliest <= end_ms
+            if entry.key_hash == key_hash and in_range and entry.phy_offset != last:
                 last = entry.phy_offset
                 yield last
             else:
@@ -186,7 +202,7 @@ class IndexFile:
         else:
             last = entries[-1]
             # Entries hold whole seconds.
-            end = header.begin_timestamp + int(last["time_diff"]) * 1000 + 999
+            end = header.begin_timestamp + int(entries["time_diff"].max()) * 1000 + 999
             self.header = header._replace(
                 end_timestamp=min(end, header.end_timestamp),
                 end_phy_offset=int(last["phy_offset"]),

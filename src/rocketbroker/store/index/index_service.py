@@ -281,8 +281,11 @@ class IndexService:
         """Enter as many keys as fit into one file; return their number."""
         if keys.offsets[0] <= self._indexed_to:
             return int(keys.offsets.searchsorted(self._indexed_to, side="right"))
-        file = self._file_with_room()
-        count = min(file.room, len(keys.offsets))
+        file = self.files[-1] if self.files else self._add_file()
+        count = file.fitting(keys.timestamps)
+        if not count:
+            file = self._add_file()
+            count = file.fitting(keys.timestamps)
         file.put_keys(keys.hashes[:count], keys.offsets[:count], keys.timestamps[:count])
         return count
 
@@ -328,9 +331,7 @@ class IndexService:
 
         return IndexFile(path, self._slot_count, self._entry_count, self._file_system)
 
-    def _file_with_room(self) -> IndexFile:
-        if self.files and self.files[-1].room > 0:
-            return self.files[-1]
+    def _add_file(self) -> IndexFile:
         file = self._make(self._new_path())
         self.files.append(file)
         return file

@@ -10,9 +10,13 @@ from typing import NamedTuple
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, store_timestamp_at
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
+from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.queue_ends import most_end
 from rocketbroker.store.recovery.loaded_store import LoadedStore
+
+# A clock that is set back by less may not show in the checkpoint: the log is synced every 10 s by default.
+_UNNOTICED_MS = 10_000
 
 
 class UnknownPart(NamedTuple):
@@ -35,8 +39,8 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
         with_index = checkpoint.min_timestamp(with_index=True)
         index_least = least if loaded.ends is not None and loaded.ends.index_files is not None else 0
     queue = loaded.commit_log.queue
-    start = _last_file_known(queue, with_index)
-    start = max(start, index_least if index_least < queue.max_file_end else 0)
+    start = index_least if index_least < queue.max_file_end else 0
+    start = _last_known_begin(queue, max(start, queue.min_offset), with_index, max(checkpoint.layout[:3]))
     walk = LogWalk(queue, start, check_crc=False)
     index_unknown = walk.offset = _known_part(walk, with_index, index_least, loaded)
     led_to = loaded.queues.max_physical_offset
@@ -67,13 +71,35 @@ def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -
         loaded.report.add_range(queue, begin, walk.offset, walk.why)
 
 
-def _last_file_known(queue: MappedFileQueue, known_ms: int) -> int:
-    """Return the offset of the last file whose first record was stored at or before a time."""
-    for file in reversed(queue.files[1:]):
-        stored = store_timestamp_at(queue, file.file_from_offset)
-        if stored is not None and stored <= known_ms:
-            return file.file_from_offset
-    return queue.min_offset
+def _last_known_begin(queue: MappedFileQueue, least: int, known_ms: int, latest_ms: int) -> int:
+    """Return ``least``, or a later begin of a file with nothing before it that was stored after ``known_ms``.
+
+    A message after a clock that was set back may begin a file that no checkpoint knows yet. Such a file follows the
+    message of ``latest_ms``, the latest time of the checkpoint. So a file qualifies only if that message is in it or
+    after it.
+    """
+    has_latest = False
+    for file in reversed(queue.files):
+        begin = file.file_from_offset
+        if begin <= least:
+            break
+        has_latest = has_latest or _has_since(queue, file, latest_ms)
+        stored = store_timestamp_at(queue, begin) if has_latest else None
+        if stored is not None and stored <= known_ms - _UNNOTICED_MS:
+            return begin
+    return least
+
+
+def _has_since(queue: MappedFileQueue, file: MappedFile, time_ms: int) -> bool:
+    """Return true if a sound record of a file was stored at or after a time."""
+    walk = LogWalk(queue, file.file_from_offset, check_crc=False, end=file.file_from_offset + file.size)
+    found: int | None = walk.offset
+    while found is not None:
+        walk.offset = found
+        if any(stretch.first_after(time_ms - 1, 0) is not None for stretch in walk):
+            return True
+        found = walk.next_sound()
+    return False
 
 
 def take_unknown_part(

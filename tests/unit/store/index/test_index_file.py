@@ -9,7 +9,7 @@ import pytest
 
 from rocketbroker.codec.storefile.index_file_layout import IndexHeader, entry_position
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.store.index.index_file import IndexFile
+from rocketbroker.store.index.index_file import MOST_BACK_MS, IndexFile
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from tests.support.damage import overwrite
 from tests.support.slow_index import SlowIndex, hits, java_hash
@@ -86,7 +86,42 @@ def test_a_time_range_takes_whole_seconds(file: IndexFile):
     assert file.covers(NOW + 4000, NOW + 9000)
     assert file.covers(0, NOW)
     assert not file.covers(NOW + 4001, NOW + 9000)
-    assert not file.covers(0, NOW - 1)
+    assert not file.covers(0, NOW - MOST_BACK_MS - 1)
+
+
+def test_times_that_go_back_a_little_are_found(file: IndexFile):
+    put(file, ("k", 0, NOW), ("k", 1, NOW - MOST_BACK_MS), ("k", 2, NOW + 5000), ("k", 3, NOW + 4000))
+
+    assert file.covers(0, NOW - MOST_BACK_MS)
+    assert 1 in hits(file.chain(hash_of("k"), 0, NOW - MOST_BACK_MS))
+    assert file.covers(NOW + 5000, ALWAYS)
+    assert hits(file.chain(hash_of("k"), NOW + 5000, ALWAYS)) == [2]
+    assert file.header.end_timestamp == NOW + 5000
+    file.cut(4)
+    assert file.header.end_timestamp == NOW + 5000
+
+
+@pytest.mark.parametrize(
+    ("times", "count"),
+    [
+        ([0, 0, 5000], 3),
+        ([0, 5000, 4000, 3999], 3),
+        ([0, 5000, 4500, 3900], 3),
+        ([0] * 60, ENTRIES - 1),
+        ([-9000], 1),
+    ],
+)
+def test_a_file_takes_keys_until_the_clock_was_set_back(file: IndexFile, times: list[int], count: int):
+    stored = np.array(times, np.int64) + NOW
+
+    assert file.fitting(stored) == count
+
+
+def test_a_file_takes_no_key_of_a_message_much_older_than_those_it_has(file: IndexFile):
+    put(file, ("a", 0, NOW), ("b", 1, NOW + 5000))
+
+    assert file.fitting(np.array([NOW + 5000 - MOST_BACK_MS - 1], np.int64)) == 0
+    assert file.fitting(np.array([NOW + 5000 - MOST_BACK_MS, NOW + 9000], np.int64)) == 2
 
 
 def test_a_damaged_chain_ends_instead_of_going_round(file: IndexFile):
@@ -103,8 +138,8 @@ def test_a_query_goes_no_further_back_than_its_time_range(file: IndexFile, monke
 
     assert hits(file.chain(hash_of("k"), NOW + 17_000, NOW + 18_000)) == [18, 17]
 
-    # The slot, and the entries of 19 to 16.
-    assert len(reads) == 5
+    # The slot, and the entries of 19 to 15: times may go back by a second.
+    assert len(reads) == 6
 
 
 def test_a_query_that_is_abandoned_ends_with_what_it_has(file: IndexFile, monkeypatch):

@@ -123,6 +123,18 @@ def test_files_are_asked_newest_first_within_the_time_range(index: Index):
     assert index.service.last_update == (NOW + 19_000, 19)
 
 
+@pytest.mark.parametrize("flush_each", [True, False])
+def test_messages_are_found_in_their_time_range_after_the_clock_was_set_back(index: Index, flush_each: bool):
+    for number, seconds in enumerate([0, 3600, 3601, 0, 1, 2, 7200]):
+        index.add(number, keys="k", stored=NOW + 1000 * seconds, flush=flush_each)
+
+    assert index.query("k") == [6, 5, 4, 3, 2, 1, 0]
+    assert index.query("k", end=NOW + 1000) == [4, 3, 0]
+    assert index.query("k", begin=NOW + 2000) == [6, 5, 2, 1]
+    assert index.query("k", begin=NOW + 3_600_000, end=NOW + 3_601_000) == [2, 1]
+    assert all(file.header.begin_timestamp <= file.header.end_timestamp for file in index.service.files)
+
+
 def test_names_of_files_rise_even_when_the_clock_stands(tmp_path: Path):
     service = IndexService(tmp_path, SLOTS, 2, lambda: "20261121095923270")
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
