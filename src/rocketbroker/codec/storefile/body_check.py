@@ -5,11 +5,18 @@ No checksum covers topic and properties. A sector of them that never reached the
 
 from typing import Final
 
-from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION, body_crc
+from rocketbroker.codec.message.message_encoder import (
+    MESSAGE_MAGIC_CODE_V2,
+    PROPERTIES_LENGTH,
+    RECORD_HEADS,
+    SYS_FLAG_POSITION,
+    body_crc,
+)
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
 #: Smallest number of bytes that a disk writes as a unit.
 SECTOR: Final = 512
+_MAGIC_END: Final = 8
 _CRC_AT: Final = 8
 
 
@@ -30,15 +37,21 @@ def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str
     """Return the damage in a record with sound lengths at ``position`` of its file, if any."""
     if text := wrong_body(record):
         return AuditRule.RECORD_CRC, text
-    end = body_range(record)[1]
-    if lacks_sector(bytes(record[end:]), position + end):
+    if _lacks_sector(record, position):
         return AuditRule.RECORD_CRC, "a sector of its topic or properties holds only zeros"
     return None
 
 
-def lacks_sector(tail: bytes, position: int) -> bool:
-    """Return true if a sector that begins in the ``tail`` after a body is all zeros; the tail is at ``position``."""
-    first, end = SECTOR - position % SECTOR, len(tail)
+def _lacks_sector(record: bytes | memoryview, position: int) -> bool:
+    """Return true if a sector that begins after the body of a record at ``position`` is all zeros."""
+    begin, end = body_range(record)[1], len(record)
+    first = begin + SECTOR - (position + begin) % SECTOR
     # A record without properties ends with their length, two zeros.
-    last = end if tail[-2:] != b"\0\0" or first < end - 2 else first
-    return any(not tail[at : min(at + SECTOR, end)].strip(b"\0") for at in range(first, last, SECTOR))
+    last = first if first >= end - 2 and not _has_properties(record, begin) else end
+    return any(not bytes(record[at : min(at + SECTOR, end)]).strip(b"\0") for at in range(first, last, SECTOR))
+
+
+def _has_properties(record: bytes | memoryview, topic_at: int) -> bool:
+    width = 2 if record[_MAGIC_END - 1] == MESSAGE_MAGIC_CODE_V2 & 0xFF else 1
+    topic_length = int.from_bytes(record[topic_at : topic_at + width], "big")
+    return topic_at + width + topic_length + PROPERTIES_LENGTH.size < len(record)

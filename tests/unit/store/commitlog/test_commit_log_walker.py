@@ -222,20 +222,36 @@ def test_a_record_that_goes_beyond_the_end_is_not_sound(tmp_path: Path, count: i
 
 @pytest.mark.parametrize("count", [3, 200])
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_sector_of_the_properties_that_is_not_on_disk_is_damage(tmp_path: Path, count: int, is_lost: bool):
+@pytest.mark.parametrize("inside", [1, 2, 3])
+def test_a_sector_of_the_properties_that_is_not_on_disk_is_damage(
+    tmp_path: Path, count: int, is_lost: bool, inside: int
+):
     writer = CommitLogWriter(tmp_path, MANY)
     for number in range(count):
         writer.append(b"body", properties=b"KEYS\x01k%d\x02" % number)
-    # The next record ends three bytes behind the begin of a sector.
-    value = (3 - writer.end - 91 - len(b"bodyTopicKEYS\x01\x02")) % 512
+    # The next record has this number of bytes in its last sector.
+    value = (inside - writer.end - 91 - len(b"bodyTopicKEYS\x01\x02")) % 512
     writer.append(b"body", properties=b"KEYS\x01" + b"v" * value + b"\x02")
     path, position, length = writer.records[-1]
     writer.append()
     if is_lost:
-        overwrite(path, position + length - (position + length) % 512, bytes(3))
+        overwrite(path, position + length - (position + length) % 512, bytes(inside))
 
     walk, offsets = walk_over(writer)
 
     assert len(offsets) == (count if is_lost else count + 2)
     assert walk.damage == ("a sector of its topic or properties holds only zeros" if is_lost else "")
     assert not is_lost or walk.offset == position
+
+
+@pytest.mark.parametrize("topic", [b"T", b"T" * 200])
+@pytest.mark.parametrize("inside", [1, 2])
+def test_a_record_without_properties_may_end_at_the_begin_of_a_sector(tmp_path: Path, topic: bytes, inside: int):
+    writer = CommitLogWriter(tmp_path, MANY)
+    size = len(writer.append(b"", topic, b""))
+    writer.append(b"b" * ((inside - 2 * size) % 512), topic, b"")
+    assert writer.end % 512 == inside
+
+    walk, offsets = walk_over(writer)
+
+    assert (len(offsets), walk.damage) == (2, "")
