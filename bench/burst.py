@@ -8,7 +8,7 @@ from bench.send_path import SendPath, body_of, header_of, template_of
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.hot_responses import frames, send_responses
-from rocketbroker.store.commitlog.put_message import MessageRun, RunResult
+from rocketbroker.store.commitlog.put_message import MessageRun, PutMessageResult
 from rocketbroker.transport.connection import RemotingConnection
 
 _Values = list[tuple[bytes, ...]]
@@ -57,10 +57,10 @@ class Burst:
         timed["answer"] = _cpu_of(lambda: self._answer(runs, results))
         return {step: seconds / count * 1e6 for step, seconds in timed.items()}
 
-    def _captured(self) -> tuple[list[MessageRun], list[RunResult]]:
+    def _captured(self) -> tuple[list[MessageRun], list[PutMessageResult]]:
         """Return the messages that the handler would append, and where they are put."""
         runs: list[MessageRun] = []
-        results: list[RunResult] = []
+        results: list[PutMessageResult] = []
         appender = self._path.store.appender
         put = appender.put_run
 
@@ -123,7 +123,7 @@ class Burst:
         assert index_service is not None
         index_service.flush()
 
-    def _answer(self, runs: list[MessageRun], results: list[RunResult]) -> None:
+    def _answer(self, runs: list[MessageRun], results: list[PutMessageResult]) -> None:
         template = self._path.runs.answer_template
         for (values, _), run, result in zip(self._runs, runs, results, strict=False):
             queue_ids, _, _, opaques = zip(*values, strict=True)

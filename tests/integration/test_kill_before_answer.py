@@ -22,7 +22,8 @@ SETTINGS: dict[str, str | int] = {
 }  # fmt: skip
 TOPIC = "Unanswered"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-SENDERS = 4
+# Enough for the broker to handle some of them as a run.
+SENDERS = 30
 
 
 def launch(servers: OurServers, namesrv: OurServer, mark: Path, old: OurServer | None = None) -> OurServer:

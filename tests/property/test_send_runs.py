@@ -1,10 +1,12 @@
 """Sends that come by one read event are stored and answered as if each had come alone."""
 
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,21 +19,24 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.frame import decode_frames, encode_frame
 from rocketbroker.codec.remoting.handler import MethodTable
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import send_runs
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from tests.support.fakes import FakeClock
 from tests.support.stores import make_store
 from tests.support.transports import connect, feed
+from tests.support.waiting import until
 
 UNIQUE = "UNIQ_KEY\x017F00000112671B28CDFA0000%08X\x02"
 # What the properties of a send may hold beside its unique id; the first ones need nothing special.
@@ -61,15 +66,18 @@ def send(
     return encode_frame(command)
 
 
-async def sent(events: Sequence[bytes], runs: list[int] | None = None) -> tuple[bytes, bytes, list[bytes], list[int]]:
+async def sent(
+    events: Sequence[bytes], runs: list[int] | None = None, capacity: int = 10_000, **settings: Any
+) -> tuple[bytes, bytes, list[bytes], list[int]]:
     """Feed read events to the send path; return answers, log, queues and counts."""
     with tempfile.TemporaryDirectory() as folder:
         root, clock = Path(folder), FakeClock()
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", auto_create_topic_enable=False)
+        apply_updates([config], {"sendThreadPoolQueueCapacity": str(capacity)})
         topics = TopicConfigManager(root / "topics.json", config, clock)
         topics.update(TopicConfig("T", 4, 4))
         stats = BrokerStatsManager(clock, config.broker_cluster_name)
-        store = make_store(root / "store", clock, mapped_file_size_commit_log=1 << 20)
+        store = make_store(root / "store", clock, mapped_file_size_commit_log=1 << 20, **settings)
         groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
         processor = SendMessageProcessor(
             config,
@@ -94,6 +102,8 @@ async def sent(events: Sequence[bytes], runs: list[int] | None = None) -> tuple[
             endpoint.on_batch_end = store.appender.dispatch
             for event in events:
                 feed(connection, event)
+            await until(lambda: not connection._responder._open_requests)
+            await asyncio.sleep(0)  # the answers are written
             log = bytes(store.commit_log.slice(0, store.commit_log.max_offset) or b"")
             queues = [bytes(queue.entry_bytes(0, 1000)) for queue in store.queues]
             item = stats.topic_put("T")
@@ -101,6 +111,10 @@ async def sent(events: Sequence[bytes], runs: list[int] | None = None) -> tuple[
             return bytes(transport.written), log, queues, [item.nums, item.times, item.size, item.misses, requests]
         finally:
             await store.stop()
+
+
+def by_opaque(answers: bytes) -> list[Command]:
+    return sorted(decode_frames(answers), key=lambda answer: answer.opaque)
 
 
 def _note_runs(handler: SendRuns, runs: list[int]) -> None:
@@ -205,3 +219,85 @@ def test_one_way_sends_and_those_of_other_topics_are_handled_alone():
     frames[10:10] = [send(60 + number, 0, "", PLAIN[0], 5, topic=os.urandom(4).hex()) for number in range(8)]
 
     assert asyncio.run(sent([b"".join(frames)])) == asyncio.run(sent(frames))
+
+
+def _note_failure(flusher: CommitLogFlusher, _error: OSError) -> None:
+    """Note a failed sync in words that name no folder."""
+    flusher.error = "the disk refused"
+
+
+class TestSyncFlush:
+    """Runs whose messages must be on disk before their answers."""
+
+    FIRST = b"".join(send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(20))
+
+    def same(self, sends: list[bytes], runs: list[int], **settings: Any) -> list[Command]:
+        """Send them together and alone; return the answers, which are the same, as is all that was stored."""
+        settings["flush_disk_type"] = "SYNC_FLUSH"
+        answers, *together = asyncio.run(sent([self.FIRST, b"".join(sends)], runs, **settings))
+        expected, *alone = asyncio.run(sent([self.FIRST, *sends], **settings))
+
+        found = by_opaque(answers)
+        assert found == by_opaque(expected)
+        assert together == alone
+        return found[20:]
+
+    @pytest.mark.parametrize("special", [PLAIN[1], *SPECIAL[:2]])
+    def test_a_run_is_answered_when_it_is_on_disk(self, special: str, monkeypatch: pytest.MonkeyPatch):
+        synced: list[int] = []
+        acknowledge = CommitLogFlusher._end_first
+
+        def noting(flusher, waits, outcome):
+            synced.append(flusher.flushed_offset - waits[0].offset)
+            acknowledge(flusher, waits, outcome)
+
+        monkeypatch.setattr(CommitLogFlusher, "_end_first", noting)
+        runs: list[int] = []
+
+        answers = self.same(
+            [send(number, 1, "", special if number == 190 else PLAIN[0], 5) for number in range(100, 200)], runs
+        )
+
+        assert runs[1] == 64
+        assert sum(answer.code == 0 for answer in answers) >= 99
+        assert min(synced) >= 0
+
+    def test_a_failed_sync_is_told_to_each_send_with_its_place(self, monkeypatch: pytest.MonkeyPatch):
+        note_on_disk = CommitLogFlusher._note_on_disk
+
+        def refuse(flusher: CommitLogFlusher, stored: int) -> None:
+            if flusher._sends:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            note_on_disk(flusher, stored)
+
+        monkeypatch.setattr(CommitLogFlusher, "_note_on_disk", refuse)
+        monkeypatch.setattr(CommitLogFlusher, "_failed", _note_failure)
+        runs: list[int] = []
+
+        answers = self.same([send(n, 1, "", PLAIN[0], 5) for n in range(100, 130)], runs)
+
+        assert runs[-1] == 30
+        assert {(answer.code, answer.remark) for answer in answers} == {(10, "the disk refused")}
+        assert [answer.header["queueOffset"] for answer in answers] == [str(5 + n) for n in range(30)]
+
+    def test_a_late_sync_is_told_to_each_send_with_its_place(self, monkeypatch: pytest.MonkeyPatch):
+        flush = CommitLogFlusher.flush
+        monkeypatch.setattr(CommitLogFlusher, "flush", lambda flusher: flush(flusher) if flusher._stopping else None)
+        runs: list[int] = []
+
+        answers = self.same([send(n, 1, "", PLAIN[0], 5) for n in range(100, 130)], runs, sync_flush_timeout=20)
+
+        assert runs[-1] == 30
+        assert {(answer.code, answer.remark) for answer in answers} == {
+            (10, "the message was not on disk within 20 ms (syncFlushTimeout)")
+        }
+        assert [answer.header["queueOffset"] for answer in answers] == [str(5 + n) for n in range(30)]
+
+    @pytest.mark.parametrize("capacity", [45, 50])
+    def test_sends_beyond_those_that_may_wait_are_rejected(self, capacity: int):
+        runs: list[int] = []
+
+        answers = self.same([send(n, 1, "", PLAIN[0], 5) for n in range(100, 130)], runs, capacity=capacity)
+
+        assert [answer.code for answer in answers] == [0] * (capacity - 20) + [2] * (50 - capacity)
+        assert (30 in runs) is (capacity == 50)

@@ -111,7 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         assert result.status is PutMessageStatus.PUT_OK
         assert result.queue_offset == len(self.put_bodies[topic, queue_id])
-        offsets = result.physical_offsets or []
+        offsets = result.physical_offsets
         for number, (body, offset, length) in enumerate(zip(bodies, offsets, lengths, strict=True)):
             self.entered(topic, queue_id, body, offset, length, [f"U{first}.{number}"])
         self.dispatched()

@@ -161,7 +161,8 @@ class CrashScript(RecordedScript[Promised]):
             (self._put_and_wait, 40),
             (self._put, 25),
             (self._put_batch, 10),
-            (self._put_run, 10),
+            (self._put_run, 5),
+            (self._put_run_and_wait, 10),
             (self._flush_queues, 8),
             (self._commit, 8),
             (self._flush_index, 4),
@@ -196,8 +197,11 @@ class CrashScript(RecordedScript[Promised]):
 
     async def _put_and_wait(self) -> None:
         result = await self._put()
-        if self.refused_last:
-            return
+        if not self.refused_last:
+            await self._wait(result)
+
+    async def _wait(self, result: PutMessageResult) -> None:
+        """Wait for the acknowledgement of a put."""
         reason = await flushed(self._store, result)
         if reason:
             self.refused.append(reason)
@@ -218,7 +222,7 @@ class CrashScript(RecordedScript[Promised]):
             result = self._store.appender.put_messages(message(b"", *queue), batch(*bodies))
         self._marked(queue, result, bodies)
 
-    async def _put_run(self) -> None:
+    async def _put_run(self) -> PutMessageResult:
         """Put messages that came together; another way if the store wants each by itself."""
         number = next(self._numbers)
         bodies = [b"%d:%d" % (number, each) for each in range(self._chance.randint(1, 8))]
@@ -226,13 +230,18 @@ class CrashScript(RecordedScript[Promised]):
         self.file_system.mark(Trying(queue, bodies))
         result = self._store.appender.put_run(message_run(*bodies, topic=queue[0], queue_ids=[queue[1]] * len(bodies)))
         if result is None:
-            await self._put()
-            return
+            return await self._put()
         self.refused_last = False
         for queue_offset, body in zip(result.queue_offsets, bodies, strict=True):
             self.file_system.mark(Put(queue, queue_offset, body, (f"U{body.decode()}",)))
         with contextlib.suppress(StoreError):
             self._store.appender.dispatch()
+        return result
+
+    async def _put_run_and_wait(self) -> None:
+        result = await self._put_run()
+        if not self.refused_last:
+            await self._wait(result)
 
     async def _commit(self) -> None:
         """Commit the end of a queue as consumer offset and write it."""

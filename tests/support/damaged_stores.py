@@ -104,7 +104,7 @@ class Template:
         raw = [b"UNIQ_KEY\x01B%d.%d\x02" % (number, each) for each in range(4)]
         result = store.appender.put_messages(message(b"", topic, queue_id), BatchParts([0] * 4, bodies, raw))
         assert result.status is PutMessageStatus.PUT_OK
-        for each, offset in enumerate(result.physical_offsets or []):
+        for each, offset in enumerate(result.physical_offsets):
             record = store.commit_log.record(offset)
             assert record is not None
             self.puts[topic, queue_id].append(Put(offset, len(record), bodies[each], (f"B{number}.{each}",)))

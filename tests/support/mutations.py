@@ -140,6 +140,27 @@ MUTATIONS = (
         RUNS,
     ),
     Mutation(
+        "run: its sends are answered before they are on disk",
+        "processor/support/send_runs.py",
+        "result, target, run.queue_ids) if target.waits else answers",
+        "result, target, run.queue_ids) if not target.waits else answers",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "run: its sends may wait for the disk in any number",
+        "processor/support/broker_fast_failure.py",
+        "return self.waiting + sends <= self._config.send_thread_pool_queue_capacity",
+        "return True",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "run: a late sync takes the place of each message from the answers",
+        "processor/support/acknowledged_answer.py",
+        "fields = answer.header if outcome.status is PutMessageStatus.FLUSH_DISK_TIMEOUT else None",
+        "fields = None",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
         "run: a broken frame hides the requests before it",
         "transport/frame_reader.py",
         "self._handle_run(data)  # the requests before a broken frame",
@@ -233,7 +254,7 @@ MUTATIONS = (
     Mutation(
         "a send is acknowledged before the sync",
         "store/flush/flush_service.py",
-        "            self._waiting.append((offset, loop.time() + timeout_s, tell))\n",
+        "            self._waiting.append(_Wait(offset, loop.time() + timeout_s, sends, tell))\n",
         '            loop.call_soon(tell, "")\n',
         "tests/integration/test_kill_before_answer.py",
     ),

@@ -30,7 +30,6 @@ from rocketbroker.store.commitlog.put_message import (
     MessageRun,
     PutMessageResult,
     PutMessageStatus,
-    RunResult,
 )
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
@@ -131,7 +130,7 @@ class MessageAppender:
         self.put_count += 1
         return PutMessageResult(_PUT_OK, offset, queue_offset, timestamp, size)
 
-    def put_run(self, run: MessageRun) -> RunResult | None:
+    def put_run(self, run: MessageRun) -> PutMessageResult | None:
         """Append messages that came together by one write; the next ``dispatch`` makes them readable.
 
         Returns ``None``, with nothing stored, if one of them might be rejected: then put each by itself.
@@ -161,7 +160,9 @@ class MessageAppender:
             queue.next_offset = end
         self.last_store_timestamp = timestamp
         self.put_count += len(offsets)
-        return RunResult(offsets, queue_offsets, timestamp, records.total)
+        return PutMessageResult(
+            _PUT_OK, offsets[0], queue_offsets[0], timestamp, records.total, "", offsets, queue_offsets
+        )
 
     def _fits(self, run: MessageRun) -> bool:
         """Return true if no message is too long, or takes anything but a plain entry of its queue."""

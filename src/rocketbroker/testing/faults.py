@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, InTurn, Route, RunHandler
+from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, InTurn, Route, RunAnswers, RunHandler
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 
@@ -150,7 +150,7 @@ class _Runs:
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> bytes | None:
+    ) -> RunAnswers | asyncio.Future[RunAnswers] | None:
         self._connections.add(connection)
         return None if self._has_orders() else self._handler.process(connection, command, values, bodies)
 

@@ -150,12 +150,15 @@ class FrameReader:
     def _handle_run(self, data: memoryview) -> None:
         """Handle the requests of the run together, or one by one if they are few or one of them is special."""
         frames = self._run.frames
-        if answered := self._run.process(self._connection, data, self._responder.take):
-            self.answered += answered[0]
-            self._writer.frames += answered[1]
-            return
-        for start, mark, end in frames:
-            self._handle_frame(data, start, mark, end)
+        run = self._run.process(self._connection, data)
+        if run is None:
+            for start, mark, end in frames:
+                self._handle_frame(data, start, mark, end)
+        elif isinstance(run.answers, bytes):
+            self.answered += [run.route] * len(run)
+            self._writer.frames.append(run.answers)
+        else:
+            self._responder.take_run(run)
 
     def _refuse_body(self, route: Route, command: Command, length: int) -> bool:
         """Reject a request whose body is too long for its route; return false if it may be served."""

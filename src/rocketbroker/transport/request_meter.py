@@ -89,14 +89,19 @@ class RequestMeter:
         if seconds > self._slow_s and not is_suspended:
             self._log_slow(code, seconds, peer, cause)
 
-    def add_batch(self, routes: Sequence[Route], seconds: float, peer: str) -> None:
-        """Count successful requests that were answered together, which happens to most sends: once per read event."""
+    def add_batch(self, routes: Sequence[Route], seconds: float, peer: str, cause: str = "") -> None:
+        """Count successful requests that were answered together, which happens to most sends: once per read event.
+
+        ``cause`` says where the time went; by default the event loop was busy with them.
+        """
         first = routes[0]
         counts = {first: len(routes)} if routes.count(first) == len(routes) else Counter(routes)
         for route, count in counts.items():
             self._latency(RequestKey(route.code, 0)).add(seconds, count)
         if seconds > self._slow_s:
-            cause = f"the event loop handled it together with {len(routes) - 1} other requests of one read event"
+            cause = (
+                cause or f"the event loop handled it together with {len(routes) - 1} other requests of one read event"
+            )
             self._log_slow(first.code, seconds, peer, cause)
 
     def _log_slow(self, code: int, seconds: float, peer: str, cause: str) -> None:

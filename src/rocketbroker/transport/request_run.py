@@ -4,12 +4,13 @@ A connection learns the template from a request that it has decoded. That takes 
 waits for twice as many requests that do not fit before it learns the next.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
+import msgspec
 
-from rocketbroker.codec.remoting.handler import Connection, Route, RunHandler
+from rocketbroker.codec.remoting.handler import Connection, Route, RunAnswers, RunHandler
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.transport.answers import error_answer
@@ -31,6 +32,36 @@ class _Kind(NamedTuple):
     route: Route
     handler: RunHandler
     template: HeaderTemplate
+
+
+class HandledRun(msgspec.Struct):
+    """Requests that were handled together, and their answers.
+
+    Attributes:
+        route: their route.
+        command: one of them, without its body.
+        values: the values in which each differs from it; the opaque last.
+        received_at: time of their read event.
+        answers: their answers, or a future of these.
+    """
+
+    route: Route
+    command: Command
+    values: Sequence[Sequence[bytes]]
+    received_at: float
+    answers: RunAnswers | asyncio.Future[RunAnswers] = b""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def failed(self, error: BaseException) -> Sequence[Command]:
+        """Return the answers for an error of their handler."""
+        return [error_answer(self.route.code, error)] * len(self)
+
+    def commands(self) -> Iterator[Command]:
+        """Yield the requests one by one."""
+        for each in self.values:
+            yield msgspec.structs.replace(self.command, opaque=int(each[-1]), received_at=self.received_at)
 
 
 class RequestRun:
@@ -70,15 +101,12 @@ class RequestRun:
         self.frames.append((start, mark, end))
         return True
 
-    def process(
-        self, connection: Connection, data: memoryview, take: Callable[[Command, Command], None]
-    ) -> tuple[list[Route], list[bytes]] | None:
-        """End the run; return the routes of its requests and their answers, or ``None`` to handle its frames alone.
+    def process(self, connection: Connection, data: memoryview) -> HandledRun | None:
+        """End the run and handle its requests; return ``None`` to handle each of its frames alone.
 
         Args:
             connection: the connection.
             data: the buffer of the frames.
-            take: answers one request; called for each if they failed together.
         """
         frames, values, kind = self.frames, self._values, self._kind
         self.frames, self._values = [], []
@@ -86,15 +114,16 @@ class RequestRun:
             return None
         bodies = [data[start + 4 + mark : end] for start, mark, end in frames]
         command = kind.template.command
+        handled = HandledRun(kind.route, command, values, connection.last_read)
         try:
             answers = kind.handler.process(connection, command, values, bodies)
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             # Not one by one: they may be handled already.
-            failed = error_answer(kind.route.code, error)
-            for each in values:
-                take(replace(command, opaque=int(each[-1])), failed)
-            return [], []
-        return None if answers is None else ([kind.route] * len(frames), [answers])
+            answers = handled.failed(error)
+        if answers is None:
+            return None
+        handled.answers = answers
+        return handled
 
     def missed(self, route: Route, header: memoryview, command: Command) -> None:
         """Note a request that fits no template; learn one from it after some of them."""

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
-from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn
+from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn, RunAnswers
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand
 from rocketbroker.transport.answers import encode_answer, error_answer, made_in_turn
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.held_memory import HeldMemory
+from rocketbroker.transport.request_run import HandledRun
 from rocketbroker.transport.request_turns import RequestTurns
 
 # Bytes of answers above which they are written before the read event ends.
@@ -85,19 +86,27 @@ class Responder:
             # A pending request must not keep the receive buffer.
             command.body = b""
         if isinstance(answer, asyncio.Future):
-            self._one_more_open()
+            self._more_open(1)
             answer.add_done_callback(partial(self._future_done, command))
         elif isinstance(answer, InTurn):
             self.turns.add(command, answer.work)
-            self._one_more_open()
+            self._more_open(1)
             if self.turns.body_bytes:
                 self._memory.is_settled = False
         elif isinstance(answer, Awaitable):
             self.turns.begin(command, answer, body_bytes)
             self._memory.is_settled = False
-            self._one_more_open()
+            self._more_open(1)
         elif answer is not HELD:
             self._respond(command, answer, _HANDLER)
+
+    def take_run(self, run: HandledRun) -> None:
+        """Answer the requests of a run now, or all of them when their future is done."""
+        if isinstance(run.answers, asyncio.Future):
+            self._more_open(len(run))
+            run.answers.add_done_callback(partial(self._run_done, run))
+        else:
+            self._respond_to_run(run, run.answers, _HANDLER)
 
     def drop_waiting(self) -> None:
         """Drop the queued requests."""
@@ -106,8 +115,8 @@ class Responder:
 
     # -- pending requests
 
-    def _one_more_open(self) -> None:
-        self._open_requests += 1
+    def _more_open(self, requests: int) -> None:
+        self._open_requests += requests
         is_full = self._open_requests >= _MOST_OPEN or self.turns.body_bytes > _MOST_BODY_BYTES
         if is_full and not self.is_full and self._endpoint.throttles:
             self.is_full = True
@@ -124,6 +133,16 @@ class Responder:
         if not future.cancelled():
             error = future.exception()
             self._respond(command, future.result() if error is None else error_answer(command.code, error), _DISK)
+            self._writer.flush_soon()
+        if self.is_full:
+            self._read_when_half_full()
+
+    def _run_done(self, run: HandledRun, future: asyncio.Future[RunAnswers]) -> None:
+        """Answer all requests of a run with the result of a future."""
+        self._open_requests -= len(run)
+        if not future.cancelled():
+            error = future.exception()
+            self._respond_to_run(run, future.result() if error is None else run.failed(error), _DISK)
             self._writer.flush_soon()
         if self.is_full:
             self._read_when_half_full()
@@ -169,3 +188,13 @@ class Responder:
         if writer.large_bytes > _FLUSH_BYTES:
             self._endpoint.end_batch()
             writer.flush()
+
+    def _respond_to_run(self, run: HandledRun, answers: RunAnswers, cause: str) -> None:
+        """Count the requests of a run and collect their responses."""
+        if isinstance(answers, bytes):
+            seconds = self._loop.time() - run.received_at
+            self._endpoint.meter.add_batch([run.route] * len(run), seconds, self._connection.remote_address, cause)
+            self._writer.frames.append(answers)
+        else:
+            for command, answer in zip(run.commands(), answers, strict=True):
+                self._respond(command, answer, cause)

@@ -167,7 +167,6 @@ def test_a_batch_is_stored_back_to_back_in_one_file(parts: Parts):
     result = parts.appender.put_messages(message(queue_id=0), messages)
 
     assert result.status is PutMessageStatus.PUT_OK
-    assert result.physical_offsets is not None
     assert result.physical_offset == FILE == result.physical_offsets[0]
     assert result.queue_offset == 1
     assert parts.readable() == 5

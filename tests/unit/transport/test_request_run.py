@@ -1,23 +1,26 @@
+import asyncio
+import errno
 from collections.abc import Sequence
 
 import pytest
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.handler import Connection, Route, RunAnswers
 from rocketbroker.codec.remoting.header_template import INT, VaryingField
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.hot_responses import success_response
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
 from tests.support.transports import attach, connect, feed
+from tests.support.waiting import until
 
 CODE = 31
 
 
 class Runs:
-    """Handler that answers runs, or leaves them to be handled one by one."""
+    """Handler that answers runs, at once or later, or leaves them to be handled one by one."""
 
     fields = (VaryingField("queue_id", INT),)
 
@@ -26,19 +29,26 @@ class Runs:
         self.topics: list[str] = []
         self.alone = 0
         self.leaves = False
+        self.waits = False
+        self.waiting: list[tuple[asyncio.Future[RunAnswers], bytes]] = []
 
     def accepts(self, command: Command) -> bool:
         return not command.flag
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> bytes | None:
+    ) -> RunAnswers | asyncio.Future[RunAnswers] | None:
         self.topics.append(command.header.topic)
         assert [bytes(body) for body in bodies] == [queue_id for queue_id, _ in values]
         if self.leaves:
             return None
         self.sizes.append(len(values))
-        return b"".join(success_response(int(opaque)) for _, opaque in values)
+        answers = b"".join(success_response(int(opaque)) for _, opaque in values)
+        if not self.waits:
+            return answers
+        future: asyncio.Future[RunAnswers] = asyncio.get_running_loop().create_future()
+        self.waiting.append((future, answers))
+        return future
 
     def process_one(self, connection: Connection, command: Command) -> bytes:
         self.alone += 1
@@ -118,6 +128,98 @@ async def test_an_error_is_the_answer_to_each_request_of_the_run(monkeypatch, ca
     assert "ZeroDivisionError" in str(transport.answers[-1].remark)
     assert caplog.text.count("request code 31 failed") == 1
     assert {(key.response_code, latency.count) for key, latency in endpoint.meter.figures.items()} == {(0, 9), (1, 10)}
+
+
+class TestWaitingRuns:
+    """Runs whose answers wait for one thing."""
+
+    @pytest.fixture
+    def runs(self) -> Runs:
+        runs = Runs()
+        runs.waits = True
+        return runs
+
+    async def test_all_requests_of_waiting_runs_are_answered_by_one_write(self, runs: Runs):
+        connection, transport, endpoint = connect(runs.routes())
+        feed(connection, frames(9))
+        feed(connection, frames(64 + 1 + 15, 10))
+        assert (runs.sizes, len(transport.answers)) == ([64, 15], 9 + 1)
+        writes = transport.writes
+
+        for future, answers in runs.waiting:
+            future.set_result(answers)
+        await until(lambda: len(transport.answers) == 89)
+
+        assert transport.writes == writes + 1
+        assert sorted(answer.opaque for answer in transport.answers) == list(range(1, 90))
+        assert {key.code: latency.count for key, latency in endpoint.meter.figures.items()} == {CODE: 89}
+
+    async def test_each_request_may_get_an_answer_of_its_own(self, runs: Runs):
+        connection, transport, endpoint = connect(runs.routes())
+        feed(connection, frames(9))
+        feed(connection, frames(7, 10))
+
+        runs.waiting[-1][0].set_result([response(10 + number) for number in range(7)])
+        await until(lambda: len(transport.answers) > 9)
+
+        assert [(one.opaque, one.code) for one in transport.answers[9:]] == [(10 + n, 10 + n) for n in range(7)]
+        latencies = {key.response_code: latency for key, latency in endpoint.meter.figures.items()}
+        assert [latencies[10 + number].count for number in range(7)] == [1] * 7
+        assert max(latency.seconds for latency in latencies.values()) < 3600, "timed from their read event"
+
+    async def test_an_error_is_the_answer_to_each_request(self, runs: Runs, caplog):
+        connection, transport, _ = connect(runs.routes())
+        feed(connection, frames(9))
+        feed(connection, frames(7, 10))
+
+        runs.waiting[-1][0].set_exception(OSError(errno.EIO, "disk"))
+        await until(lambda: len(transport.answers) > 9)
+
+        assert [(one.opaque, one.code) for one in transport.answers[9:]] == [(10 + n, 1) for n in range(7)]
+        assert caplog.text.count("request code 31 failed") == 1
+
+    async def test_a_cancelled_run_gets_no_answer_and_is_no_longer_pending(self, runs: Runs):
+        connection, transport, _ = connect(runs.routes())
+        feed(connection, frames(9))
+        feed(connection, frames(7, 10))
+        assert connection._responder._open_requests == 7
+
+        for future, _ in runs.waiting:
+            future.cancel()
+        await until(lambda: not connection._responder._open_requests)
+
+        assert len(transport.answers) == 9
+
+    async def test_answers_for_a_closed_connection_go_nowhere(self, runs: Runs):
+        connection, transport, _ = connect(runs.routes())
+        feed(connection, frames(9))
+        feed(connection, frames(7, 10))
+        writes = transport.writes
+
+        connection.connection_lost(None)
+        for future, answers in runs.waiting:
+            future.set_result(answers)
+        await until(lambda: not connection._responder._open_requests)
+        await asyncio.sleep(0)
+
+        assert transport.writes == writes
+
+    async def test_a_connection_with_too_many_of_them_is_not_read_until_half_are_answered(self, runs: Runs):
+        connection, transport, _ = connect(runs.routes())
+        feed(connection, frames(9))
+        for number in range(20):
+            feed(connection, frames(64, 100 * number))
+            if not transport.reading:
+                break
+        assert 1024 <= connection._responder._open_requests < 1024 + 64
+
+        for future, answers in runs.waiting[: len(runs.waiting) // 2]:
+            assert not transport.reading
+            future.set_result(answers)
+            await asyncio.sleep(0)
+        await until(lambda: transport.reading)
+
+        assert connection._responder._open_requests <= 512
 
 
 async def test_a_new_template_is_learned_after_ever_more_requests():

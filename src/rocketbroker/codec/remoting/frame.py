@@ -6,7 +6,7 @@ bytes  header
 bytes  body
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 
 from rocketbroker.codec.remoting.json_header import decode_json_header, encode_json_header
@@ -73,6 +73,15 @@ def decode_frame(frame: memoryview) -> Command:
     command = decode_json_header(header) if serialize_type == SERIALIZE_JSON else decode_rocketmq_header(header)
     command.body = body
     return command
+
+
+def decode_frames(data: bytes) -> Iterator[Command]:
+    """Decode whole frames that follow each other, as ``decode_frame``."""
+    rest = memoryview(data)
+    while rest:
+        end = LENGTH.size + int.from_bytes(rest[: LENGTH.size], "big")
+        yield decode_frame(rest[LENGTH.size : end])
+        rest = rest[end:]
 
 
 def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON) -> tuple[bytes, ...]:

@@ -6,7 +6,7 @@ The Protocols keep ``transport`` and ``processor`` independent of each other.
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
@@ -22,6 +22,9 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
 from rocketbroker.common.errors import BrokerResponseError
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 Buffer = bytes | bytearray | memoryview
 
@@ -96,6 +99,8 @@ HELD: Final = Held.HELD
 Response = bytes | list[Buffer] | Command
 Answer = Response | Awaitable[Response] | InTurn | Held
 Process = Callable[[Connection, Any], Answer]
+# Answers to the requests of a run: frames whose code is SUCCESS, back to back, or a command to encode for each request.
+RunAnswers = bytes | Sequence[Command]
 # Checks a request by its raw ``extFields``; raises BrokerResponseError to reject it.
 Guard = Callable[[Connection, Command], None]
 
@@ -112,10 +117,10 @@ class RunHandler(Protocol):
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> bytes | None:
+    ) -> "RunAnswers | Future[RunAnswers] | None":
         """Handle all requests and return their answers, or handle none and return ``None``: each is then handled alone.
 
-        An error is the answer to each of them, because they may have been handled.
+        A future answers all of them together. An error is the answer to each, because they may have been handled.
 
         Args:
             connection: the connection that they came by.

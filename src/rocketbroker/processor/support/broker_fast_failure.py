@@ -30,13 +30,10 @@ class BrokerFastFailure:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        # Store times of the sends that are not answered yet, oldest first.
+        # Sends that are stored and not answered yet.
+        self.waiting = 0
+        # Store times of these sends, one for those of a run, oldest first.
         self._since: deque[float] = deque()
-
-    @property
-    def waiting(self) -> int:
-        """Number of sends that are stored and not answered yet."""
-        return len(self._since)
 
     def runtime_info(self) -> dict[str, str]:
         """Return the queue of sends for GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
@@ -55,7 +52,7 @@ class BrokerFastFailure:
         """
         config = self._config
         capacity = config.send_thread_pool_queue_capacity
-        if len(self._since) >= capacity:
+        if self.waiting >= capacity:
             raise _busy(
                 f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk; "
                 f"the limit is {capacity} (sendThreadPoolQueueCapacity)"
@@ -68,22 +65,31 @@ class BrokerFastFailure:
                 f"size of queue: {self.waiting}; the limit is {limit_ms} ms (waitTimeMillsInSendQueue)"
             )
 
-    def answer_when_acknowledged(self, wait: Wait, answer: Callable[[Acknowledgement], A]) -> asyncio.Future[A]:
-        """Return the answer after the wait; the send counts as waiting until then.
+    def has_room(self, sends: int) -> bool:
+        """Return true if so many more sends may wait."""
+        return self.waiting + sends <= self._config.send_thread_pool_queue_capacity
+
+    def answer_when_acknowledged(
+        self, wait: Wait, answer: Callable[[Acknowledgement], A], sends: int = 1
+    ) -> asyncio.Future[A]:
+        """Return the answer after the wait; the sends count as waiting until then.
 
         Args:
-            wait: the wait for a stored message.
+            wait: the wait for a stored message, or for those of a run.
             answer: function that returns the answer for the outcome; not called after the future was cancelled.
+            sends: number of sends that are answered.
         """
         loop = asyncio.get_running_loop()
+        self.waiting += sends
         self._since.append(loop.time())
         future: asyncio.Future[A] = loop.create_future()
-        wait(partial(self._acknowledged, future, answer))
+        wait(partial(self._acknowledged, future, answer, sends))
         return future
 
     def _acknowledged(
-        self, future: asyncio.Future[A], answer: Callable[[Acknowledgement], A], outcome: Acknowledgement
+        self, future: asyncio.Future[A], answer: Callable[[Acknowledgement], A], sends: int, outcome: Acknowledgement
     ) -> None:
+        self.waiting -= sends
         # Sends are flushed in the order in which they were stored; only one that waits for its topic may be overtaken.
         self._since.popleft()
         if not future.done():

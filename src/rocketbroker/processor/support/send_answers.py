@@ -1,15 +1,20 @@
 """Answers to sends that have to wait: for the disk (SYNC_FLUSH), or for a topic that the send created."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeVar
 
-from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
+from rocketbroker.codec.remoting.frame import decode_frames
+from rocketbroker.codec.remoting.handler import RunAnswers
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
+
+A = TypeVar("A")
 
 
 class SendAnswers:
@@ -40,16 +45,39 @@ class SendAnswers:
         queues = [(target.config.topic_name, queue_id)]
         if target.is_retry:
             queues.append((message.topic, message.queue_id))
+        return self._when_acknowledged(answer, result, target, queues, _acknowledged)
+
+    def run_when_safe(
+        self, answers: bytes, result: PutMessageResult, target: TopicTarget, queue_ids: Iterable[int]
+    ) -> bytes | asyncio.Future[RunAnswers]:
+        """Answer the sends of a run together, once all messages are on disk, and their topic if that is new."""
+        queues = [(target.config.topic_name, queue_id) for queue_id in set(queue_ids)]
+        return self._when_acknowledged(answers, result, target, queues, _all_acknowledged)
+
+    def _when_acknowledged(
+        self,
+        answer: bytes,
+        result: PutMessageResult,
+        target: TopicTarget,
+        queues: Iterable[tuple[str, int]],
+        answer_for: Callable[[bytes, Acknowledgement], A],
+    ) -> bytes | asyncio.Future[A]:
         waits = self._targets.waits(*queues)
         must_wait = bool(waits) or self._acknowledgements.required
         target.waits = must_wait or target.is_retry
         if not must_wait:
             return answer
         wait = self._acknowledgements.wait_for(result, waits)
-        return self._fast_failure.answer_when_acknowledged(wait, partial(_acknowledged, answer))
+        return self._fast_failure.answer_when_acknowledged(wait, partial(answer_for, answer), result.sends)
 
 
 def _acknowledged(answer: bytes, outcome: Acknowledgement) -> bytes | Command:
-    if outcome.ok:
-        return answer
-    return acknowledged_answer(decode_frame(memoryview(answer)[LENGTH.size :]), outcome)
+    return answer if outcome.ok else _each_for(answer, outcome)[0]
+
+
+def _all_acknowledged(answers: bytes, outcome: Acknowledgement) -> RunAnswers:
+    return answers if outcome.ok else _each_for(answers, outcome)
+
+
+def _each_for(answers: bytes, outcome: Acknowledgement) -> list[Command]:
+    return [acknowledged_answer(answer, outcome) for answer in decode_frames(answers)]

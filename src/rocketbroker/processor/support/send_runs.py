@@ -4,6 +4,7 @@ Whatever is special about a send is left to ``SendMessageProcessor.process``: a 
 send by send.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -11,15 +12,17 @@ from typing import Final
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, TRANSACTION_ROLLBACK_TYPE, host_flags
 from rocketbroker.codec.remoting.escaped_properties import decode_plain
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Connection, RunAnswers
 from rocketbroker.codec.remoting.header_template import INT, LONG, TEXT, VaryingField
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import frames, send_responses, send_template
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.broker_properties import BrokerProperties
 from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.send_answers import SendAnswers
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
 from rocketbroker.store.commitlog.put_message import MessageRun
 from rocketbroker.store.message_appender import MessageAppender
@@ -39,6 +42,8 @@ class SendRuns:
         store_host: the broker's address in the form of records.
         targets: topics, found or created.
         key_limit: limit of a message's keys.
+        fast_failure: limit of waiting sends.
+        answers: delay of answers.
 
     Attributes:
         answer_template: template of the answers, with the broker's region.
@@ -58,12 +63,16 @@ class SendRuns:
         store_host: bytes,
         targets: TopicTargets,
         key_limit: KeyLimit,
+        fast_failure: BrokerFastFailure,
+        answers: SendAnswers,
     ) -> None:
         self._config = config
         self._appender = appender
         self._store_host = store_host
         self._targets = targets
         self._key_limit = key_limit
+        self._fast_failure = fast_failure
+        self._answers = answers
         self._own = BrokerProperties(config)
         self.answer_template = b""
 
@@ -79,7 +88,7 @@ class SendRuns:
         command: Command,
         values: Sequence[Sequence[bytes]],
         bodies: Sequence[ReadableBuffer],
-    ) -> bytes | None:
+    ) -> bytes | asyncio.Future[RunAnswers] | None:
         """Store all messages and return their answers, or store none and return ``None`` if one of them is special.
 
         Args:
@@ -102,7 +111,7 @@ class SendRuns:
             return None
         queue_ids, _, _, opaques = zip(*values, strict=True)
         target.stats.add(len(queue_ids), result.size, len(queue_ids))
-        return frames(
+        answers = frames(
             send_responses(
                 opaques,
                 queue_ids,
@@ -112,6 +121,7 @@ class SendRuns:
                 self.answer_template,
             )
         )
+        return self._answers.run_when_safe(answers, result, target, run.queue_ids) if target.waits else answers
 
     def _prepare(
         self,
@@ -122,7 +132,7 @@ class SendRuns:
     ) -> tuple[TopicTarget, MessageRun] | None:
         """Return the messages and their topic, or ``None`` if one of them is special."""
         target = self._target(connection, command.header)
-        if target is None:
+        if target is None or (target.waits and not self._fast_failure.has_room(len(values))):
             return None
         queue_ids, born_timestamps, texts, _ = zip(*values, strict=True)
         queues = list(map(int, queue_ids))
@@ -159,4 +169,4 @@ class SendRuns:
             target = self._targets.find(header, connection.remote_address)
         except BrokerResponseError:
             return None
-        return None if target.waits or target.is_retry else target
+        return None if target.is_retry else target

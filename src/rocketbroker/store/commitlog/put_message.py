@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -42,15 +42,6 @@ class MessageRun(msgspec.Struct, gc=False):
     reconsume_times: int
 
 
-class RunResult(NamedTuple):
-    """Result of a stored run: offsets by message, and the bytes of all records."""
-
-    physical_offsets: Sequence[int]
-    queue_offsets: Sequence[int]
-    store_timestamp: int
-    size: int
-
-
 class PutMessageStatus(Enum):
     """Outcome of a put and of its acknowledgement (org.apache.rocketmq.store.PutMessageStatus).
 
@@ -86,7 +77,7 @@ PERMANENT_FAILURES: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMess
 
 
 class PutMessageResult(msgspec.Struct, gc=False):
-    """Result of a put. For a batch, offset and time are those of the first message; ``size`` covers all messages."""
+    """Result of a put. For several messages, offsets are those of the first one; ``size`` covers all records."""
 
     status: PutMessageStatus
     physical_offset: int = -1
@@ -94,5 +85,12 @@ class PutMessageResult(msgspec.Struct, gc=False):
     store_timestamp: int = 0
     size: int = 0
     reason: str = ""
-    # Physical offsets of all messages of a batch.
-    physical_offsets: list[int] | None = None
+    # Physical offsets of all messages of a batch or a run.
+    physical_offsets: Sequence[int] = ()
+    # Queue offsets of all messages of a run.
+    queue_offsets: Sequence[int] = ()
+
+    @property
+    def sends(self) -> int:
+        """Number of sends that stored the messages: a batch is one, each message of a run is one."""
+        return len(self.queue_offsets) or 1

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from rocketbroker.codec.message.message_decoder import peek
 from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
@@ -39,6 +40,15 @@ log = logging.getLogger(__name__)
 PAGE = 4096
 # Pause between a failed sync and the next attempt.
 RETRY_S = 1.0
+
+
+class _Wait(NamedTuple):
+    """Wait of one send, or of those of a run, for the log to be on disk up to ``offset``; deadline in loop time."""
+
+    offset: int
+    deadline: float
+    sends: int
+    tell: OnAcknowledged
 
 
 class CommitLogFlusher:
@@ -73,9 +83,11 @@ class CommitLogFlusher:
         self._on_failed = on_failed
         self._interval_s = config.flush_interval_commit_log / 1000
         self._thread = ServiceThread("FlushRealTimeService", min(self._interval_s, RETRY_S), self._flush_due)
-        # Waits by offset, with their deadlines in loop time; those without a deadline are kept apart.
-        self._waiting: deque[tuple[int, float, OnAcknowledged]] = deque()
-        self._patient: deque[tuple[int, OnAcknowledged]] = deque()
+        # Waits by offset; those without a deadline are kept apart.
+        self._waiting: deque[_Wait] = deque()
+        self._patient: deque[_Wait] = deque()
+        # Sends in both.
+        self._sends = 0
         self._patience: asyncio.TimerHandle | None = None
         # The thread is woken or syncing, and will have the loop end the waits that it served.
         self._woken = False
@@ -102,26 +114,28 @@ class CommitLogFlusher:
         self._stopping = True
         self._thread.stop()
 
-    def when_flushed(self, offset: int, tell: OnAcknowledged, timeout_s: float = inf) -> None:
+    def when_flushed(self, offset: int, tell: OnAcknowledged, timeout_s: float = inf, sends: int = 1) -> None:
         """Call ``tell`` on the event loop when the log is on disk up to ``offset``, or a sync failed or was late.
 
-        Offsets ascend from call to call. Callbacks instead of tasks: this runs once per send.
+        Offsets ascend from call to call. Callbacks instead of tasks: this runs once per send or run of sends.
 
         Args:
             offset: CommitLog offset.
             tell: takes the outcome, once.
             timeout_s: time limit. A wait ends no earlier than one that began before it with a longer limit.
+            sends: number of sends that wait.
         """
         loop = self._loop
         assert loop is not None
         if timeout_s == inf:
-            self._patient.append((offset, tell))
+            self._patient.append(_Wait(offset, inf, sends, tell))
         else:
-            self._waiting.append((offset, loop.time() + timeout_s, tell))
+            self._waiting.append(_Wait(offset, loop.time() + timeout_s, sends, tell))
             if self._patience is None:
                 self._patience = loop.call_later(timeout_s, self._give_up)
+        self._sends += sends
         if self._woken:
-            self._group.joined(len(self._waiting) + len(self._patient))
+            self._group.joined(self._sends)
         else:
             self.wakeup()
 
@@ -131,8 +145,9 @@ class CommitLogFlusher:
         return self._queue.max_offset
 
     def acknowledge(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
-        """Call ``tell`` when a message is on disk, or when ``syncFlushTimeout`` has passed."""
-        self.when_flushed(result.physical_offset + result.size, tell, self._config.sync_flush_timeout / 1000)
+        """Call ``tell`` when all messages of a put are on disk, or when ``syncFlushTimeout`` has passed."""
+        end = result.physical_offset + result.size
+        self.when_flushed(end, tell, self._config.sync_flush_timeout / 1000, result.sends)
 
     def sync(self) -> asyncio.Future[Acknowledgement]:
         """Sync all stored messages; return the outcome."""
@@ -146,24 +161,27 @@ class CommitLogFlusher:
         """End the waits whose deadline has passed."""
         assert self._loop is not None
         now, self._patience, waiting = self._loop.time(), None, self._waiting
-        late = []
-        while waiting and waiting[0][1] <= now:
-            late.append(waiting.popleft()[2])
+        late: deque[_Wait] = deque()
+        while waiting and waiting[0].deadline <= now:
+            late.append(waiting.popleft())
         if waiting:
-            self._patience = self._loop.call_at(waiting[0][1], self._give_up)
-        for tell in late:
-            tell(
-                _not_flushed(
-                    f"the message was not on disk within {self._config.sync_flush_timeout} ms (syncFlushTimeout)"
-                )
-            )
+            self._patience = self._loop.call_at(waiting[0].deadline, self._give_up)
+        limit_ms = self._config.sync_flush_timeout
+        outcome = _not_flushed(f"the message was not on disk within {limit_ms} ms (syncFlushTimeout)")
+        while late:
+            self._end_first(late, outcome)
+
+    def _end_first(self, waits: deque[_Wait], outcome: Acknowledgement) -> None:
+        wait = waits.popleft()
+        self._sends -= wait.sends
+        wait.tell(outcome)
 
     def wakeup(self) -> None:
         """Sync soon; ``GroupCommit`` chooses when."""
         # After a failed sync, ``_retry_at`` times the next attempt.
         if not self._woken and not self.error:
             self._woken = True
-            self._group.ask(len(self._waiting) + len(self._patient))
+            self._group.ask(self._sends)
 
     def _flush_due(self) -> None:
         """Sync if sends wait, enough was written, or the thorough interval has passed."""
@@ -196,12 +214,11 @@ class CommitLogFlusher:
         """Note that the log was truncated at an offset; for the event loop, while ``pause`` is held."""
         self.flushed_offset = min(self.flushed_offset, offset)
         # Waits for removed messages would block all waits after them.
-        gone = [tell for end, _, tell in self._waiting if end > offset]
-        gone += [tell for end, tell in self._patient if end > offset]
-        self._waiting = deque(each for each in self._waiting if each[0] <= offset)
-        self._patient = deque(each for each in self._patient if each[0] <= offset)
-        for tell in gone:
-            tell(_not_flushed(f"the CommitLog was cut at {offset}"))
+        gone = deque(wait for wait in (*self._waiting, *self._patient) if wait.offset > offset)
+        self._waiting = deque(wait for wait in self._waiting if wait.offset <= offset)
+        self._patient = deque(wait for wait in self._patient if wait.offset <= offset)
+        while gone:
+            self._end_first(gone, _not_flushed(f"the CommitLog was cut at {offset}"))
 
     def _flush(self) -> None:
         stored = self._last_stored()
@@ -272,14 +289,11 @@ class CommitLogFlusher:
         if self._on_synced is not None:
             self._on_synced()
         waiting, patient, flushed, error = self._waiting, self._patient, self.flushed_offset, self.error
+        self._group.served(self._sends)
         refused = _not_flushed(error)
-        self._group.served(len(waiting) + len(patient))
-        while waiting and (waiting[0][0] <= flushed or error):
-            offset, _, tell = waiting.popleft()
-            tell(ACKNOWLEDGED if offset <= flushed else refused)
-        while patient and (patient[0][0] <= flushed or error):
-            offset, tell = patient.popleft()
-            tell(ACKNOWLEDGED if offset <= flushed else refused)
+        for waits in (waiting, patient):
+            while waits and (waits[0].offset <= flushed or error):
+                self._end_first(waits, ACKNOWLEDGED if waits[0].offset <= flushed else refused)
         if waiting or patient:
             self.wakeup()
         if not waiting and self._patience is not None:

@@ -54,6 +54,17 @@ async def test_the_queue_of_sends_is_measured(monkeypatch):
     assert told(fast_failure) == ("0", "7", "0")
 
 
+async def test_each_send_of_a_run_counts():
+    fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
+    ends: list[OnAcknowledged] = []
+    fast_failure.answer_when_acknowledged(ends.append, str, 4)
+    waiting(fast_failure, 1)
+
+    assert (fast_failure.waiting, fast_failure.has_room(2), fast_failure.has_room(3)) == (5, True, False)
+    ends[0](ACKNOWLEDGED)
+    assert (fast_failure.waiting, fast_failure.has_room(6), fast_failure.has_room(7)) == (1, True, False)
+
+
 class FakeLoop:
     """A loop whose time goes by these steps."""
 

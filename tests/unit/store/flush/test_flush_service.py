@@ -300,6 +300,27 @@ async def test_only_those_that_are_late_are_looked_at_when_they_are(tmp_path: Pa
     await log.stop()
 
 
+async def test_the_sends_of_a_run_count_for_the_next_sync(tmp_path: Path, monkeypatch):
+    log = Log(tmp_path)
+    log.queue.files[0].wrote = 100
+    log.flusher.start()
+    counts: list[tuple[str, int]] = []
+    for name in ("ask", "joined", "served"):
+        monkeypatch.setattr(log.flusher._group, name, lambda sends, name=name: counts.append((name, sends)))
+    told: list[bool] = []
+
+    log.flusher.when_flushed(40, lambda outcome: told.append(outcome.ok), 600.0, sends=25)
+    log.flusher.when_flushed(60, lambda outcome: told.append(outcome.ok))
+    log.flusher.when_flushed(90, lambda outcome: told.append(outcome.ok), 600.0, sends=6)
+    log.flusher._thread.wakeup()
+    await until(lambda: len(told) == 3)
+    log.flusher.when_flushed(100, lambda outcome: told.append(outcome.ok), 600.0, sends=3)
+
+    assert counts[:5] == [("ask", 25), ("joined", 26), ("joined", 32), ("served", 32), ("ask", 3)]
+    assert told == [True] * 3
+    await log.stop()
+
+
 async def test_readers_hear_of_a_sync_before_those_that_wait_for_it(tmp_path: Path):
     heard: list[int] = []
     log = Log(tmp_path, on_synced=lambda: heard.append(log.flusher.flushed_offset))
