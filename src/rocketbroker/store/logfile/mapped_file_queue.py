@@ -184,11 +184,12 @@ class MappedFileQueue:
             file.path = directory / file.path.name
 
     def delete_all(self) -> None:
-        """Close and remove all files and their directory."""
+        """Close and remove all files, and their directory unless damaged files were set aside in it."""
         for file in self.files:
             file.delete()
         self.files = []
-        self.file_system.remove_folder(self.directory)
+        if self.directory.is_dir() and not any(self.directory.iterdir()):
+            self.file_system.remove_folder(self.directory)
 
     def close(self) -> None:
         """Release all mappings."""

@@ -231,7 +231,7 @@ class ConsumeQueueStore:
                 yield topic
 
     def _remove_tree(self, folder: Path) -> None:
-        for path in list(folder.iterdir()):
+        for path in list(folder.iterdir()) if folder.is_dir() else ():
             if path.is_dir():
                 self._remove_tree(path)
             else:
@@ -334,7 +334,7 @@ class ConsumeQueueStore:
             try:
                 for queue in queues:
                     queue.queue.delete_all()
-                self._file_system.remove_folder(folder)
+                self._remove_tree(folder)
             except OSError:
                 self._retired.append((folder, queues))
                 if folder not in self._told:

@@ -163,6 +163,17 @@ def test_delete_all_leaves_nothing(queue: MappedFileQueue):
     assert queue.files == []
 
 
+def test_delete_all_leaves_what_was_set_aside(queue: MappedFileQueue):
+    fill(queue, 2)
+    aside = queue.directory / "00000000000000000000.damaged"
+    aside.touch()
+
+    queue.delete_all()
+
+    assert list(queue.directory.iterdir()) == [aside]
+    assert queue.files == []
+
+
 def test_the_first_file_is_taken_out_and_the_last_one_never(queue: MappedFileQueue):
     fill(queue, 3)
     first, second, last = before = queue.files

@@ -85,6 +85,17 @@ def test_deleting_a_topic_removes_its_files(store: ConsumeQueueStore, tmp_path: 
     assert sorted(path.name for path in (tmp_path / "consumequeue").iterdir()) == ["B"]
 
 
+def test_deleting_a_topic_removes_what_was_set_aside(store: ConsumeQueueStore, tmp_path: Path):
+    queue = store.find_or_create("A", 0)
+    queue.put(0, 0, 10, 0)
+    (queue.queue.directory / "00000000000000000000.damaged").touch()
+
+    store.delete_topic("A")
+    store.remove_retired()
+
+    assert list((tmp_path / "consumequeue").iterdir()) == []
+
+
 def test_what_a_stop_left_of_a_deleted_topic_is_removed_at_the_next_start(store: ConsumeQueueStore, tmp_path: Path):
     store.find_or_create("A", 0).put(0, 0, 10, 0)
     store.find_or_create("B", 0).put(0, 0, 10, 0)
