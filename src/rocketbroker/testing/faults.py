@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -150,7 +150,7 @@ class _Runs:
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> RunAnswers | asyncio.Future[RunAnswers] | None:
+    ) -> RunAnswers | Awaitable[RunAnswers] | None:
         self._connections.add(connection)
         return None if self._has_orders() else self._handler.process(connection, command, values, bodies)
 

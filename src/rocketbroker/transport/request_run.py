@@ -4,8 +4,7 @@ A connection learns the template from a request that it has decoded. That takes 
 waits for twice as many requests that do not fit before it learns the next.
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -49,7 +48,7 @@ class HandledRun(msgspec.Struct):
     command: Command
     values: Sequence[Sequence[bytes]]
     received_at: float
-    answers: RunAnswers | asyncio.Future[RunAnswers] = b""
+    answers: RunAnswers | Awaitable[RunAnswers] = b""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -102,7 +102,8 @@ class Responder:
 
     def take_run(self, run: HandledRun) -> None:
         """Answer the requests of a run now, or all of them when their future is done."""
-        if isinstance(run.answers, asyncio.Future):
+        if isinstance(run.answers, Awaitable):
+            assert isinstance(run.answers, asyncio.Future), "a run is answered now or by a future"
             self._more_open(len(run))
             run.answers.add_done_callback(partial(self._run_done, run))
         else:

@@ -6,7 +6,7 @@ The Protocols keep ``transport`` and ``processor`` independent of each other.
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
@@ -22,9 +22,6 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
 from rocketbroker.common.errors import BrokerResponseError
-
-if TYPE_CHECKING:
-    from asyncio import Future
 
 Buffer = bytes | bytearray | memoryview
 
@@ -117,7 +114,7 @@ class RunHandler(Protocol):
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> "RunAnswers | Future[RunAnswers] | None":
+    ) -> RunAnswers | Awaitable[RunAnswers] | None:
         """Handle all requests and return their answers, or handle none and return ``None``: each is then handled alone.
 
         A future answers all of them together. An error is the answer to each, because they may have been handled.
