@@ -30,6 +30,9 @@ class FakeNamesrv:
         self.code = 0
         self.remark: str | None = None
         self.order_topics: dict[str, str] = {}
+        # Fields of the answer to a slave; ``body`` replaces the ordered topics.
+        self.master: dict[str, str] = {}
+        self.body = b""
         table = MethodTable()
         table.add(RequestCode.REGISTER_BROKER, self._register, RegisterBrokerRequestHeader)
         table.add(RequestCode.UNREGISTER_BROKER, self._unregister, UnRegisterBrokerRequestHeader)
@@ -58,7 +61,7 @@ class FakeNamesrv:
 
     def _register(self, _connection: Connection, command: Command) -> Command:
         self.registrations.append((command.header, bytes(command.body)))
-        return response(self.code, self.remark, {}, KVTable(self.order_topics).encode())
+        return response(self.code, self.remark, self.master, self.body or KVTable(self.order_topics).encode())
 
     def _register_topic(self, _connection: Connection, command: Command) -> Command:
         self.single[command.header.topic] = TopicRouteData.decode(command.body).queue_datas

@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.bodies import (
     offset,
     register_broker_body,
     route,
+    slave_tables,
     statistics,
     subscription_group,
     tables,
@@ -38,6 +39,7 @@ RESPONSES: dict[int, type[RemotingSerializable]] = {
     41: lock_batch.LockBatchResponseBody,
     43: offset.ConsumerOffsetSerializeWrapper,
     45: offset.DelayOffsetSerializeWrapper,
+    61: slave_tables.TimerMetricsSerializeWrapper,
     103: tables.KVTable,
     105: route.TopicRouteData,
     106: route.ClusterInfo,
@@ -69,6 +71,7 @@ RESPONSES: dict[int, type[RemotingSerializable]] = {
     345: connection.QuerySubscriptionResponseBody,
     352: subscription_group.SubscriptionGroupConfig,
     353: subscription_group.GroupForbidden,
+    402: slave_tables.MessageRequestModeSerializeWrapper,
     901: route.GetBrokerMemberGroupResponseBody,
 }
 

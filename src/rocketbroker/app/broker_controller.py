@@ -28,9 +28,13 @@ from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
 from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.out.master_address import MasterAddress
 from rocketbroker.broker.persist.config_manager import ConfigPersistService
 from rocketbroker.broker.persist.missing_table_report import MissingTableReport
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.copied_table import CopiedTables
+from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
@@ -105,6 +109,7 @@ class BrokerController:
         self.subscription_groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock, submit)
         self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit, config)
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
+        self._copied = CopiedTables.within(folder, submit)
         # Clients
         expires_s = config.channel_expired_timeout / 1000
         self.producers = ProducerManager(clock, expires_s)
@@ -134,9 +139,9 @@ class BrokerController:
         self._transaction_checks = self._make_transaction_checks()
         self.cleaning = self._make_cleaning()
         # Network
-        self.outer_api = BrokerOuterApi(
-            config, self._client, self.topic_configs, BrokerRegistration(config, settings.store, self.topic_configs)
-        )
+        registration = BrokerRegistration(config, settings.store, self.topic_configs)
+        self.master_address = MasterAddress(lambda: registration.broker_addr)
+        self.outer_api = BrokerOuterApi(config, self._client, self.topic_configs, registration, self.master_address)
         self.routes = broker_routes(self._make_broker_parts())
         if interpose is not None:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
@@ -166,6 +171,7 @@ class BrokerController:
             (ANY_ROLE, self._ids_change_listener),
             (ANY_ROLE, self._server),
             (ANY_ROLE, self.outer_api),
+            (SLAVE, self._make_slave_synchronize()),
         )
 
     def _make_schedule(self) -> ScheduleMessageService:
@@ -218,6 +224,22 @@ class BrokerController:
             clock=self._clock,
         )
 
+    def _make_slave_synchronize(self) -> SlaveSynchronize:
+        return SlaveSynchronize(
+            self.master_address,
+            MasterClient(self._client, self._executor, lambda: self.master_address.master.address),
+            FollowedTables(
+                self.topic_configs,
+                self.subscription_groups,
+                self.consumer_offsets,
+                self.schedule,
+                self.timer,
+                self._copied,
+            ),
+            self._clock,
+            self.outer_api.register_all,
+        )
+
     def _make_cleaning(self) -> CleanFilesService:
         return CleanFilesService(
             self.store,
@@ -263,6 +285,7 @@ class BrokerController:
                 self._readmit,
                 lambda: self.parts.role in MASTER,
                 self.cleaning,
+                self._copied,
             ),
         )
 
@@ -336,6 +359,9 @@ class BrokerController:
             self.store.lock.acquire()
             for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()
+            if BrokerRole(self._settings.store.broker_role) in SLAVE:
+                for copied in self._copied:
+                    copied.load()
             await self.parts.take_role(BrokerRole(self._settings.store.broker_role))
         except BaseException:
             await self.stop()

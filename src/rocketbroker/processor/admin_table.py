@@ -56,6 +56,7 @@ from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscrip
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
 from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
 from rocketbroker.processor.admin.get_all_delay_offset import GetAllDelayOffsetProcessor
+from rocketbroker.processor.admin.get_all_message_request_mode import GetAllMessageRequestModeProcessor
 from rocketbroker.processor.admin.get_all_producer_info import GetAllProducerInfoProcessor
 from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
 from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
@@ -67,6 +68,8 @@ from rocketbroker.processor.admin.get_consumer_running_info import GetConsumerRu
 from rocketbroker.processor.admin.get_producer_connection_list import GetProducerConnectionListProcessor
 from rocketbroker.processor.admin.get_subscriptiongroup_config import GetSubscriptionGroupConfigProcessor
 from rocketbroker.processor.admin.get_system_topic_list_from_broker import GetSystemTopicListFromBrokerProcessor
+from rocketbroker.processor.admin.get_timer_check_point import GetTimerCheckPointProcessor
+from rocketbroker.processor.admin.get_timer_metrics import GetTimerMetricsProcessor
 from rocketbroker.processor.admin.get_topic_config import GetTopicConfigProcessor
 from rocketbroker.processor.admin.get_topic_stats_info import GetTopicStatsInfoProcessor
 from rocketbroker.processor.admin.invoke_broker_to_get_consumer_status import (
@@ -228,6 +231,17 @@ def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
         audience=Audience.BROKER,
     )
     add(RequestCode.GET_ALL_DELAY_OFFSET, GetAllDelayOffsetProcessor(parts.schedule).process, audience=Audience.BROKER)
+    add(RequestCode.GET_TIMER_CHECK_POINT, GetTimerCheckPointProcessor(parts.timer).process, audience=Audience.BROKER)
+    add(
+        RequestCode.GET_TIMER_METRICS,
+        GetTimerMetricsProcessor(parts.admin.copied.timer_metrics).process,
+        audience=Audience.BROKER,
+    )
+    add(
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+        GetAllMessageRequestModeProcessor(parts.admin.copied.message_request_modes).process,
+        audience=Audience.BROKER,
+    )
     add(
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
         QueryTopicConsumeByWhoProcessor(parts.consumers, parts.consumer_offsets).process,

@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 from rocketbroker.broker.out.broker_registration import BrokerRegistration
-from rocketbroker.broker.out.namesrv_link import NamesrvLink
+from rocketbroker.broker.out.master_address import MasterAddress
+from rocketbroker.broker.out.namesrv_link import NamesrvLink, Registered
 from rocketbroker.broker.out.top_addressing import TopAddressing
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.common.config import BrokerConfig
@@ -24,6 +25,7 @@ class BrokerOuterApi:
         client: sends the requests; its owner stops it after this part.
         topic_configs: reports changed topics, and records ordered ones.
         registration: makes the requests.
+        master: gets the master that the name servers name to a slave.
     """
 
     def __init__(
@@ -32,11 +34,13 @@ class BrokerOuterApi:
         client: RemotingClient,
         topic_configs: TopicConfigManager,
         registration: BrokerRegistration,
+        master: MasterAddress,
     ) -> None:
         self._config = config
         self._client = client
         self._topic_configs = topic_configs
         self._registration = registration
+        self._master = master
         self._top_addressing = TopAddressing(config)
         self._tasks = TaskOwner("BrokerOuterApi")
         self._links: dict[str, NamesrvLink] = {}
@@ -88,14 +92,19 @@ class BrokerOuterApi:
         for address in self._links.keys() - wanted:
             log.info("name server %s is no longer used", address)
             await self._links.pop(address).stop(unregister=False)
+            self._master.lost(address)
         for address in (address for address in wanted if address not in self._links):
-            link = NamesrvLink(address, self._client, self._config, self._registration, self._set_order_topics)
+            link = NamesrvLink(address, self._client, self._config, self._registration, self._answered)
             self._links[address] = link
             link.start()
             link.register_whole()
 
-    def _set_order_topics(self, topics: list[str]) -> None:
-        self._topic_configs.set_order_topics(topics)
+    def _answered(self, name_server: str, answer: Registered | None) -> None:
+        if answer is None:
+            self._master.lost(name_server)
+            return
+        self._master.registered(name_server, answer.master)
+        self._topic_configs.set_order_topics(answer.order_topics)
 
     async def _register_periodically(self) -> None:
         while True:

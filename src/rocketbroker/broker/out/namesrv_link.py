@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sized
+from typing import NamedTuple
 
 from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.out.master_address import Master
 from rocketbroker.broker.topic.topic_config_manager import TopicChange
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.custom_header import from_ext_fields
-from rocketbroker.codec.remoting.handler import Buffer, Connection
-from rocketbroker.codec.remoting.headers.namesrv import QueryDataVersionResponseHeader
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.headers.namesrv import QueryDataVersionResponseHeader, RegisterBrokerResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -30,6 +32,13 @@ RETRY_S = 5.0
 MOST_SINGLE = 64
 
 
+class Registered(NamedTuple):
+    """Answer of a name server to a registration of all topics: the master of a slave, and the ordered topics."""
+
+    master: Master
+    order_topics: list[str]
+
+
 class NamesrvLink:
     """Pending registrations at one name server, and the task that sends them, one request at a time.
 
@@ -41,7 +50,7 @@ class NamesrvLink:
         client: sends the requests.
         config: timeouts, and ``forceRegister``.
         registration: builds the requests.
-        on_order_topics: called with the ordered topics that the name server has configured.
+        on_answer: called with this name server's address and its answer, ``None`` once it no longer answers.
     """
 
     def __init__(
@@ -50,13 +59,13 @@ class NamesrvLink:
         client: RemotingClient,
         config: BrokerConfig,
         registration: BrokerRegistration,
-        on_order_topics: Callable[[list[str]], None],
+        on_answer: Callable[[str, Registered | None], None],
     ) -> None:
         self.address = address
         self._client = client
         self._config = config
         self._registration = registration
-        self._on_order_topics = on_order_topics
+        self._on_answer = on_answer
         self._tasks = TaskOwner(f"NamesrvLink {address}")
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -158,10 +167,10 @@ class NamesrvLink:
         self._whole_due = False
         known = self.is_registered and connection is self._connection
         if changed or self._config.force_register or not known or await self._is_outdated():
-            order_topics = await self._register(self._registration.whole())
+            answer = await self._register(self._registration.whole())
             self._connection = connection
-            if order_topics:
-                self._on_order_topics(list(KVTable.decode(order_topics).table))
+            if answer is not None:
+                self._on_answer(self.address, _registered(answer))
 
     def _registers_alone(self, changed: Sized) -> bool:
         return not self._config.enable_single_topic_register or len(changed) <= MOST_SINGLE
@@ -171,17 +180,16 @@ class NamesrvLink:
             return map(self._registration.single, changed.values())
         return self._registration.increment(TopicChange(list(changed.values()), self._changed_version, False))
 
-    async def _register(self, commands: Iterable[Command]) -> Buffer:
-        """Send registrations until one is rejected; return the body of the last answer."""
-        body: Buffer = b""
+    async def _register(self, commands: Iterable[Command]) -> Command | None:
+        """Send registrations until one is rejected; return the last answer, ``None`` if it is a rejection."""
+        answer = None
         for command in commands:
             answer = await self._invoke(command)
             if answer.code != ResponseCode.SUCCESS:
                 self._note(f"it answers {answer.code} {answer.remark}")
-                return b""
-            body = answer.body
+                return None
         self._note("")
-        return body
+        return answer
 
     async def _is_outdated(self) -> bool:
         answer = await self._invoke(self._registration.query_data_version())
@@ -197,11 +205,19 @@ class NamesrvLink:
 
     def _note(self, failure: str) -> None:
         """Record the state, and log it when it changes, not at each attempt."""
+        if failure:
+            self._on_answer(self.address, None)
         if failure and failure != self._failure:
             log.error("not registered at name server %s: %s; retrying", self.address, failure)
         elif not failure and self._failure != "":
             log.info("registered at name server %s", self.address)
         self._failure = failure
+
+
+def _registered(answer: Command) -> Registered:
+    header = from_ext_fields(answer.header, RegisterBrokerResponseHeader)
+    topics = list(KVTable.decode(answer.body).table) if answer.body else []
+    return Registered(Master(header.master_addr or "", header.ha_server_addr or ""), topics)
 
 
 def _release(waiting: Iterable[asyncio.Future[None]]) -> None:

@@ -159,6 +159,12 @@ class VersionedConfigManager(ConfigManager[F]):
             settled.add_done_callback(partial(self._settle, name))
         return settled
 
+    def follow_version(self, version: DataVersion, *, changed: bool) -> None:
+        """Take over the version of a master's table after its entries, and schedule a write if anything differs."""
+        if changed or version != self.data_version:
+            self.data_version = version.copy()
+            self.persist()
+
     def settled(self, name: str) -> Settled | None:
         """Return the future of an entry's last change; ``None`` if no write is pending."""
         return self._unsettled.get(name)

@@ -1,5 +1,6 @@
 """Entries of a table that differ from the disk, so that a failed write can be undone."""
 
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -40,6 +41,16 @@ class TableChanges(Generic[V]):
         self._last += 1
         change.number = self._last
         self._set(name, value)
+
+    def follow(self, table: Mapping[str, V], gone: Iterable[str] = ()) -> bool:
+        """Take over the entries of a master's table, and remove those that are gone; return true if any differs."""
+        changed = [name for name, value in table.items() if self._table.get(name) != value]
+        removed = [name for name in gone if name in self._table]
+        for name in changed:
+            self.put(name, table[name])
+        for name in removed:
+            self.put(name, None)
+        return bool(changed or removed)
 
     def on_disk(self, name: str) -> V | None:
         """Return the value of an entry on disk."""

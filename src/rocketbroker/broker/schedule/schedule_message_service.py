@@ -115,6 +115,12 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             self._changed = False
             self.persist()
 
+    def follow(self, file: DelayOffsetSerializeWrapper) -> None:
+        """Take over the progress of a slave's master, and schedule a write if it differs."""
+        if file.offset_table != self.offset_table:
+            self.take(file)
+            self.persist()
+
     def correct_delay_offset(self) -> None:
         """Move levels that are outside their queue to its nearer end (correctDelayOffset)."""
         queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)

@@ -21,7 +21,7 @@ from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_requests import timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
-from rocketbroker.codec.storefile.checkpoint_layout import decode_timer_checkpoint
+from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
 from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
@@ -346,6 +346,26 @@ class TimerMessageStore:
         ):
             self.progress.deliver(due_ms + 1, self._taken_in)
             self.progress.advance()
+
+    # -- replication
+
+    def checkpoint(self) -> TimerCheckpoint:
+        """Return the deliveries whose copies are on disk, for slaves: all before a time and a queue offset."""
+        before_ms, before_offset = max(self.progress.durable, key=lambda pair: pair[1], default=(0, 0))
+        return TimerCheckpoint(
+            last_read_time_ms=before_ms,
+            last_timer_queue_offset=before_offset,
+            master_timer_queue_offset=before_offset,
+        )
+
+    def follow(self, checkpoint: TimerCheckpoint) -> None:
+        """Take over the deliveries of a slave's master; the service must not run."""
+        self.progress.follow(
+            checkpoint.last_read_time_ms,
+            checkpoint.last_timer_queue_offset,
+            self.precision_ms,
+            self._config.timer_roll_window_slot * self.precision_ms,
+        )
 
     # -- reporting
 

@@ -64,6 +64,21 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         self.file.precision_ms, self.file.roll_window_ms = precision_ms, roll_window_ms
         self._changed = True
 
+    def follow(self, before_ms: int, before_offset: int, precision_ms: int, roll_window_ms: int) -> None:
+        """Take over the deliveries of a slave's master, and schedule a write if they are new.
+
+        The widths are those of this broker, unless its own slot files have others.
+        """
+        delivered = with_delivered(self.delivered, before_ms, before_offset)
+        if not before_offset or delivered == self.delivered:
+            return
+        self.delivered = delivered
+        self._durable.replace(delivered)
+        self.found = True
+        self.file.precision_ms = self.file.precision_ms or precision_ms
+        self.file.roll_window_ms = self.file.roll_window_ms or roll_window_ms
+        self.persist()
+
     def flush(self) -> None:
         """Write the file if anything has changed."""
         self.advance()

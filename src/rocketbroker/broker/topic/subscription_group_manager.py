@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from rocketbroker.broker.persist.table_changes import TableChanges
 from rocketbroker.broker.topic.attribute_util import alter_attributes
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
@@ -157,6 +158,20 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
             del topics[topic]
         self._forbidden_changes.put(group, topics or None)
         self.changed(group)
+
+    def follow(
+        self,
+        groups: Mapping[str, SubscriptionGroupConfig],
+        forbidden: Mapping[str, dict[str, int]],
+        gone: Sequence[str],
+        version: DataVersion,
+    ) -> None:
+        """Take over the groups of a slave's master; ``gone`` are those that it deleted."""
+        known = groups.keys() | set(gone)
+        allowed = [group for group in self.forbidden_table if group not in forbidden and group in known]
+        changed = self._forbidden_changes.follow(forbidden, allowed)
+        changed |= self._changes.follow(groups, gone)
+        self.follow_version(version, changed=changed)
 
     def encode(self) -> bytes:
         """Return ``subscriptionGroup.json`` as RocketMQ writes it."""

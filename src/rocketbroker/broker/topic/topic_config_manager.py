@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -176,6 +176,10 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
             found = self.topics.get(name)
             if found is not None and not found.order:
                 self._put(msgspec.structs.replace(found, order=True))
+
+    def follow(self, topics: Mapping[str, TopicConfig], gone: Iterable[str], version: DataVersion) -> None:
+        """Take over the topics of a slave's master; ``gone`` are those that it deleted."""
+        self.follow_version(version, changed=self._changes.follow(topics, gone))
 
     def delete(self, topic: str) -> bool:
         """Remove a topic; return true if there was one."""

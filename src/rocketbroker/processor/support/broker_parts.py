@@ -15,6 +15,7 @@ from rocketbroker.broker.longpolling.pull_request_hold_service import PullReques
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.copied_table import CopiedTables
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
@@ -40,6 +41,7 @@ class AdminParts:
         readmit: checks again what connected peers may send, after settings of protected mode have changed.
         is_active: returns true if the services that only a master runs are on.
         cleaning: removal of old files.
+        copied: tables that a slave only keeps for its master.
     """
 
     models: tuple[ConfigModel, ...]
@@ -49,6 +51,7 @@ class AdminParts:
     readmit: Callable[[], None]
     is_active: Callable[[], bool]
     cleaning: CleanFilesService
+    copied: CopiedTables
 
 
 @dataclass(frozen=True, slots=True)

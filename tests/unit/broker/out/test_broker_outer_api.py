@@ -6,6 +6,7 @@ import pytest
 
 from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
@@ -37,7 +38,8 @@ class Broker:
         self.topics = TopicConfigManager(tmp_path / "topics.json", self.config, FakeClock())
         self.client = RemotingClient(connect_timeout_s=60)
         self.registration = BrokerRegistration(self.config, store_config, self.topics)
-        self.api = BrokerOuterApi(self.config, self.client, self.topics, self.registration)
+        self.master = MasterAddress(lambda: self.registration.broker_addr)
+        self.api = BrokerOuterApi(self.config, self.client, self.topics, self.registration, self.master)
 
 
 @asynccontextmanager
@@ -186,3 +188,47 @@ async def test_address_server(tmp_path, namesrv, other_namesrv):
             assert namesrv.unregistrations == []
     finally:
         await runner.cleanup()
+
+
+async def test_a_slave_gets_its_master_from_the_answer(tmp_path, namesrv):
+    namesrv.master = {"masterAddr": "127.0.0.1:20911", "haServerAddr": "127.0.0.1:20912"}
+
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
+        assert broker.master.master == Master("127.0.0.1:20911", "127.0.0.1:20912")
+
+        namesrv.master = {}
+        broker.api.register_all()
+        await broker.api.settled()
+        assert broker.master.master == Master()
+
+
+async def test_a_slave_follows_its_master_while_all_name_servers_are_dead(tmp_path, namesrv):
+    namesrv.master = {"masterAddr": "127.0.0.1:20911", "haServerAddr": "127.0.0.1:20912"}
+
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
+        await namesrv.stop()
+        broker.api.register_all()
+        await broker.api.settled()
+
+        assert broker.api.registered_at == []
+        assert broker.master.master.address == "127.0.0.1:20911"
+
+
+async def test_a_name_server_that_dies_no_longer_names_a_master(tmp_path, namesrv, other_namesrv):
+    namesrv.master = {"masterAddr": "127.0.0.1:20911", "haServerAddr": "127.0.0.1:20912"}
+
+    async with registering(tmp_path, namesrv_addr=f"{namesrv.address};{other_namesrv.address}") as broker:
+        assert broker.master.master.address == "127.0.0.1:20911"
+        await namesrv.stop()
+        broker.api.register_all()
+        await broker.api.settled()
+
+        assert broker.master.master == Master()
+
+
+async def test_an_answer_that_is_no_table_is_a_failed_registration(tmp_path, namesrv, caplog):
+    namesrv.body = b"\x00garbage"
+
+    async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
+        assert broker.api.registered_at == []
+    assert f"not registered at name server {namesrv.address}" in caplog.text

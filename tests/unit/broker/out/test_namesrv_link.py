@@ -34,7 +34,7 @@ def make(tmp_path, client, address, **settings):
     config = CONFIG.model_copy(update=settings)
     topics = TopicConfigManager(tmp_path / "topics.json", config, FakeClock())
     registration = BrokerRegistration(config, MessageStoreConfig(), topics)
-    return NamesrvLink(address, client, config, registration, lambda _topics: None)
+    return NamesrvLink(address, client, config, registration, lambda _address, _answer: None)
 
 
 @pytest.fixture

@@ -1,0 +1,216 @@
+"""Copies of the master's tables on a slave (org.apache.rocketmq.broker.slave.SlaveSynchronize).
+
+Each table is fetched whole, checked, and then taken over in one step. A failed, broken or partial answer changes
+nothing. Consumer filters need no request: consumers send their heartbeats to slaves as well.
+
+Progress of deliveries is taken over one round late. The log is copied meanwhile, so that a delivery counts as done only
+when the slave most likely has its copy; otherwise a takeover would lose the message.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
+
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.out.master_address import Master, MasterAddress
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.copied_table import CopiedTables
+from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.master_names import MasterNames
+from rocketbroker.broker.slave.offset_return import OffsetReturn
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
+from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import CodecError, RemotingError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 10.0
+# A master whose clock is further ahead than this has no true progress of its timer.
+_CLOCKS_APART_MS: Final = 2 * 3_600_000
+_MOST_LEVELS: Final = 255
+_MOST_QUEUES: Final = 65_536
+
+
+class FollowedTables(NamedTuple):
+    """Tables that follow the master's."""
+
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    schedule: ScheduleMessageService
+    timer: TimerMessageStore
+    copied: CopiedTables
+
+
+class SlaveSynchronize:
+    """Fetches the master's tables every ``INTERVAL_S``, and at once from a new master.
+
+    Args:
+        master: address of the master.
+        client: sends the requests.
+        tables: the tables of this broker.
+        clock: checks the times of the master.
+        register: registers this broker again, to learn of a master.
+        fault: returns why this slave does not follow the master's log, empty if it does: then nothing is taken over.
+    """
+
+    def __init__(
+        self,
+        master: MasterAddress,
+        client: MasterClient,
+        tables: FollowedTables,
+        clock: Clock,
+        register: Callable[[], object],
+        fault: Callable[[], str] = str,
+    ) -> None:
+        self._master = master
+        self._client = client
+        self._tables = tables
+        self._clock = clock
+        self._register = register
+        self._fault = fault
+        self._topic_names = MasterNames("topics", tables.topics.system_topics)
+        self._group_names = MasterNames("consumer groups", BUILT_IN_GROUPS)
+        self._offset_return = OffsetReturn(tables.offsets, client)
+        # Progress of the last round.
+        self._delay_offsets: DelayOffsetSerializeWrapper | None = None
+        self._timer_checkpoint: TimerCheckpoint | None = None
+        # Last log text of each table that could not be followed.
+        self._logged: dict[str, str] = {}
+        self._wake = asyncio.Event()
+        self._tasks = TaskOwner("SlaveSynchronize")
+        master.on_change(self._master_changed)
+
+    async def start(self) -> None:
+        """Start following; the tables must be loaded."""
+        self._tables.offsets.keep_commits()
+        self._tasks.forever(self._run, "run")
+
+    async def stop(self) -> None:
+        """Stop following."""
+        await self._tasks.stop()
+
+    def _master_changed(self, _master: Master) -> None:
+        self._delay_offsets = self._timer_checkpoint = None
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            if self._master.master.address:
+                await self.sync_all()
+            else:
+                self._register()
+            try:
+                async with asyncio.timeout(INTERVAL_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def sync_all(self) -> None:
+        """Fetch all tables once; a table that fails is logged, and keeps its content."""
+        if fault := self._fault():
+            self._failed("tables", f"the tables are kept as they are: {fault}")
+            return
+        self._worked("tables")
+        steps: Iterable[tuple[str, Callable[[], Awaitable[None]]]] = (
+            ("topics", self._sync_topics),
+            ("consumer groups", self._sync_groups),
+            ("consumer offsets", self._sync_offsets),
+            ("delay offsets", self._sync_delay_offsets),
+            ("message request modes", self._sync_message_request_modes),
+            ("timer checkpoint", self._sync_timer_checkpoint),
+            ("timer metrics", self._sync_timer_metrics),
+        )
+        for title, step in steps:
+            try:
+                await step()
+            except CodecError as error:
+                self._failed(title, f"the {title} of the master are not taken over: {error}")
+            except RemotingError as error:
+                self._master.answers = False
+                self._failed("master", f"the master {self._master.master.address} does not answer: {error}")
+                return
+            else:
+                self._worked(title)
+        self._master.answers = True
+        self._worked("master")
+
+    async def _sync_topics(self) -> None:
+        answer = await self._client.topics()
+        table, topics = answer.topic_config_table, self._tables.topics
+        for name, topic in table.items():
+            valid, remark = validate_topic(name)
+            if not valid or topic.topic_name != name:
+                raise CodecError(remark or f"topic {name[:128]!r} has the name {topic.topic_name[:128]!r}")
+            if not (0 <= topic.read_queue_nums <= _MOST_QUEUES and 0 <= topic.write_queue_nums <= _MOST_QUEUES):
+                raise CodecError(
+                    f"topic {name} has {topic.read_queue_nums} read and {topic.write_queue_nums} write queues"
+                )
+        gone = self._topic_names.gone(topics.topics, topics.data_version, table, answer.data_version)
+        topics.follow(table, gone, self._topic_names.version(topics.data_version, answer.data_version))
+        for name in gone:
+            self._tables.offsets.remove_topic(name)
+
+    async def _sync_groups(self) -> None:
+        answer = await self._client.groups()
+        table, groups = answer.subscription_group_table, self._tables.groups
+        for name, group in table.items():
+            valid, remark = validate_group(name, LEGACY_GROUP_MAX_LENGTH)
+            if not valid or group.group_name != name:
+                raise CodecError(remark or f"group {name[:128]!r} has the name {group.group_name[:128]!r}")
+        gone = self._group_names.gone(groups.groups, groups.data_version, table, answer.data_version)
+        version = self._group_names.version(groups.data_version, answer.data_version)
+        groups.follow(table, answer.forbidden_table, gone, version)
+
+    async def _sync_offsets(self) -> None:
+        answer = await self._client.consumer_offsets()
+        for key, queues in answer.offset_table.items():
+            topic, at, group = key.partition("@")
+            if not (at and validate_topic(topic).valid and validate_group(group, LEGACY_GROUP_MAX_LENGTH).valid):
+                raise CodecError(f"{key[:300]!r} is not a topic and a group")
+            if any(not 0 <= queue_id < _MOST_QUEUES or offset < -1 for queue_id, offset in queues.items()):
+                raise CodecError(f"a queue or an offset of {key} is out of range")
+        await self._offset_return.send(answer.offset_table)
+        self._tables.offsets.follow(answer.offset_table, answer.data_version)
+
+    async def _sync_delay_offsets(self) -> None:
+        answer, before = await self._client.delay_offsets(), self._delay_offsets
+        table = answer.offset_table
+        if any(not 0 < level <= _MOST_LEVELS or offset < 0 for level, offset in table.items()):
+            raise CodecError("a delay level or its offset is out of range")
+        self._delay_offsets = answer
+        if before is not None:
+            self._tables.schedule.follow(before)
+
+    async def _sync_message_request_modes(self) -> None:
+        self._tables.copied.message_request_modes.follow(await self._client.message_request_modes())
+
+    async def _sync_timer_checkpoint(self) -> None:
+        answer, before = await self._client.timer_checkpoint(), self._timer_checkpoint
+        latest = self._clock.time_ms() + _CLOCKS_APART_MS
+        if not 0 <= answer.last_read_time_ms <= latest or answer.last_timer_queue_offset < 0:
+            raise CodecError(f"its times are wrong, or the clocks are apart: {answer}")
+        self._timer_checkpoint = answer
+        if before is not None:
+            self._tables.timer.follow(before)
+
+    async def _sync_timer_metrics(self) -> None:
+        self._tables.copied.timer_metrics.follow(await self._client.timer_metrics())
+
+    def _failed(self, title: str, text: str) -> None:
+        """Log a failure once, until the step works again."""
+        if self._logged.get(title) != text:
+            self._logged[title] = text
+            log.error("slave: %s; next try in %g s", text, INTERVAL_S)
+
+    def _worked(self, title: str) -> None:
+        if self._logged.pop(title, ""):
+            log.info("slave: the %s of the master are followed again", title)

@@ -1,0 +1,84 @@
+"""A master for tests of slaves: real tables, or the answers that a test sets."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.handler import Connection, MethodTable
+from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
+from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
+from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
+from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
+from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
+from rocketbroker.transport.remoting_server import RemotingServer
+from tests.support.fakes import FakeClock
+
+CONFIG = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
+
+
+class FakeMaster:
+    """Server on a free port of 127.0.0.1.
+
+    ``bodies`` are answers by code, instead of those of the tables; ``commits`` are the offsets that it received.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        clock = FakeClock()
+        self._executor = ThreadPoolExecutor(1)
+        encoder = AnswerEncoder(CONFIG, self._executor)
+        self.topics = TopicConfigManager(folder / "topics.json", CONFIG, clock)
+        self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", CONFIG, clock)
+        self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock)
+        self.bodies: dict[RequestCode, bytes] = {
+            RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{}}',
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{}}',
+            RequestCode.GET_TIMER_CHECK_POINT: TimerCheckpoint().encode(),
+            RequestCode.GET_TIMER_METRICS: b'{"timingCount":{}}',
+        }
+        self.commits: list[UpdateConsumerOffsetRequestHeader] = []
+        table = MethodTable()
+        topics = GetAllTopicConfigProcessor(self.topics, encoder)
+        groups = GetAllSubscriptionGroupConfigProcessor(self.groups, encoder)
+        offsets = GetAllConsumerOffsetProcessor(self.offsets, encoder)
+        for code, processor, header in (
+            (RequestCode.GET_ALL_TOPIC_CONFIG, topics, GetAllTopicConfigRequestHeader),
+            (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, groups, GetAllSubscriptionGroupRequestHeader),
+            (RequestCode.GET_ALL_CONSUMER_OFFSET, offsets, None),
+        ):
+            table.add(code, self._instead(code, processor.process), header)
+        for code in list(self.bodies):
+            table.add(code, self._instead(code, None))
+        table.add(RequestCode.UPDATE_CONSUMER_OFFSET, self._commit, UpdateConsumerOffsetRequestHeader)
+        self.server = RemotingServer(table.routes, host="127.0.0.1")
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    async def start(self) -> None:
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        self._executor.shutdown()
+
+    def _instead(self, code, process):
+        async def answer(connection: Connection, command: Command) -> Command:
+            body = self.bodies.get(code)
+            return await process(connection, command) if body is None else response(body=body)
+
+        return answer
+
+    def _commit(self, _connection: Connection, command: Command) -> Command:
+        self.commits.append(command.header)
+        header = command.header
+        self.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return response()

@@ -1,0 +1,83 @@
+"""A slave's tables, and a master to follow."""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.out.master_address import Master, MasterAddress
+from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.copied_table import CopiedTables
+from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
+from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.fake_master import CONFIG, FakeMaster
+from tests.support.fakes import FakeClock
+from tests.support.running import running, stopping
+from tests.support.stores import V4_HOST, make_store
+from tests.support.timers import Timer
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[FakeMaster]:
+    """A running master without entries of its own."""
+    (tmp_path / "master").mkdir()
+    async with running(FakeMaster(tmp_path / "master")) as found:
+        yield found
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[MessageStore]:
+    """The slave's store."""
+    async with running(make_store(tmp_path / "store")) as found:
+        yield found
+
+
+@pytest.fixture
+async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> AsyncIterator[SimpleNamespace]:
+    """The tables of a slave in memory, and the part that follows; it is not started."""
+    clock, folder = FakeClock(), tmp_path / "slave"
+    found = SimpleNamespace(
+        clock=clock,
+        topics=TopicConfigManager(folder / "topics.json", CONFIG, clock),
+        groups=SubscriptionGroupManager(folder / "subscriptionGroup.json", CONFIG, clock),
+        offsets=ConsumerOffsetManager(folder / "consumerOffset.json", clock),
+        schedule=ScheduleMessageService(
+            folder / "delayOffset.json",
+            store.appender,
+            store.queues,
+            store.entry_reader,
+            store.flusher,
+            store_host=V4_HOST,
+            delay_levels={1: 1000},
+            clock=clock,
+            stats=BrokerStatsManager(clock, "C"),
+        ),
+        timer=Timer(store, clock).service,
+        copied=CopiedTables.within(folder),
+        registrations=[],
+        address=MasterAddress(lambda: "127.0.0.1:1"),
+        fault="",
+    )
+    found.address.registered("ns", Master(master.address, ""))
+    tables = FollowedTables(found.topics, found.groups, found.offsets, found.schedule, found.timer, found.copied)
+    with ThreadPoolExecutor(1) as executor:
+        async with stopping(RemotingClient()) as client:
+            found.client = MasterClient(client, executor, lambda: found.address.master.address)
+            found.sync = SlaveSynchronize(
+                found.address,
+                found.client,
+                tables,
+                clock,
+                lambda: found.registrations.append(1),
+                lambda: found.fault,
+            )
+            async with stopping(found.sync):
+                yield found

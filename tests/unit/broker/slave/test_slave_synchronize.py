@@ -1,0 +1,250 @@
+import pytest
+
+from rocketbroker.broker.out.master_address import Master
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
+from tests.support.waiting import until
+
+TABLES = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: "topics",
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: "consumer groups",
+    RequestCode.GET_ALL_CONSUMER_OFFSET: "consumer offsets",
+    RequestCode.GET_ALL_DELAY_OFFSET: "delay offsets",
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "message request modes",
+    RequestCode.GET_TIMER_CHECK_POINT: "timer checkpoint",
+    RequestCode.GET_TIMER_METRICS: "timer metrics",
+}
+
+
+@pytest.fixture
+def filled(master):
+    """The master with a topic, a group and an offset."""
+    master.topics.update(TopicConfig("T", 4, 4))
+    master.groups.find("G")
+    master.groups.update_forbidden("G", "T", 0, forbid=True)
+    master.offsets.commit("G", "T", 0, 7)
+    return master
+
+
+def state(slave):
+    """Return all that a slave follows."""
+    return (
+        dict(slave.topics.topics),
+        dict(slave.groups.groups),
+        dict(slave.groups.forbidden_table),
+        {key: dict(queues) for key, queues in slave.offsets.table.items()},
+        dict(slave.schedule.offset_table),
+        slave.timer.progress.delivered,
+        tuple(table.content for table in slave.copied),
+    )
+
+
+async def test_topics_groups_and_offsets_follow_with_their_versions(slave, filled):
+    await slave.sync.sync_all()
+
+    assert slave.topics.topics == filled.topics.topics
+    assert slave.topics.data_version == filled.topics.data_version
+    assert slave.groups.groups == filled.groups.groups
+    assert slave.groups.forbidden_table == {"G": {"T": 1}}
+    assert slave.groups.data_version == filled.groups.data_version
+    assert slave.offsets.table == {"T@G": {0: 7}}
+    assert slave.address.answers
+
+
+async def test_what_the_master_deletes_goes_with_its_offsets(slave, filled):
+    filled.topics.update(TopicConfig("Stays", 4, 4))
+    await slave.sync.sync_all()
+    filled.topics.delete("T")
+    filled.groups.delete("G")
+    filled.offsets.remove_topic("T")
+
+    await slave.sync.sync_all()
+
+    assert "Stays" in slave.topics.topics
+    assert "T" not in slave.topics.topics
+    assert "G" not in slave.groups.groups
+    assert slave.offsets.table == {}
+
+
+async def test_an_empty_master_wipes_nothing(slave, filled, caplog):
+    await slave.sync.sync_all()
+    before = state(slave)
+    del filled.topics.topics["T"]
+    del filled.groups.groups["G"]
+    filled.offsets.table.clear()
+    filled.topics.data_version.counter = filled.groups.data_version.counter = 0
+
+    await slave.sync.sync_all()
+    await slave.sync.sync_all()
+
+    assert state(slave) == before
+    assert caplog.text.count("the master lacks 1 of this slave's topics, such as T") == 1
+    filled.topics.update(TopicConfig("New", 4, 4))
+    await slave.sync.sync_all()
+    assert {"T", "New"} <= slave.topics.topics.keys()
+    assert slave.topics.data_version.state_version > filled.topics.data_version.state_version, "for a restart"
+
+
+async def test_a_restarted_slave_keeps_what_an_empty_master_lacks(slave, master):
+    slave.topics.update(TopicConfig("T", 4, 4))
+    slave.groups.find("G")
+    master.topics.data_version.counter = master.groups.data_version.counter = 100
+
+    await slave.sync.sync_all()
+
+    assert "T" in slave.topics.topics
+    assert "G" in slave.groups.groups
+
+
+async def test_a_restarted_slave_deletes_what_the_master_deleted_meanwhile(slave, filled):
+    slave.topics.update(TopicConfig("Deleted", 4, 4))
+    filled.topics.data_version.counter = 100
+
+    await slave.sync.sync_all()
+
+    assert "Deleted" not in slave.topics.topics
+
+
+async def test_long_tables_come_in_pages(slave, filled):
+    for number in range(4_100):
+        filled.topics.update(TopicConfig(f"T{number}", 1, 1))
+        filled.groups.update(SubscriptionGroupConfig(f"G{number}"))
+
+    await slave.sync.sync_all()
+
+    assert slave.topics.topics == filled.topics.topics
+    assert slave.groups.groups == filled.groups.groups
+
+
+async def test_progress_is_taken_over_one_round_late(slave, master):
+    master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:5}}'
+    delivered = TimerCheckpoint(slave.clock.time_ms(), 0, 9, 9)
+    master.bodies[RequestCode.GET_TIMER_CHECK_POINT] = delivered.encode()
+    await slave.sync.sync_all()
+    assert (slave.schedule.offset_table, slave.timer.progress.delivered) == ({}, ())
+
+    master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:6}}'
+    await slave.sync.sync_all()
+
+    assert slave.schedule.offset_table == {1: 5}
+    assert slave.timer.progress.delivered == ((delivered.last_read_time_ms, 9),)
+
+
+async def test_tables_for_other_brokers_are_kept_as_they_are(slave, master):
+    modes = b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","popShareQueueNum":2,"topic":"T"}}}}'
+    master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = modes
+    master.bodies[RequestCode.GET_TIMER_METRICS] = b'{"timingCount":{"T":{"count":3,"timeStamp":5}}}'
+
+    await slave.sync.sync_all()
+
+    assert slave.copied.message_request_modes.content.encode() == modes
+    assert slave.copied.timer_metrics.content.timing_count["T"].count == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"garbage", b"{", b"[]", b'{"offsetTable":3}', b"\x00" * 55, b"\xff" * 56, b'{"topicConfigTable":{"T":1}}'],
+    ids=range(8),
+)
+@pytest.mark.parametrize("code", TABLES)
+async def test_a_broken_answer_changes_nothing(slave, filled, caplog, code, body):
+    await slave.sync.sync_all()
+    before = state(slave)
+    filled.bodies[code] = body
+
+    await slave.sync.sync_all()
+    await slave.sync.sync_all()
+
+    assert state(slave) == before
+    assert caplog.text.count(f"the {TABLES[code]} of the master are not taken over") <= 1
+
+
+WRONG = {
+    "path": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{"../x":{"topicName":"../x"}}}'),
+    "other name": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{"A":{"topicName":"B"}}}'),
+    "queues": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{"A":{"topicName":"A","readQueueNums":-1}}}'),
+    "no topic": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{}}'),
+    "group": (
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        b'{"subscriptionGroupTable":{"a b":{"groupName":"a b"}}}',
+    ),
+    "key": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T":{0:1}}}'),
+    "topic of a key": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"../x@G":{0:1}}}'),
+    "offset": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@G":{0:-2}}}'),
+    "queue": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@G":{70000:2}}}'),
+    "level": (RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{0:1}}'),
+    "delay offset": (RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{1:-1}}'),
+    "future": (RequestCode.GET_TIMER_CHECK_POINT, TimerCheckpoint(2**62, 0, 9, 9).encode()),
+    "past": (RequestCode.GET_TIMER_CHECK_POINT, TimerCheckpoint(-1, 0, 9, 9).encode()),
+    "timer offset": (RequestCode.GET_TIMER_CHECK_POINT, TimerCheckpoint(5, 0, -9, 9).encode()),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_a_wrong_entry_spoils_the_whole_answer(slave, filled, caplog, case):
+    code, body = WRONG[case]
+    await slave.sync.sync_all()
+    before = state(slave)
+    filled.bodies[code] = body
+
+    await slave.sync.sync_all()
+    await slave.sync.sync_all()
+
+    assert state(slave) == before
+    assert caplog.text.count(f"the {TABLES[code]} of the master are not taken over") == 1
+
+
+async def test_a_dead_master_is_reported_once_and_followed_again(slave, filled, caplog):
+    good = slave.address.master
+    slave.address.registered("ns", Master("127.0.0.1:1x", ""))
+    await slave.sync.sync_all()
+    await slave.sync.sync_all()
+    assert not slave.address.answers
+    assert caplog.text.count("the master 127.0.0.1:1x does not answer") == 1
+
+    slave.address.registered("ns", good)
+    await slave.sync.sync_all()
+    assert slave.address.answers
+    assert "T" in slave.topics.topics
+
+
+async def test_nothing_follows_while_the_log_does_not(slave, filled, caplog):
+    slave.fault = "this slave is ahead of its master"
+
+    await slave.sync.sync_all()
+    await slave.sync.sync_all()
+
+    assert "T" not in slave.topics.topics
+    assert caplog.text.count("the tables are kept as they are: this slave is ahead of its master") == 1
+    slave.fault = ""
+    await slave.sync.sync_all()
+    assert "T" in slave.topics.topics
+
+
+async def test_a_new_master_is_followed_at_once(slave, filled):
+    good = slave.address.master
+    slave.address.registered("ns", Master())
+    await slave.sync.start()
+    await until(lambda: slave.registrations)
+
+    slave.address.registered("ns", good)
+
+    await until(lambda: "T" in slave.topics.topics)
+
+
+async def test_offsets_committed_here_return_to_the_master(slave, filled):
+    await slave.sync.start()
+    await until(lambda: slave.address.answers and slave.offsets.table)
+    slave.offsets.commit("G", "T", 0, 20)
+    slave.offsets.commit("G", "T", 1, 3)
+
+    await slave.sync.sync_all()
+    await until(lambda: len(filled.commits) == 2)
+    assert slave.offsets.table == {"T@G": {0: 20, 1: 3}}
+    await slave.sync.sync_all()
+
+    assert filled.offsets.table == {"T@G": {0: 20, 1: 3}}
+    assert slave.offsets.slave_commits == {}
+    assert len(filled.commits) == 2
