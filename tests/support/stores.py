@@ -53,7 +53,10 @@ class Waiter:
 
 
 def store_config(root: Path, **settings) -> MessageStoreConfig:
-    """Return the settings with the small files that the recorded stores have; nothing is flushed unless asked."""
+    """Return the settings with the small files that the recorded stores have; nothing is flushed unless asked.
+
+    A put waits for its file on a busy machine, as most tests do not look at the result of each.
+    """
     small = {
         "mapped_file_size_commit_log": LOG_FILE,
         "mapped_file_size_consume_queue": QUEUE_FILE,
@@ -63,6 +66,7 @@ def store_config(root: Path, **settings) -> MessageStoreConfig:
         "flush_interval_commit_log": 60_000,
         "flush_interval_consume_queue": 60_000,
         "sync_flush_timeout": 600_000,
+        "os_page_cache_busy_time_out_mills": 10_000,
     }
     return MessageStoreConfig(**({"store_path_root_dir": str(root)} | small | settings))
 
