@@ -28,7 +28,8 @@ class ClientConfig(msgspec.Struct, frozen=True):
         client_ip: address of this machine, detected by default.
         mq_client_api_timeout_s: limit for requests other than sends and pulls.
         poll_name_server_interval_s: seconds between refreshes of the routes.
-        heartbeat_broker_interval_s: seconds between heartbeats.
+        heartbeat_broker_interval_s: seconds between heartbeats, which continue while the event loop is blocked.
+        loop_blocked_warning_s: seconds of a blocked event loop after which a warning names the blocking call.
     """
 
     namesrv_addr: str = ""
@@ -43,6 +44,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
     mq_client_api_timeout_s: float = 3.0
     poll_name_server_interval_s: float = 30.0
     heartbeat_broker_interval_s: float = 30.0
+    loop_blocked_warning_s: float = 2.0
 
     def remoting(
         self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection], None] | None = None

@@ -10,6 +10,7 @@ from rocketbroker.client.client_config import ClientConfig, client_config
 from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor, ConsumerInner, TransactionCheck
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
+from rocketbroker.client.loop_watchdog import LoopWatchdog
 from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.client.topic_route_table import TopicRouteTable
@@ -64,7 +65,10 @@ class ClientInstance:
             timeout_s=timeout_s,
         )
         self.offsets = QueueOffsets(self.invoke_at_broker)
-        self._parts = PartList(self.routes, self.heartbeats)
+        watchdog = LoopWatchdog(
+            self.heartbeats.send_from_thread, config.heartbeat_broker_interval_s, config.loop_blocked_warning_s
+        )
+        self._parts = PartList(self.routes, self.heartbeats, watchdog)
 
     async def start(self) -> None:
         """Start to refresh routes and to send heartbeats; connections open on first use."""

@@ -49,6 +49,8 @@ class GroupMember(ABC):
         if not self._started:
             return
         self._started = False
+        if self._client.remoting.is_forked:
+            return  # the process that was forked from keeps the connections
         try:
             await self._leave()
         finally:
@@ -65,5 +67,10 @@ class GroupMember(ABC):
         await self.close()
 
     def _check_started(self) -> None:
+        if self._client.remoting.is_forked:
+            raise ClientStateError(
+                f"{self.kind} {self.group} belongs to the process that this one was forked from; "
+                "make one after the fork"
+            )
         if not self._started:
             raise ClientStateError(f"{self.kind} {self.group} is not started, or is closed; use it within 'async with'")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
@@ -97,12 +98,19 @@ class HeartbeatSender:
         self._greeted |= addresses
         await asyncio.gather(*map(self._send, addresses))
 
-    async def _send(self, address: str) -> None:
+    def send_from_thread(self) -> None:
+        """Send a heartbeat to all brokers that know the client, from another thread while the event loop is blocked."""
+        for address in tuple(self._greeted):
+            self._remoting.send_from_thread(address, self._request())
+
+    def _request(self) -> Command:
         producers = [ProducerData(group) for group in sorted(self._producers)]
         body = HeartbeatData(self.client_id, producers, list(self._consumers.values())).encode()
+        return client_request(RequestCode.HEART_BEAT, body=body)
+
+    async def _send(self, address: str) -> None:
         try:
-            command = client_request(RequestCode.HEART_BEAT, body=body)
-            check_success(await self._remoting.invoke(address, command, self._timeout_s))
+            check_success(await self._remoting.invoke(address, self._request(), self._timeout_s))
         except RocketBrokerError as error:
             self._greeted.discard(address)
             log.warning("heartbeat to %s failed: %s", address, error)

@@ -39,7 +39,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     last_read = 0.0
     waited_s = 0.0
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, writer: FrameWriter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._endpoint = endpoint
         self._buffer = ReceiveBuffer(endpoint.shared_buffer)
@@ -49,7 +49,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._unread: bytes = b""
         self._unread_since = 0.0
         self.is_behind = False
-        self._writer = FrameWriter(self._loop)
+        self._writer = writer or FrameWriter(self._loop)
         self.memory = HeldMemory(self._held_bytes, endpoint.hold, self._loop.time)
         self._responder = Responder(self, self._writer, endpoint, self.memory)
         self._outgoing = OutgoingRequests(

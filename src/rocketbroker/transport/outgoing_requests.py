@@ -12,8 +12,8 @@ from rocketbroker.transport.frame_writer import FrameWriter
 
 log = logging.getLogger(__name__)
 
-# Opaques are Java ints and wrap around after 2,147,483,647 requests.
-_MAX_OPAQUE = 0x7FFFFFFF
+#: Opaques are Java ints and wrap around after 2,147,483,647 requests.
+MAX_OPAQUE = 0x7FFFFFFF
 
 
 class Peer(Protocol):
@@ -55,7 +55,7 @@ class OutgoingRequests:
         """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
         if not self._writer.is_open:
             return False
-        command.opaque = next(self._opaques) & _MAX_OPAQUE
+        command.opaque = next(self._opaques) & MAX_OPAQUE
         command.flag |= FLAG_ONEWAY
         try:
             self._push(command)
@@ -74,7 +74,7 @@ class OutgoingRequests:
         address = self._peer.remote_address
         if not self._writer.is_open:
             raise RemotingSendError(f"the connection to {address} is closed")
-        command.opaque = opaque = next(self._opaques) & _MAX_OPAQUE
+        command.opaque = opaque = next(self._opaques) & MAX_OPAQUE
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
         try:

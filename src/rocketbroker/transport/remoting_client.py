@@ -1,16 +1,20 @@
 """Connecting endpoint: one connection for each address, opened on first use (NettyRemotingClient)."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
+from weakref import WeakSet
 
-from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH
+from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH, encode_frame
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.outgoing_requests import MAX_OPAQUE
+from rocketbroker.transport.shared_writer import SharedWriter
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -25,6 +29,18 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+_clients: WeakSet["RemotingClient"] = WeakSet()
+
+
+def _mark_forked() -> None:
+    for client in _clients:
+        client.is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked)
+
+
 class RemotingClient:
     """Send requests to addresses and serve the requests that arrive over the same connections.
 
@@ -35,6 +51,9 @@ class RemotingClient:
         on_close: called when a connection is closed or lost.
         before_request: called with each request before it is sent, for example to sign it (RPCHook).
         tls: settings of TLS connections; None for plain ones.
+
+    Attributes:
+        is_forked: this process was forked from the one that has the connections.
     """
 
     def __init__(
@@ -47,6 +66,8 @@ class RemotingClient:
         before_request: Callable[[Command], None] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self.is_forked = False
+        _clients.add(self)
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
         # An answer to a batch holds the ids of all its messages in the header.
@@ -58,6 +79,7 @@ class RemotingClient:
         )
         self._is_watching = False
         self._connections: dict[str, RemotingConnection] = {}
+        self._writers: dict[str, SharedWriter] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def connect(self, address: str) -> RemotingConnection:
@@ -66,6 +88,11 @@ class RemotingClient:
         Raises:
             RemotingConnectError: The address does not accept connections.
         """
+        if self.is_forked:
+            raise RemotingConnectError(
+                f"connect to {address} failed: the connections belong to the process that this one was forked from; "
+                "make a client after the fork"
+            )
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
@@ -80,10 +107,12 @@ class RemotingClient:
         if not self._is_watching:
             self._is_watching = True
             self._endpoint.watch()
+        loop = asyncio.get_running_loop()
+        writer = SharedWriter(loop)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: RemotingConnection(self._endpoint), host, port, ssl=self._tls
+                _, connection = await loop.create_connection(
+                    lambda: RemotingConnection(self._endpoint, writer), host, port, ssl=self._tls
                 )
         except TimeoutError:
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
@@ -93,7 +122,22 @@ class RemotingClient:
         except UnicodeError as error:
             # An empty host label, or one over 63 bytes, fails before any DNS query.
             raise RemotingConnectError(f"connect to {address} failed: {host!r} is not a host name ({error})") from error
+        self._writers[address] = writer
         return connection
+
+    def send_from_thread(self, address: str, command: Command) -> bool:
+        """Send a one-way request from another thread while the event loop is blocked.
+
+        Return false if there is no open connection, the peer is behind, or the connection uses TLS.
+        """
+        writer = self._writers.get(address)
+        if writer is None:
+            return False
+        command.opaque = next(self._endpoint.opaque) & MAX_OPAQUE
+        command.flag |= FLAG_ONEWAY
+        if self._endpoint.before_request is not None:
+            self._endpoint.before_request(command)
+        return writer.write_from_thread(encode_frame(command))
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         """Send a request and wait for its answer.
@@ -117,6 +161,7 @@ class RemotingClient:
 
     def close_address(self, address: str) -> None:
         """Close the connection to an address, if any."""
+        self._writers.pop(address, None)
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close("no longer needed")
@@ -125,6 +170,9 @@ class RemotingClient:
             del self._locks[address]
 
     async def stop(self) -> None:
-        """Close all connections and end all tasks."""
+        """Close all connections and end all tasks; do nothing in a forked process."""
+        if self.is_forked:
+            return
+        self._writers.clear()
         self._connections.clear()
         await self._endpoint.stop("the client stops")

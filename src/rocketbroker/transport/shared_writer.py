@@ -1,0 +1,46 @@
+"""Writer of a client's connection that a second thread uses while the event loop is blocked."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Sequence
+
+from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.transport.frame_writer import FrameWriter
+
+# Seconds for a frame to fit into the socket's buffer.
+_SEND_TIMEOUT_S = 1.0
+
+
+class SharedWriter(FrameWriter):
+    """FrameWriter whose frames never mix with one that another thread sends.
+
+    The lock covers each write of the loop. A write that the socket did not take whole stays in the transport, and while
+    something is there the other thread does not send.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._lock = threading.RLock()
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Send encoded frames; do nothing if the connection is closed."""
+        with self._lock:
+            super().write(buffers)
+
+    def write_from_thread(self, frame: bytes) -> bool:
+        """Send a frame past the transport; return false if that is impossible now, or over TLS."""
+        with self._lock:
+            transport = self.transport
+            if transport is None or not self.is_open or self.unsent_bytes or transport.get_extra_info("ssl_object"):
+                return False
+            with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as sock:
+                sock.settimeout(_SEND_TIMEOUT_S)
+                try:
+                    sock.sendall(frame)
+                except OSError:
+                    # A part may have left: nothing can follow it.
+                    sock.shutdown(socket.SHUT_RDWR)
+                    return False
+            return True

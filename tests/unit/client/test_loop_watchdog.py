@@ -1,0 +1,120 @@
+"""A blocked event loop: named, and heartbeats continue."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rocketbroker.client.client_config import ClientConfig
+from rocketbroker.client.loop_watchdog import LoopWatchdog
+from rocketbroker.client.producer import Producer
+from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.scripted_server import Asked, ScriptedServer, name_server, route_of
+from tests.support.waiting import until
+
+
+def block_until(condition: Callable[[], bool], limit_s: float = 60) -> None:
+    """Block the event loop until a condition holds."""
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@contextmanager
+def servers_in_a_thread() -> Iterator[tuple[ScriptedServer, ScriptedServer]]:
+    """Run a broker with topic T and its name server on an event loop of their own."""
+    broker, names = ScriptedServer({}), name_server({})
+    ready, loops = threading.Event(), []
+
+    async def serve() -> None:
+        nonlocal names
+        stopped = asyncio.Event()
+        async with broker, name_server({"T": route_of({"broker-a": broker.address})}) as names:
+            loops.append((asyncio.get_running_loop(), stopped))
+            ready.set()
+            await stopped.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()])
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield broker, names
+    finally:
+        loop, stopped = loops[0]
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join()
+
+
+def oneway_beats(broker: ScriptedServer) -> list[Asked]:
+    return [each for each in broker.of(RequestCode.HEART_BEAT) if each.oneway]
+
+
+async def test_a_broker_hears_a_client_whose_loop_is_blocked():
+    with servers_in_a_thread() as (broker, names):
+        config = ClientConfig(names.address, heartbeat_broker_interval_s=0.05, loop_blocked_warning_s=30)
+        async with Producer("PG", config) as producer:
+            await producer.fetch_publish_queues("T")
+            await until(lambda: broker.of(RequestCode.HEART_BEAT))
+            block_until(lambda: len(oneway_beats(broker)) >= 2)
+        beats = oneway_beats(broker)
+        assert len(beats) >= 2
+        (data,) = HeartbeatData.decode(beats[0].body).producer_data_set
+        assert data.group_name == "PG"
+
+
+async def test_the_blocking_call_is_named_and_heartbeats_are_sent(caplog: pytest.LogCaptureFixture):
+    sent: list[object] = []
+    watchdog = LoopWatchdog(lambda: sent.append(None), heartbeat_interval_s=0.02, warn_after_s=0.01)
+    await watchdog.start()
+    await asyncio.sleep(0.1)
+    sent.clear()
+    block_until(lambda: len(sent) > 1 and "has been blocked for" in caplog.text)
+    await until(lambda: "the event loop runs again after" in caplog.text)
+    await watchdog.stop()
+    assert "the event loop has been blocked for" in caplog.text
+    assert "by 'time.sleep(0.01)" in caplog.text
+    assert f"({__file__}:" in caplog.text
+
+
+async def test_a_loop_that_runs_is_left_alone(caplog: pytest.LogCaptureFixture):
+    sent: list[object] = []
+    watchdog = LoopWatchdog(lambda: sent.append(None), heartbeat_interval_s=60, warn_after_s=30)
+    await watchdog.start()
+    await asyncio.sleep(0.05)
+    await watchdog.stop()
+    assert (sent, caplog.text) == ([], "")
+
+
+FORK = """
+    import asyncio, os
+    from rocketbroker.client import ClientStateError, Message, Producer
+
+    async def main():
+        async with Producer("PG", "{address}") as producer:
+            child = os.fork()
+            if child == 0:
+                try:
+                    await producer.send(Message("T", b"body"))
+                except ClientStateError as error:
+                    await producer.close()
+                    os._exit(7 if "make one after the fork" in str(error) else 1)
+                os._exit(2)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            print("queues:", len(await producer.fetch_publish_queues("T")))
+
+    asyncio.run(main())
+"""
+
+
+def test_a_forked_process_leaves_the_connections_to_the_first():
+    with servers_in_a_thread() as (_broker, names):
+        script = textwrap.dedent(FORK.replace("{address}", names.address))
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.returncode) == ("queues: 4\n", 0), done.stderr
