@@ -7,6 +7,7 @@ from rocketbroker.processor.heart_beat import HeartBeatProcessor
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.support.pull_filter import PullFilter
+from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.store.message_store import MessageStore
 
 
@@ -35,4 +36,5 @@ def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullReque
         parts.stats,
         holds,
         parts.send_backs,
+        SuggestedBroker(parts.config, store.fetcher, lambda: parts.has_master),
     )

@@ -277,6 +277,7 @@ class BrokerController:
             ),
             self.hold_service,
             self._send_backs,
+            lambda: self.master_address.answers,
             AdminParts(
                 settings.models,
                 settings.persist_path,

@@ -24,6 +24,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pull_filter import HeldFilter, PullFilter
+from rocketbroker.processor.support.suggested_broker import MASTER_ID, SuggestedBroker
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
@@ -70,6 +71,7 @@ class PullMessageProcessor:
         stats: counters of messages by group.
         hold_service: service that holds pulls.
         send_backs: bytes that consumers may send back.
+        suggested: the broker to pull from next.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a pull depends on
@@ -83,6 +85,7 @@ class PullMessageProcessor:
         stats: BrokerStatsManager,
         hold_service: PullRequestHoldService,
         send_backs: SendBackAllowance,
+        suggested: SuggestedBroker,
     ) -> None:
         self._config = config
         self._fetcher = fetcher
@@ -93,6 +96,8 @@ class PullMessageProcessor:
         self._stats = stats
         self._hold_service = hold_service
         self._send_backs = send_backs
+        self._suggested = suggested
+        self._is_slave = config.broker_id != MASTER_ID
         # Bound once, because each held pull keeps it.
         self._run = self._resume
 
@@ -115,7 +120,8 @@ class PullMessageProcessor:
         if self._offsets.resets:
             moved = self._redirect(connection, header)
             if moved is not None:
-                return [_head(command.opaque, ResponseCode.PULL_OFFSET_MOVED, moved, topic, group)]
+                suggested = self._suggested.of(header, moved, group)
+                return [_head(command.opaque, ResponseCode.PULL_OFFSET_MOVED, moved, suggested, topic, group)]
         fetch = GetMessageRequest(
             header.topic,
             header.queue_id,
@@ -135,6 +141,8 @@ class PullMessageProcessor:
         if not isinstance(result, GetMessageResult):
             return InTurn(self._answer_later(connection, command, result, topic, group))
         code = _code_of(result, header)
+        if self._is_slave and code is not _SUCCESS:
+            code, result = self._suggested.at_slave(header, code, result)
         if code is _NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
             self._note_pulled(header, result)
             self._suspend(connection, command, wanted, result.max_offset)
@@ -153,7 +161,10 @@ class PullMessageProcessor:
             result = await waiting
         except StoreError as error:
             raise _unreadable(error) from error
-        return self._answer(connection, command, _code_of(result, command.header), result, topic, group)
+        code = _code_of(result, command.header)
+        if self._is_slave and code is not _SUCCESS:
+            code, result = self._suggested.at_slave(command.header, code, result)
+        return self._answer(connection, command, code, result, topic, group)
 
     def _answer(
         self,
@@ -172,7 +183,10 @@ class PullMessageProcessor:
             self._send_backs.give(connection, result.total_size)
         else:
             stats.misses += 1
-        return [_head(command.opaque, code, result, topic, group), *result.buffers]
+        suggested = MASTER_ID
+        if self._is_slave or self._config.slave_read_enable:
+            suggested = self._suggested.of(header, result, group)
+        return [_head(command.opaque, code, result, suggested, topic, group), *result.buffers]
 
     def _commit(self, header: PullMessageRequestHeader) -> None:
         """Commit the offset that a pull carries. This creates its group; pulling alone does not."""
@@ -220,6 +234,8 @@ class PullMessageProcessor:
         return BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
 
     def _readable_group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
+        if self._is_slave:
+            self._suggested.check_readable()
         if not self._config.broker_permission & PERM_READ:
             raise self._forbidden(
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden: its brokerPermission is "
@@ -258,13 +274,18 @@ def _unreadable(error: StoreError) -> BrokerResponseError:
 
 
 def _head(
-    opaque: int, code: int, result: GetMessageResult, topic: TopicConfig, group: SubscriptionGroupConfig
+    opaque: int,
+    code: int,
+    result: GetMessageResult,
+    suggested: int,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
 ) -> bytes:
     return pull_response_head(
         opaque,
         code,
         result.status.name,
-        group.broker_id,
+        suggested,
         result.next_begin_offset,
         result.min_offset,
         result.max_offset,

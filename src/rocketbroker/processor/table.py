@@ -43,6 +43,8 @@ from rocketbroker.processor.support.broker_parts import BrokerParts
 from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.support.pull_filter import PullFilter
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.slave_refusals import with_slave_refusals
+from rocketbroker.processor.support.suggested_broker import MASTER_ID, SuggestedBroker
 from rocketbroker.processor.support.topic_target import TopicTargets
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
@@ -56,7 +58,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)
     add_admin_codes(table, parts, fast_failure)
-    return table.routes
+    return with_slave_refusals(table.routes) if parts.config.broker_id != MASTER_ID else table.routes
 
 
 def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
@@ -106,6 +108,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.stats,
         parts.hold_service,
         parts.send_backs,
+        SuggestedBroker(parts.config, parts.store.fetcher, parts.has_master),
     )
     table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
     table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)

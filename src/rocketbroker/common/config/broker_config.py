@@ -202,6 +202,13 @@ class BrokerConfig(ClientLimits):
         "traceOn", True, "Value of TRACE_ON, stored in each message; true makes clients trace.", _HOT
     )
     lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
+    slave_read_enable: Flag = setting(
+        "slaveReadEnable",
+        False,
+        "On a slave: serve pulls. On a master: suggest to consumers of messages that are further back than "
+        "accessMessageInMemoryMaxRatio to pull from the group's whichBrokerWhenConsumeSlowly.",
+        _HOT,
+    )
     enable_property_filter: Flag = setting(
         "enablePropertyFilter",
         False,

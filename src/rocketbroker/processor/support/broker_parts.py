@@ -56,7 +56,7 @@ class AdminParts:
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """Parts of a broker that processors work on."""
+    """Parts of a broker that processors work on; ``has_master`` is true while the master of this slave answers."""
 
     config: BrokerConfig
     clock: Clock
@@ -76,4 +76,5 @@ class BrokerParts:
     handle_schedule_message: HandleScheduleMessage
     hold_service: PullRequestHoldService
     send_backs: SendBackAllowance
+    has_master: Callable[[], bool]
     admin: AdminParts
