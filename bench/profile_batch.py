@@ -18,17 +18,13 @@ from typing import Annotated, Any
 import typer
 
 from bench.machine import commit
-from bench.send_path import QUEUES, TOPIC, SendPath, body_of, header_of, send_path
+from bench.send_path import QUEUES, TOPIC, SendPath, batch_frame, body_of, header_of, send_path
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
-from rocketbroker.codec.message.message_batch import BatchParts, encode_batch, split_batch
-from rocketbroker.codec.message.message_id import encode_unique_id
-from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.message.message_batch import BatchParts, split_batch
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.clock import SystemClock
 from rocketbroker.store.commitlog.append_batch import AppendBatch
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.index.index_service import BATCH_MESSAGES
@@ -49,29 +45,6 @@ STEPS = {
     "process": "check the batch, count it, answer with its ids",
     "index": "hash keys and enter them into the IndexFile, in batches",
 }
-
-
-def batch_frame(number: int, count: int, body: bytes) -> bytes:
-    """Return the send request of the Java client for a batch of ``count`` messages with one tag each."""
-    ids = [
-        encode_unique_id(bytes([127, 0, 0, 1]), 4711, 0x1B28CDFA, each, each & 0xFFFF)
-        for each in range(number * count, (number + 1) * count)
-    ]
-    messages = [(0, body, encode_properties({"UNIQ_KEY": each, "WAIT": "true", "TAGS": "T"})) for each in ids]
-    header = SendMessageRequestHeaderV2(
-        producer_group="bench_producer",
-        topic=TOPIC,
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=number % QUEUES,
-        sys_flag=0,
-        born_timestamp=SystemClock().time_ms(),
-        flag=0,
-        properties=encode_properties({"WAIT": "true", "UNIQ_KEY": ids[0]}).decode(),
-        batch=True,
-        broker_name="broker-a",
-    )
-    return encode_frame(request(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages)))
 
 
 def timings(path: SendPath, frames: list[bytes], count: int) -> dict[str, float]:

@@ -13,6 +13,7 @@ from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
@@ -113,7 +114,11 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         BrokerFastFailure(config),
     )
     table = MethodTable()
-    table.add(RequestCode.SEND_MESSAGE_V2, processor.process, SendMessageRequestHeaderV2, runs=processor.runs)
+    for code, runs in (
+        (RequestCode.SEND_MESSAGE_V2, processor.runs),
+        (RequestCode.SEND_BATCH_MESSAGE, processor.batch_runs),
+    ):
+        table.add(code, processor.process, SendMessageRequestHeaderV2, takes_large_bodies=True, runs=runs)
     await store.start()
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
@@ -142,6 +147,7 @@ class _BareRuns:
     """Answers runs and does nothing else."""
 
     fields = SendRuns.fields
+    fewest = SendRuns.fewest
     accepts = staticmethod(SendRuns.accepts)
 
     @staticmethod
@@ -159,8 +165,25 @@ def template_of(route: Route, frame: bytes) -> HeaderTemplate:
 
 def send_frame(number: int, body: bytes) -> bytes:
     """Return the send request of the Java client for a message with one key and one tag."""
-    unique_id = encode_unique_id(bytes([127, 0, 0, 1]), 4711, 0x1B28CDFA, number, number & 0xFFFF)
-    properties = {"KEYS": f"sender-{number % 64}", "UNIQ_KEY": unique_id, "WAIT": "true", "TAGS": "T"}
+    properties = {"KEYS": f"sender-{number % 64}", "UNIQ_KEY": unique_id(number), "WAIT": "true", "TAGS": "T"}
+    return request_frame(RequestCode.SEND_MESSAGE_V2, number, properties, body)
+
+
+def batch_frame(number: int, count: int, body: bytes) -> bytes:
+    """Return the send request of the Java client for a batch of ``count`` messages with one tag each."""
+    ids = [unique_id(each) for each in range(number * count, (number + 1) * count)]
+    messages = [(0, body, encode_properties({"UNIQ_KEY": each, "WAIT": "true", "TAGS": "T"})) for each in ids]
+    properties = {"WAIT": "true", "UNIQ_KEY": ids[0]}
+    return request_frame(RequestCode.SEND_BATCH_MESSAGE, number, properties, encode_batch(messages))
+
+
+def unique_id(number: int) -> str:
+    """Return the unique id of a message of the Java client."""
+    return encode_unique_id(bytes([127, 0, 0, 1]), 4711, 0x1B28CDFA, number, number & 0xFFFF)
+
+
+def request_frame(code: RequestCode, number: int, properties: dict[str, str], body: bytes) -> bytes:
+    """Return a send request of the Java client."""
     header = SendMessageRequestHeaderV2(
         producer_group="bench_producer",
         topic=TOPIC,
@@ -171,10 +194,11 @@ def send_frame(number: int, body: bytes) -> bytes:
         born_timestamp=SystemClock().time_ms(),
         flag=0,
         properties=encode_properties(properties).decode(),
+        batch=code == RequestCode.SEND_BATCH_MESSAGE,
         broker_name="broker-a",
     )
-    command = request(RequestCode.SEND_MESSAGE_V2, header, body)
-    command.opaque = number
+    command = request(code, header, body)
+    command.opaque = number + 1
     return encode_frame(command)
 
 

@@ -17,6 +17,7 @@ from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frames, encode_frame
@@ -28,6 +29,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import send_runs
+from rocketbroker.processor.support.batch_runs import BatchRuns
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
@@ -93,9 +95,14 @@ async def sent(
         )
         if runs is not None:
             _note_runs(processor.runs, runs)
+            _note_runs(processor.batch_runs, runs)
         table = MethodTable()
-        for code, kind in ((10, SendMessageRequestHeader), (310, SendMessageRequestHeaderV2)):
-            table.add(code, processor.process, kind, takes_large_bodies=True, runs=processor.runs)
+        for code, kind, handler in (
+            (10, SendMessageRequestHeader, processor.runs),
+            (310, SendMessageRequestHeaderV2, processor.runs),
+            (320, SendMessageRequestHeaderV2, processor.batch_runs),
+        ):
+            table.add(code, processor.process, kind, takes_large_bodies=True, runs=handler)
         await store.start()
         try:
             connection, transport, endpoint = connect(table.routes)
@@ -117,7 +124,21 @@ def by_opaque(answers: bytes) -> list[Command]:
     return sorted(decode_frames(answers), key=lambda answer: answer.opaque)
 
 
-def _note_runs(handler: SendRuns, runs: list[int]) -> None:
+def batch(number: int, queue_id: int, body: bytes, *others: str, properties: str = PLAIN[1], **fields: object) -> bytes:
+    """Return the frame of a batch of messages with equal properties, and of some with ``others``."""
+    each = [UNIQUE % (16 * number + at) + text for at, text in enumerate([properties] * 3 + list(others))]
+    data = encode_batch((0, body, raw.encode()) for raw in each)
+    header = SendMessageRequestHeaderV2(
+        "PG", "T", "TBW102", 4, queue_id, 0, 1_700_000_000_000 + number, 0, UNIQUE % (16 * number), batch=True
+    )
+    for name, value in fields.items():
+        setattr(header, name.removeprefix("_"), value)
+    command = request(RequestCode.SEND_BATCH_MESSAGE, header, data)
+    command.opaque = number
+    return encode_frame(command)
+
+
+def _note_runs(handler: SendRuns | BatchRuns, runs: list[int]) -> None:
     process = handler.process
 
     def noting(connection, command, values, bodies):
@@ -196,7 +217,7 @@ def test_a_request_that_fails_harms_none_of_its_run():
 def test_a_run_that_fails_for_an_unknown_reason_is_handled_one_by_one(caplog, monkeypatch):
     frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
     expected = asyncio.run(sent(frames))
-    monkeypatch.setattr(SendRuns, "_target", lambda *_: 1 // 0)
+    monkeypatch.setattr(SendRuns, "target", lambda *_: 1 // 0)
 
     assert asyncio.run(sent([b"".join(frames)])) == expected
     assert "each is handled alone" in caplog.text
@@ -301,3 +322,62 @@ class TestSyncFlush:
 
         assert [answer.code for answer in answers] == [0] * (capacity - 20) + [2] * (50 - capacity)
         assert (30 in runs) is (capacity == 50)
+
+
+BATCHES = st.tuples(
+    st.integers(0, 4),
+    st.sampled_from([b"one", b"two", b"longer"]),
+    st.sampled_from([[], [], [PLAIN[1]], [PLAIN[0]], ["KEYS\x01k\x02"]]),
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(BATCHES, min_size=1, max_size=9), st.integers(1, 3))
+@example([(1, b"one", [])] * 9, 3)
+@example([(1, b"one", [])] * 3 + [(1, b"two", [PLAIN[1]])] * 3 + [(4, b"one", [])] * 3, 3)
+def test_runs_differ_in_nothing_from_batches_that_come_alone(batches: list[tuple[int, bytes, list[str]]], event: int):
+    first = [batch(number + 1, number % 4, b"one") for number in range(9)]
+    frames = [batch(number, queue_id, body, *others) for number, (queue_id, body, others) in enumerate(batches, 100)]
+    together = [b"".join(frames[at : at + 3 * event]) for at in range(0, len(frames), 3 * event)]
+
+    assert asyncio.run(sent([b"".join(first), *together])) == asyncio.run(sent([*first, *frames]))
+
+
+def test_batches_of_a_read_event_are_handled_in_runs():
+    frames = [batch(number + 1, number % 4, b"%03d" % number) for number in range(40)]
+    runs: list[int] = []
+
+    together = asyncio.run(sent([b"".join(frames[:20]), b"".join(frames[20:])], runs))
+
+    assert runs[-1] == 20
+    assert together == asyncio.run(sent(frames))
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        batch(15, 1, b"one", properties="DELAY\x013\x02"),
+        batch(15, 9, b"one"),
+        batch(15, 1, b"one", properties=SPECIAL[3]),
+        batch(15, 1, b"one", _properties="DELAY\x013\x02"),
+        batch(15, 1, b"one", _properties="A\x01b\x02"),
+        batch(15, 1, b"one", topic="Other"),
+        batch(15, 1, b"one", sys_flag=4),
+    ],
+    ids=["delayed message", "queue", "keys", "delayed", "no unique id", "topic", "transaction"],
+)
+def test_one_special_batch_among_others_is_handled_as_if_alone(special: bytes):
+    first = [batch(number + 1, number % 4, b"one") for number in range(9)]
+    frames = [batch(number, 1, b"two") for number in range(10, 20)]
+    frames[5] = special
+
+    assert asyncio.run(sent([b"".join(first), b"".join(frames)])) == asyncio.run(sent([*first, *frames]))
+
+
+def test_a_run_of_batches_that_cannot_be_prepared_is_handled_one_by_one(caplog, monkeypatch):
+    frames = [batch(number + 1, number % 4, b"one") for number in range(20)]
+    expected = asyncio.run(sent(frames))
+    monkeypatch.setattr(BatchRuns, "_prepare", lambda *_: 1 // 0)
+
+    assert asyncio.run(sent([b"".join(frames)])) == expected
+    assert "each is handled alone" in caplog.text

@@ -23,6 +23,7 @@ from tests.support.stores import (
     LOG_FILE,
     V4_HOST,
     V6_HOST,
+    batch_run,
     crash_copy,
     make_store,
     message,
@@ -128,6 +129,21 @@ class StoreMachine(RuleBasedStateMachine):
             assert result.queue_offsets[number] == len(self.put_bodies[topic, queue_id])
             place = result.physical_offsets[number]
             self.entered(topic, queue_id, bodies[number], place, length, [f"U{first}:{number}"])
+
+    @rule(topic=topics, queues=st.lists(queue_ids, min_size=1, max_size=4), count=st.integers(1, 4))
+    def put_batches(self, topic: str, queues: list[int], count: int) -> None:
+        first = next(self.numbers)
+        batches = [[b"%06d-%d-%d" % (first, number, each) for each in range(count)] for number in range(len(queues))]
+        result = self.store.appender.put_batches(batch_run(*batches, topic=topic, queue_ids=queues))
+        if result is None:
+            return
+        places = iter(result.physical_offsets)
+        length = result.size // len(result.physical_offsets)
+        for queue_id, queue_offset, bodies in zip(queues, result.queue_offsets, batches, strict=True):
+            assert queue_offset == len(self.put_bodies[topic, queue_id])
+            for body in bodies:
+                self.entered(topic, queue_id, body, next(places), length, [f"U{body.decode()}"])
+        self.dispatched()
 
     @rule()
     def dispatch(self) -> None:

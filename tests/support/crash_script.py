@@ -7,6 +7,7 @@ under ASYNC_FLUSH what was not on disk.
 import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from tests.support.stores import (
     ALWAYS,
     V4_HOST,
     batch,
+    batch_run,
     batch_topic_table,
     flushed,
     inner_batch,
@@ -163,6 +165,7 @@ class CrashScript(RecordedScript[Promised]):
             (self._put_batch, 10),
             (self._put_run, 5),
             (self._put_run_and_wait, 10),
+            (self._put_batches, 5),
             (self._flush_queues, 8),
             (self._commit, 8),
             (self._flush_index, 4),
@@ -242,6 +245,25 @@ class CrashScript(RecordedScript[Promised]):
         result = await self._put_run()
         if not self.refused_last:
             await self._wait(result)
+
+    async def _put_batches(self) -> None:
+        """Put batches that came together; another way if the store wants each by itself."""
+        number = next(self._numbers)
+        queue = self._chance.choice([each for each in [*QUEUES, DELETED] if each != BATCHES])
+        batches = [
+            [b"%07d-%d%d" % (number, one, each) for each in range(self._chance.randint(1, 4))]
+            for one in range(self._chance.randint(1, 3))
+        ]
+        bodies = list(chain.from_iterable(batches))
+        self.file_system.mark(Trying(queue, bodies))
+        run = batch_run(*batches, topic=queue[0], queue_ids=[queue[1]] * len(batches))
+        result = self._store.appender.put_batches(run)
+        if result is None:
+            await self._put()
+            return
+        self.refused_last = False
+        for number, body in enumerate(bodies, result.queue_offsets[0]):
+            self.file_system.mark(Put(queue, number, body, (f"U{body.decode()}",)))
 
     async def _commit(self) -> None:
         """Commit the end of a queue as consumer offset and write it."""

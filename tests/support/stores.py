@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rocketbroker.codec.message.alike_messages import alike_messages
 from rocketbroker.codec.message.message_batch import BatchParts, encode_batch
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -19,6 +20,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import (
+    BatchRun,
     MessageExtBrokerInner,
     MessageRun,
     PutMessageResult,
@@ -112,6 +114,15 @@ def message_run(*bodies: bytes, topic: str = "Topic", queue_ids: Sequence[int]) 
     properties = [b"UNIQ_KEY\x01%b\x02" % key for key in keys]
     found: list[FoundProperties] = [(None, key, None, False) for key in keys]
     return MessageRun(topic, queue_ids, bodies, properties, [1] * len(bodies), found, 0, 0, V4_HOST, 0)
+
+
+def batch_run(*batches: Sequence[bytes], topic: str = "Topic", queue_ids: Sequence[int]) -> BatchRun:
+    """Return batches that came together, given by their bodies of one length; ``U<body>`` is the unique id of each."""
+    messages = alike_messages(
+        [encode_batch((0, body, b"UNIQ_KEY\x01U%b\x02" % body) for body in each) for each in batches]
+    )
+    assert messages is not None
+    return BatchRun(topic, queue_ids, list(map(len, batches)), [1] * len(batches), messages, 0, V4_HOST, 0)
 
 
 def message(body: bytes = b"body", topic: str = "Topic", queue_id: int = 0, **fields) -> MessageExtBrokerInner:

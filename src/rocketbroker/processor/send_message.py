@@ -33,6 +33,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.batch_runs import BatchRuns
 from rocketbroker.processor.support.batch_send import BatchSend, SendCommand
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.broker_properties import BrokerProperties
@@ -101,6 +102,7 @@ class SendMessageProcessor:
         self._own = BrokerProperties(config)
         # For requests of the same kind that come together.
         self.runs = SendRuns(config, appender, store_host, targets, self._key_limit, fast_failure, self._answers)
+        self.batch_runs = BatchRuns(self.runs, store_config, appender, store_host, self._key_limit)
 
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
         """Store one message, or a batch, and answer with its id and queue offset."""

@@ -78,12 +78,12 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.handle_schedule_message,
         fast_failure,
     )
-    for code, header_type in (
-        (RequestCode.SEND_MESSAGE, SendMessageRequestHeader),
-        (RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2),
-        (RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2),
+    for code, header_type, runs in (
+        (RequestCode.SEND_MESSAGE, SendMessageRequestHeader, send.runs),
+        (RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2, send.runs),
+        (RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2, send.batch_runs),
     ):
-        table.add(code, send.process, header_type, Audience.CLIENT, takes_large_bodies=True, runs=send.runs)
+        table.add(code, send.process, header_type, Audience.CLIENT, takes_large_bodies=True, runs=runs)
     reply = SendReplyMessageProcessor(
         parts.config,
         store.config,

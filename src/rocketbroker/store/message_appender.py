@@ -1,7 +1,7 @@
 """Append path: CommitLog write, then dispatch, on the event loop (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
@@ -13,6 +13,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 )
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import (
@@ -24,8 +25,9 @@ from rocketbroker.common.errors import (
 )
 from rocketbroker.store.commitlog.append_batch import AppendBatch
 from rocketbroker.store.commitlog.append_run import AppendRun
-from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.commit_log import CommitLog, EncodedRun
 from rocketbroker.store.commitlog.put_message import (
+    BatchRun,
     MessageExtBrokerInner,
     MessageRun,
     PutMessageResult,
@@ -140,10 +142,60 @@ class MessageAppender:
         queues = self._queues.find_open(run.topic, run.queue_ids)
         if queues is None:
             return None
-        queue_offsets, ends = _next_offsets(queues)
+        queue_offsets, ends = _next_offsets(queues, repeat(1))
         records = AppendRun(run, queues[0].topic_block, queues[0].magic)
         codes = _tags_codes(run)
         timestamp = self._clock.time_ms()
+        offsets = self._append_run(records, queue_offsets, ends, timestamp)
+        if offsets is None:
+            return None
+        # From here on nothing may fail: the log has the messages.
+        self._pending += zip(
+            queues, queue_offsets, offsets, records.sizes, codes, repeat(timestamp), run.found, strict=False
+        )
+        self.last_store_timestamp = timestamp
+        self.put_count += len(offsets)
+        return PutMessageResult(
+            _PUT_OK, offsets[0], queue_offsets[0], timestamp, records.total, "", offsets, queue_offsets
+        )
+
+    def put_batches(self, run: BatchRun) -> PutMessageResult | None:
+        """Append batches that came together by one write, and make them readable as ``put_messages`` does.
+
+        Returns ``None``, with nothing stored, if one of them might be rejected: then put each by itself.
+        """
+        from rocketbroker.store.commitlog.append_batches import AppendBatches, queue_entries
+
+        if self._refusals.current is not None:
+            return None
+        queues = self._queues.find_open(run.topic, run.queue_ids)
+        if queues is None or queues[0].holds_batches or queues[0].schedule:
+            return None
+        queue_offsets, ends = _next_offsets(queues, run.counts)
+        records = AppendBatches(run, queues[0].topic_block, queues[0].magic)
+        tags_code = tags_code_bytes(run.messages.tags)
+        timestamp = self._clock.time_ms()
+        offsets = self._append_run(records, queue_offsets, ends, timestamp)
+        if offsets is None:
+            return None
+        # From here on nothing may fail: the log has the messages.
+        entries = queue_entries(offsets[0], records.size, len(offsets), tags_code)
+        for dispatched in _dispatch_runs(run, queues, queue_offsets, entries, timestamp):
+            self._dispatch_run(dispatched)
+        self.last_store_timestamp = timestamp
+        self.put_count += len(offsets)
+        return PutMessageResult(
+            _PUT_OK, offsets[0], queue_offsets[0], timestamp, records.total, "", offsets, queue_offsets
+        )
+
+    def _append_run(
+        self,
+        records: EncodedRun,
+        queue_offsets: Sequence[int],
+        ends: Mapping[ConsumeQueueInterface, int],
+        timestamp: int,
+    ) -> Sequence[int] | None:
+        """Write the records of a run and return their offsets; ``None``, with nothing stored, if there is no room."""
         try:
             # Before the log gets the messages: what a queue has no room for is left to single puts.
             for queue, end in ends.items():
@@ -152,17 +204,9 @@ class MessageAppender:
             offsets = self._commit_log.append_run(records, queue_offsets, timestamp)
         except StoreError:
             return None
-        # From here on nothing may fail: the log has the messages.
-        self._pending += zip(
-            queues, queue_offsets, offsets, records.sizes, codes, repeat(timestamp), run.found, strict=False
-        )
         for queue, end in ends.items():
             queue.next_offset = end
-        self.last_store_timestamp = timestamp
-        self.put_count += len(offsets)
-        return PutMessageResult(
-            _PUT_OK, offsets[0], queue_offsets[0], timestamp, records.total, "", offsets, queue_offsets
-        )
+        return offsets
 
     def _fits(self, run: MessageRun) -> bool:
         """Return true if no message is too long, or takes anything but a plain entry of its queue."""
@@ -226,7 +270,8 @@ class MessageAppender:
             codes = [tags_code_bytes(found.tags[0])] * count
         else:
             codes = list(map(tags_code_bytes, found.tags))
-        run = DispatchRun(queue, first, offsets, batch.sizes, codes, timestamp, *found)
+        entries = b"".join(map(ENTRY.pack, offsets, batch.sizes, codes))
+        run = DispatchRun(queue, first, entries, timestamp, *found)
         self._dispatch_run(run)
         self.last_store_timestamp = timestamp
         self.put_count += count
@@ -332,18 +377,44 @@ def _end_of(request: DispatchRequest) -> int:
 
 
 def _next_offsets(
-    queues: Sequence[ConsumeQueueInterface],
+    queues: Sequence[ConsumeQueueInterface], counts: Iterable[int]
 ) -> tuple[list[int], dict[ConsumeQueueInterface, int]]:
-    """Return the queue offset that each message gets, and the end of each queue behind them."""
+    """Return the queue offset that each record, or batch of ``counts`` records, gets, and the end of each queue."""
     offsets: list[int] = []
     ends: dict[ConsumeQueueInterface, int] = {}
-    for queue in queues:
+    for queue, count in zip(queues, counts, strict=False):
         offset = ends.get(queue)
         if offset is None:
             offset = queue.next_offset
         offsets.append(offset)
-        ends[queue] = offset + 1
+        ends[queue] = offset + count
     return offsets, ends
+
+
+def _dispatch_runs(
+    run: BatchRun,
+    queues: Sequence[ConsumeQueueInterface],
+    queue_offsets: Sequence[int],
+    entries: bytes,
+    timestamp: int,
+) -> Iterator[DispatchRun]:
+    """Yield the batches of a run, whose messages have the queue entries ``entries``."""
+    tags, unique_keys = run.messages.tags, run.messages.unique_keys
+    length = len(unique_keys) // sum(run.counts)
+    begin = 0
+    for queue, queue_offset, count in zip(queues, queue_offsets, run.counts, strict=True):
+        end = begin + count
+        yield DispatchRun(
+            queue,
+            queue_offset,
+            entries[begin * ENTRY.size : end * ENTRY.size],
+            timestamp,
+            [tags] * count,
+            (),
+            [None] * count,
+            unique_keys[begin * length : end * length],
+        )
+        begin = end
 
 
 def _tags_codes(run: MessageRun) -> list[int]:

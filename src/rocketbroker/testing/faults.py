@@ -143,6 +143,7 @@ class _Runs:
         self, handler: RunHandler, connections: weakref.WeakSet[Connection], has_orders: Callable[[], bool]
     ) -> None:
         self.fields = handler.fields
+        self.fewest = handler.fewest
         self.accepts = handler.accepts
         self._handler = handler
         self._connections = connections

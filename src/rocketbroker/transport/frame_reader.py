@@ -23,7 +23,7 @@ from rocketbroker.transport.answers import body_too_long, error_answer
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
-from rocketbroker.transport.request_run import FEWEST_IN_RUN, RequestRun
+from rocketbroker.transport.request_run import RequestRun
 from rocketbroker.transport.responder import Responder
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class FrameReader:
                 check_header_length(mark, self._header_limit)
                 return position, 4 + length
             # Few requests gain nothing from a run.
-            is_many = run.frames or FEWEST_IN_RUN * (following - position) <= end - position
+            is_many = run.frames or run.fewest * (following - position) <= end - position
             if not (is_many and run.joins(data, start, mark, following)):
                 if run.frames:
                     self._handle_run(data)

@@ -14,8 +14,8 @@ from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_tem
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.transport.answers import error_answer
 
-# Fewer requests are handled faster one by one.
-FEWEST_IN_RUN: Final = 6
+# Requests of one read event from which a template is learned.
+_FEWEST: Final = 3
 # As many answers are written together.
 _MOST: Final = 64
 # Requests outside of runs before the first template is learned, and between two in the end.
@@ -72,9 +72,10 @@ class RequestRun:
     Attributes:
         frames: the frames in the run: position of the mark, mark, position of the end.
         learns: the last request that did not join fits no template.
+        fewest: fewer requests are handled faster one by one.
     """
 
-    __slots__ = ("_header_limit", "_kind", "_misses", "_patience", "_values", "frames", "learns")
+    __slots__ = ("_header_limit", "_kind", "_misses", "_patience", "_values", "fewest", "frames", "learns")
 
     def __init__(self, header_limit: int) -> None:
         self._header_limit = header_limit
@@ -84,6 +85,7 @@ class RequestRun:
         self._misses = 0
         self._patience = _FIRST_MISSES
         self.learns = False
+        self.fewest = _FEWEST
 
     def joins(self, data: memoryview, start: int, mark: int, end: int) -> bool:
         """Add the request of a frame, with its mark at ``start``, if its header fits the template and there is room."""
@@ -109,7 +111,7 @@ class RequestRun:
         """
         frames, values, kind = self.frames, self._values, self._kind
         self.frames, self._values = [], []
-        if len(frames) < FEWEST_IN_RUN or kind is None:
+        if len(frames) < self.fewest or kind is None:
             return None
         bodies = [data[start + 4 + mark : end] for start, mark, end in frames]
         command = kind.template.command
@@ -137,7 +139,9 @@ class RequestRun:
         template = make_template(bytes(header), command, handler.fields, route.decode_json)
         if template is not None:
             self._kind = _Kind(route, handler, template)
+            self.fewest = handler.fewest
 
     def forget(self) -> None:
         """Forget the template: the routes of the connection have changed."""
         self._kind = None
+        self.fewest = _FEWEST

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.profile_batch import STEPS, batch_frame, parted, profile, table, timings
-from bench.send_path import QUEUES, TOPIC, body_of, send_path
+from bench.profile_batch import STEPS, parted, profile, table, timings
+from bench.send_path import QUEUES, TOPIC, batch_frame, body_of, send_path
 from rocketbroker.codec.message.message_batch import split_batch
 
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.message.alike_messages import alike_messages
+from rocketbroker.codec.message.message_batch import BatchParts, encode_batch
 from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store import message_appender
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.put_message import MessageRun, PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import BatchRun, MessageRun, PutMessageResult, PutMessageStatus
 from rocketbroker.store.dispatch import commit_log_dispatcher
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
@@ -286,7 +288,7 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
         parts.appender.put_message(message(b"%d" % number))
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "put", refuse_entry)
-        patched.setattr(ConsumeQueue, "put_run", refuse_entry)
+        patched.setattr(ConsumeQueue, "put_entries", refuse_entry)
         held = parts.appender.put_messages(message(), batch(b"8", b"9", b"10"))
         assert (held.status, held.queue_offset) == (PutMessageStatus.PUT_OK, 8)
         with pytest.raises(StoreError, match="no room"):
@@ -386,7 +388,7 @@ def test_not_even_an_error_that_nobody_foresaw_loses_an_acknowledged_message(par
 
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "put", fail)
-        patched.setattr(ConsumeQueue, "put_run", fail)
+        patched.setattr(ConsumeQueue, "put_entries", fail)
         if batched:
             parts.appender.put_messages(message(), batch(b"0", b"1"))
         else:
@@ -663,6 +665,92 @@ class TestRuns:
         self.put_each(parts, 0, 1)
 
         assert parts.appender.put_run(self.run(0, 1, 0, 1, body=b"x" * 1500)) is None
+
+
+class TestBatchRuns:
+    """Batches of one topic that come together."""
+
+    @staticmethod
+    def run(*queue_ids: int, body: bytes = b"body", count: int = 2) -> BatchRun:
+        data = encode_batch((0, body, b"UNIQ_KEY\x01%05d\x02TAGS\x01T\x02" % number) for number in range(count))
+        messages = alike_messages([data] * len(queue_ids))
+        assert messages is not None
+        return BatchRun("Topic", queue_ids, [count] * len(queue_ids), [1] * len(queue_ids), messages, 0, V4_HOST, 0)
+
+    def put_each(self, parts: Parts, *queue_ids: int) -> None:
+        for queue_id in queue_ids:
+            assert parts.appender.put_message(message(queue_id=queue_id)).status is PutMessageStatus.PUT_OK
+
+    def test_they_are_stored_like_batches_put_one_by_one(self, parts: Parts):
+        self.put_each(parts, 0, 1)
+        result = parts.appender.put_batches(self.run(0, 1, 1, 0))
+        assert result is not None
+
+        assert (parts.readable(queue_id=0), parts.readable(queue_id=1)) == (5, 5)
+        assert result.queue_offsets == [1, 1, 3, 3]
+        assert result.physical_offsets[0] + result.size == parts.log.max_offset
+        assert parts.bodies(queue_id=1) == [b"body"] * 5
+        queue = parts.queues.find("Topic", 0)
+        assert queue is not None
+        assert [code for _, _, code in queue.entries(1, 9)] == [tags_code_bytes(b"T")] * 4
+        assert (parts.appender.put_count, queue.next_offset) == (10, 5)
+        assert parts.appender.last_store_timestamp == result.store_timestamp
+
+    def test_none_is_stored_in_a_queue_that_does_not_exist(self, parts: Parts):
+        self.put_each(parts, 0)
+        end = parts.log.max_offset
+
+        assert parts.appender.put_batches(self.run(0, 1)) is None
+        assert parts.log.max_offset == end
+
+    def test_none_is_stored_while_messages_are_rejected(self, parts: Parts):
+        self.put_each(parts, 0)
+        parts.refusals.set(Refusal.READ_ONLY, "why")
+
+        assert parts.appender.put_batches(self.run(0)) is None
+
+    def test_none_is_stored_without_room_in_a_queue_or_in_the_log(self, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+        self.put_each(parts, 0, 1)
+        queue = parts.queues.find("Topic", 1)
+        assert queue is not None
+        queue.room_end = 2
+        end = parts.log.max_offset
+
+        with monkeypatch.context() as refusing:
+            refusing.setattr(ConsumeQueue, "make_room", full)
+            assert parts.appender.put_batches(self.run(0, 1)) is None
+        with monkeypatch.context() as refusing:
+            refusing.setattr(CommitLog, "_room", full)
+            assert parts.appender.put_batches(self.run(0, 1)) is None
+        assert (queue.next_offset, parts.log.max_offset) == (1, end)
+
+        assert parts.appender.put_batches(self.run(0, 1)) is not None
+        assert queue.room_end >= queue.next_offset == 3
+
+    def test_a_batch_that_a_queue_could_not_take_is_dispatched_later(self, parts: Parts, monkeypatch):
+        self.put_each(parts, 0, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(ConsumeQueue, "put", refuse_entry)
+            patched.setattr(ConsumeQueue, "put_entries", refuse_entry)
+            assert parts.appender.put_batches(self.run(0, 1)) is not None
+            with pytest.raises(StoreError, match="no room"):
+                parts.appender.dispatch()
+        assert parts.readable() == 0
+
+        parts.appender.dispatch()
+
+        assert (parts.readable(queue_id=0), parts.readable(queue_id=1)) == (3, 3)
+
+    def test_the_longest_record_is_that_of_one_message(self, parts: Parts):
+        self.put_each(parts, 0)
+        parts.log.longest_record = 100
+
+        assert parts.appender.put_batches(self.run(0, 0, body=b"x" * 1500, count=3)) is None
+        assert parts.log.longest_record == 100
+        result = parts.appender.put_batches(self.run(0, 0, body=b"x" * 300))
+
+        assert result is not None
+        assert parts.log.longest_record == result.physical_offsets[1] - result.physical_offsets[0]
 
 
 def full(*_: object) -> None:

@@ -17,6 +17,7 @@ class Runs:
     """Handler that answers requests alone and together."""
 
     fields = (VaryingField("queue_id", INT),)
+    fewest = 6
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -23,6 +23,7 @@ class Runs:
     """Handler that answers runs, at once or later, or leaves them to be handled one by one."""
 
     fields = (VaryingField("queue_id", INT),)
+    fewest = 6
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -36,18 +36,27 @@ def find_properties_of_batch(raws: Sequence[bytes], length: int | None = None) -
     return found
 
 
+def unique_key_span(raw: bytes) -> tuple[int, int] | None:
+    """Return begin and end of the unique id in raw properties; ``None`` without one, or with two."""
+    before, name, rest = raw.partition(_UNIQUE_KEY)
+    unique_key, _, _ = rest.partition(_PAIR_END)
+    if not unique_key or (before and not before.endswith(_PAIR_END)) or _UNIQUE_KEY in rest:
+        return None
+    begin = len(before) + len(name)
+    return begin, begin + len(unique_key)
+
+
 def _differ_in_unique_key(raws: Sequence[bytes]) -> FoundColumns | None:
     """Return the properties, of equal lengths, of messages that differ in the unique id alone, as most do."""
     first, count = raws[0], len(raws)
-    before, name, rest = first.partition(_UNIQUE_KEY)
-    unique_key, _, _ = rest.partition(_PAIR_END)
-    after = rest[len(unique_key) :]
-    if not unique_key or (before and not before.endswith(_PAIR_END)) or _UNIQUE_KEY in after:
+    span = unique_key_span(first)
+    if span is None:
         return None
+    begin, end = span
     joined = b"".join(raws)
     # If nothing else differs, the bytes between the unique ids of two messages occur as often as they should.
-    unique_keys = joined[len(before) + len(name) : len(joined) - len(after)].split(after + before + name)
-    if len(unique_keys) != count or set(map(len, unique_keys)) != {len(unique_key)}:
+    unique_keys = joined[begin : len(joined) - len(first) + end].split(first[end:] + first[:begin])
+    if len(unique_keys) != count or set(map(len, unique_keys)) != {end - begin}:
         return None
     joined_keys = b"".join(unique_keys)
     if _PAIR_END in joined_keys:

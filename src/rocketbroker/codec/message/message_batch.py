@@ -21,7 +21,10 @@ from rocketbroker.codec.message.message_properties import check_properties_lengt
 from rocketbroker.common.errors import CodecError
 
 _HEAD: Final = Struct(">iiiii")
-_SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
+#: totalSize, flag and bodyLength.
+SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
+#: Position of the body in a message of a batch.
+INNER_BODY_POSITION: Final = _HEAD.size
 #: Bytes of a message in a batch, without body and properties.
 MIN_INNER_SIZE: Final = _HEAD.size + PROPERTIES_LENGTH.size
 
@@ -66,7 +69,7 @@ def _split_alike(data: bytes) -> BatchParts | None:
     """Return the messages if all have the same lengths: this is common, and runs no bytecode per message."""
     if len(data) < MIN_INNER_SIZE:
         return None
-    total_size, _, body_length = _SIZE_FLAG_LENGTH.unpack_from(data)
+    total_size, _, body_length = SIZE_FLAG_LENGTH.unpack_from(data)
     properties_length = total_size - body_length - MIN_INNER_SIZE
     if body_length < 0 or properties_length < 0 or len(data) % total_size:
         return None
@@ -80,7 +83,7 @@ def _split_alike(data: bytes) -> BatchParts | None:
 
 @lru_cache(maxsize=64)
 def _message_layout(body_length: int, properties_length: int) -> Struct:
-    return Struct(f"{_SIZE_FLAG_LENGTH.format}{body_length}sh{properties_length}s")
+    return Struct(f"{SIZE_FLAG_LENGTH.format}{body_length}sh{properties_length}s")
 
 
 def _split_one_by_one(data: bytes) -> BatchParts:
@@ -88,7 +91,7 @@ def _split_one_by_one(data: bytes) -> BatchParts:
     bodies: list[bytes] = []
     properties: list[bytes] = []
     add_flag, add_body, add_properties = flags.append, bodies.append, properties.append
-    head, properties_length = _SIZE_FLAG_LENGTH.unpack_from, PROPERTIES_LENGTH.unpack_from
+    head, properties_length = SIZE_FLAG_LENGTH.unpack_from, PROPERTIES_LENGTH.unpack_from
     end, size = 0, len(data)
     while end < size:
         offset = end

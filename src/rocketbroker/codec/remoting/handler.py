@@ -109,6 +109,10 @@ class RunHandler(Protocol):
     def fields(self) -> Sequence[VaryingField]:
         """Values in which the headers may differ, in the order in which a header has them."""
 
+    @property
+    def fewest(self) -> int:
+        """Least number of requests that are handled faster together."""
+
     def accepts(self, command: Command) -> bool:
         """Return true if requests like this one may come in runs."""
 

@@ -6,6 +6,7 @@ map, so that the bytes are those of Apache RocketMQ.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from struct import pack
 
 import msgspec
 
@@ -61,6 +62,12 @@ def send_response(
     header = _SEND % (queue_id, _transaction(transaction_id), msg_id, region_suffix, queue_offset, opaque)
     length = len(header)
     return _pack(4 + length, length) + header
+
+
+def message_ids(host: str, offsets: Sequence[int]) -> bytes:
+    """Return offset message ids, comma-joined: the broker's address in hex, and a CommitLog offset of 8 bytes."""
+    joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
+    return (host + joined.replace(",", "," + host)).encode()
 
 
 def send_responses(

@@ -1,7 +1,6 @@
 """Batches: sends whose body holds several messages (SendMessageProcessor.sendBatchMessage)."""
 
-from collections.abc import Awaitable, Sequence
-from struct import pack
+from collections.abc import Awaitable
 from typing import Final
 
 from rocketbroker.broker.schedule.delay_rewrite import DELAY
@@ -17,7 +16,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.hot_responses import batch_uniq_id_suffix, send_response
+from rocketbroker.codec.remoting.hot_responses import batch_uniq_id_suffix, message_ids, send_response
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
@@ -108,7 +107,7 @@ class BatchSend:
             target.stats.misses += 1
             raise put_refusal(result)
         target.stats.add(count, result.size)
-        ids = self._message_ids(result.physical_offsets or [result.physical_offset])
+        ids = message_ids(self._host_hex, result.physical_offsets or [result.physical_offset])
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, suffix)
         return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer
 
@@ -129,11 +128,6 @@ class BatchSend:
         else:
             return
         raise _illegal(remark)
-
-    def _message_ids(self, offsets: Sequence[int]) -> bytes:
-        """Encode offset message ids, comma-joined: host and CommitLog offset, of 8 bytes each, in hex."""
-        joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
-        return (self._host_hex + joined.replace(",", "," + self._host_hex)).encode()
 
 
 def _make_inner(message: MessageExtBrokerInner, command: SendCommand, count: int, own: BrokerProperties) -> None:

@@ -46,6 +46,7 @@ class SendRuns:
         answers: delay of answers.
 
     Attributes:
+        own: the broker's properties.
         answer_template: template of the answers, with the broker's region.
     """
 
@@ -73,8 +74,10 @@ class SendRuns:
         self._key_limit = key_limit
         self._fast_failure = fast_failure
         self._answers = answers
-        self._own = BrokerProperties(config)
+        self.own = BrokerProperties(config)
         self.answer_template = b""
+
+    fewest: Final = 6
 
     @staticmethod
     def accepts(command: Command) -> bool:
@@ -131,7 +134,7 @@ class SendRuns:
         bodies: Sequence[ReadableBuffer],
     ) -> tuple[TopicTarget, MessageRun] | None:
         """Return the messages and their topic, or ``None`` if one of them is special."""
-        target = self._target(connection, command.header)
+        target = self.target(connection, command.header)
         if target is None or (target.waits and not self._fast_failure.has_room(len(values))):
             return None
         queue_ids, born_timestamps, texts, _ = zip(*values, strict=True)
@@ -142,7 +145,7 @@ class SendRuns:
         properties, found = plain
         if max(map(len, properties)) > self._key_limit.always_fits:
             return None
-        own = self._own.encoded
+        own = self.own.encoded
         header, born_host = command.header, connection.remote_host
         return target, MessageRun(
             header.topic,
@@ -157,11 +160,11 @@ class SendRuns:
             header.reconsume_times,
         )
 
-    def _target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
+    def target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
         """Return the topic of a run; ``None`` if it, or the broker's state, is special."""
-        config, own = self._config, self._own
+        config, own = self._config, self.own
         if not self.answer_template or config.trace_on is not own.trace_on or config.region_id is not own.region_id:
-            own = self._own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
+            own = self.own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
             self.answer_template = send_template(self._store_host.hex().upper().encode(), own.answer_fields)
         if connection.waited_s:
             return None

@@ -6,7 +6,7 @@ loop's thread writes records; the flush thread reads ``wrote`` positions and syn
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
@@ -22,7 +22,6 @@ from rocketbroker.codec.message.message_encoder import (
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
-from rocketbroker.store.commitlog.append_run import AppendRun
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.commitlog.raw_records import is_record, whole_records
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
@@ -47,6 +46,21 @@ class RawAppend(NamedTuple):
 
     end: int
     earliest_ms: int | None
+
+
+class EncodedRun(Protocol):
+    """Records of messages that came together; ``sizes`` has at least that of the longest."""
+
+    @property
+    def sizes(self) -> Sequence[int]: ...
+
+    @property
+    def total(self) -> int: ...
+
+    def encode(
+        self, offset: int, queue_offsets: Sequence[int], store_timestamp: int, store_host: bytes
+    ) -> tuple[ReadableBuffer, Sequence[int]]:
+        """Return the records, the first of them at ``offset``, and the offset of each."""
 
 
 class CommitLog:
@@ -142,7 +156,7 @@ class CommitLog:
         )
         return offset, size
 
-    def append_run(self, run: AppendRun, queue_offsets: Sequence[int], store_timestamp: int) -> list[int]:
+    def append_run(self, run: EncodedRun, queue_offsets: Sequence[int], store_timestamp: int) -> Sequence[int]:
         """Write the records of a run, back to back in one file, and return the offset of each.
 
         Raises:

@@ -1,13 +1,18 @@
 """Messages to store, and the results of storing them (MessageExtBrokerInner, PutMessageResult, PutMessageStatus)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_properties import FoundProperties
+
+if TYPE_CHECKING:
+    from rocketbroker.codec.message.alike_messages import AlikeMessages
 
 
 class MessageExtBrokerInner(msgspec.Struct, gc=False):
@@ -37,6 +42,22 @@ class MessageRun(msgspec.Struct, gc=False):
     born_timestamps: Sequence[int]
     found: Sequence[FoundProperties]
     flag: int
+    sys_flag: int
+    born_host: bytes
+    reconsume_times: int
+
+
+class BatchRun(NamedTuple):
+    """Batches of one topic that came together: fields that differ as columns, one value for each batch.
+
+    ``counts`` are the numbers of messages; ``messages`` are those of all batches.
+    """
+
+    topic: str
+    queue_ids: Sequence[int]
+    counts: Sequence[int]
+    born_timestamps: Sequence[int]
+    messages: AlikeMessages
     sys_flag: int
     born_host: bytes
     reconsume_times: int
@@ -87,10 +108,10 @@ class PutMessageResult(msgspec.Struct, gc=False):
     reason: str = ""
     # Physical offsets of all messages of a batch or a run.
     physical_offsets: Sequence[int] = ()
-    # Queue offsets of all messages of a run.
+    # Queue offsets of all messages of a run, or of the first one of each batch of a run.
     queue_offsets: Sequence[int] = ()
 
     @property
     def sends(self) -> int:
-        """Number of sends that stored the messages: a batch is one, each message of a run is one."""
+        """Number of sends that stored the messages: a batch is one, and so is each message of a run of others."""
         return len(self.queue_offsets) or 1

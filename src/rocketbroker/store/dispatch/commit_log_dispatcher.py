@@ -74,8 +74,8 @@ class CommitLogDispatcher:
         if self._index_error is not None:
             self._check_backlog()
         queue = run.queue
-        queue.put_run(run.queue_offset, run.physical_offsets, run.sizes, run.tags_codes)
-        self.entered(queue, run.queue_offset, run.tags_codes)
+        queue.put_entries(run.queue_offset, run.entries)
+        self.entered(queue, run.queue_offset, run.tags_codes())
         if self.index_service is not None:
             self.index_service.add_run(run)
             self._index_when_many()

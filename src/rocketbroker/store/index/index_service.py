@@ -188,9 +188,7 @@ class IndexService:
 
     def _cut_waiting(self, physical_offset: int) -> int:
         """Discard the keys that wait for the index of messages from a CommitLog offset on; return how many."""
-        self._hash_runs()
-        while self._offsets:
-            self._hash_some()
+        self._hash_all()
         before = sum(len(keys.offsets) for keys in self._hashed)
         self._hashed = deque(kept for keys in self._hashed if len((kept := keys.before(physical_offset)).offsets))
         return before - sum(len(keys.offsets) for keys in self._hashed)
@@ -240,20 +238,18 @@ class IndexService:
             self._runs.add(run)
             return
         self._hash_runs()
-        queue, count = run.queue, len(run.physical_offsets)
+        queue, count = run.queue, run.size
         hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
-        self._offsets += run.physical_offsets
+        self._offsets += run.physical_offsets()
         self._timestamps += repeat(run.store_timestamp, count)
         self._prefix_hashes += repeat(queue.key_prefix_hash, count)
-        self._unique_keys += run.unique_keys
+        self._unique_keys += run.each_unique_key()
         self._keys += run.keys
         self._tag_hashes += map(hash_of.__getitem__, run.tags)
 
     def add_keys(self, keys: IndexKeys) -> None:
         """Queue keys that follow those added before."""
-        self._hash_runs()
-        while self._offsets:
-            self._hash_some()
+        self._hash_all()
         self._hashed.append(keys)
 
     @property
@@ -288,6 +284,12 @@ class IndexService:
             count = file.fitting(keys.timestamps)
         file.put_keys(keys.hashes[:count], keys.offsets[:count], keys.timestamps[:count])
         return count
+
+    def _hash_all(self) -> None:
+        """Hash all keys that wait."""
+        self._hash_runs()
+        while self._offsets:
+            self._hash_some()
 
     def _hash_runs(self) -> None:
         """Hash the keys of the batches that wait."""

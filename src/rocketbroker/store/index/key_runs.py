@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from rocketbroker.store.queue.dispatch_request import NO_TAGS, DispatchRun, IndexKeys
@@ -25,7 +24,7 @@ class KeyRuns:
     def add(self, run: DispatchRun) -> None:
         """Add a run that follows the others."""
         self._runs.append(run)
-        self.count += len(run.physical_offsets)
+        self.count += run.size
 
     def hash_some(self) -> IndexKeys:
         """Hash the keys of the oldest runs that are alike, at least one, and remove them."""
@@ -35,7 +34,7 @@ class KeyRuns:
             if count >= _AT_ONCE or not _alike(first, run):
                 break
             runs.append(run)
-            count += len(run.physical_offsets)
+            count += run.size
         keys = _keys_of(runs, count)
         del self._runs[: len(runs)]
         self.count -= count
@@ -48,13 +47,15 @@ def _alike(one: DispatchRun, other: DispatchRun) -> bool:
 
 
 def _key_length(run: DispatchRun) -> int:
-    return len(run.joined_unique_keys) // len(run.physical_offsets)
+    return len(run.joined_unique_keys) // run.size
 
 
 def _keys_of(runs: list[DispatchRun], count: int) -> IndexKeys:
     import numpy as np
 
-    counts = [len(run.physical_offsets) for run in runs]
+    from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+
+    counts = [run.size for run in runs]
     keys_each = 2 if runs[0].tags[0] else 1
     hashes = np.empty((count, keys_each), np.int32)
     prefixes = np.repeat(np.array([run.queue.key_prefix_hash for run in runs], np.int32), counts)
@@ -62,7 +63,8 @@ def _keys_of(runs: list[DispatchRun], count: int) -> IndexKeys:
     if keys_each > 1:
         # A message's tags come after its key.
         hashes[:, 1] = np.repeat(np.array([_tag_hash(run) for run in runs], np.int32), counts)
-    offsets = np.fromiter(chain.from_iterable(run.physical_offsets for run in runs), np.int64, count)
+    entries = np.frombuffer(b"".join([run.entries for run in runs]), CONSUME_QUEUE_ENTRY)
+    offsets = entries["commit_log_offset"].astype(np.int64)
     timestamps = np.repeat(np.array([run.store_timestamp for run in runs], np.int64), counts)
     return IndexKeys(
         hashes.reshape(-1),

@@ -5,7 +5,7 @@ two are in the CommitLog but not dispatched yet.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from rocketbroker.codec.message.expected_record import QueuedRecord, RecordCheck
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-from rocketbroker.codec.storefile.consume_queue_layout import ENTRY, QueueEntry
+from rocketbroker.codec.storefile.consume_queue_layout import QueueEntry
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
@@ -90,16 +90,6 @@ class ConsumeQueueInterface(ABC):
         if len(self.tag_hashes) < _REMEMBERED_TAGS:
             self.tag_hashes[tags] = found
         return found
-
-    def put_run(
-        self, queue_offset: int, physical_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]
-    ) -> None:
-        """Enter consecutive messages.
-
-        Raises:
-            StoreFullError: The disk has no room for the next file.
-        """
-        self.put_entries(queue_offset, b"".join(map(ENTRY.pack, physical_offsets, sizes, tags_codes)))
 
     def message_end(self, queue_offset: int) -> int:
         """Return the CommitLog offset after a message, 0 if the queue does not hold it (``message_entry``)."""

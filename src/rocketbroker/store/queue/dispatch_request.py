@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketbroker.codec.message.message_properties import FoundProperties
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 if TYPE_CHECKING:
@@ -19,32 +21,54 @@ DispatchRequest = tuple[ConsumeQueueInterface, int, int, int, int, int, FoundPro
 
 # Replaces the key hash of the tags in a message without tags; hashes are not negative.
 NO_TAGS = -1
+_PHYSICAL_OFFSET, _TAGS_CODE = itemgetter(0), itemgetter(2)
 
 
 class DispatchRun(NamedTuple):
     """Consecutive messages of one queue: the fields of ``DispatchRequest`` as columns.
 
-    ``joined_unique_keys`` as in ``codec.message.batch_properties.FoundColumns``.
+    ``entries`` are those of the queue. ``joined_unique_keys`` as in ``codec.message.batch_properties.FoundColumns``;
+    ``unique_keys`` may be empty if it is not.
     """
 
     queue: ConsumeQueueInterface
     queue_offset: int
-    physical_offsets: Sequence[int]
-    sizes: Sequence[int]
-    tags_codes: Sequence[int]
+    entries: bytes
     store_timestamp: int
     tags: Sequence[bytes | None]
     unique_keys: Sequence[bytes | None]
     keys: Sequence[bytes | None]
     joined_unique_keys: bytes = b""
 
+    @property
+    def size(self) -> int:
+        """Number of messages."""
+        return len(self.entries) // ENTRY.size
+
     def requests(self) -> Iterable[DispatchRequest]:
         """Yield the messages one by one."""
-        count = len(self.physical_offsets)
+        count = self.size
         numbers = range(self.queue_offset, self.queue_offset + count)
         queues, times = repeat(self.queue, count), repeat(self.store_timestamp, count)
-        found = zip(self.tags, self.unique_keys, self.keys, repeat(False, count), strict=True)
-        return zip(queues, numbers, self.physical_offsets, self.sizes, self.tags_codes, times, found, strict=True)
+        found = zip(self.tags, self.each_unique_key(), self.keys, repeat(False, count), strict=True)
+        offsets, sizes, tags_codes = zip(*ENTRY.iter_unpack(self.entries), strict=True)
+        return zip(queues, numbers, offsets, sizes, tags_codes, times, found, strict=True)
+
+    def each_unique_key(self) -> Sequence[bytes | None]:
+        """Return the unique key of each message."""
+        joined = self.joined_unique_keys
+        if not joined:
+            return self.unique_keys
+        length = len(joined) // self.size
+        return [joined[at : at + length] for at in range(0, len(joined), length)]
+
+    def physical_offsets(self) -> Iterable[int]:
+        """Yield the CommitLog offset of each message."""
+        return map(_PHYSICAL_OFFSET, ENTRY.iter_unpack(self.entries))
+
+    def tags_codes(self) -> Iterable[int]:
+        """Yield the tags code of each message."""
+        return map(_TAGS_CODE, ENTRY.iter_unpack(self.entries))
 
 
 class IndexKeys(NamedTuple):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.tags_code import tags_code
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.index.index_service import BATCH_MESSAGES, IndexService
@@ -56,9 +57,7 @@ def test_a_run_becomes_readable_is_reported_and_indexed(tmp_path: Path, waiting:
     run = DispatchRun(
         queue,
         0,
-        [500, 600],
-        [100, 110],
-        [tags_code("a"), 0],
+        ENTRY.pack(500, 100, tags_code("a")) + ENTRY.pack(600, 110, 0),
         NOW,
         tags=[b"a", None],
         unique_keys=[b"U0", b"U1"],

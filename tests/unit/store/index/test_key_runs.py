@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
+from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.dispatch_request import DispatchRun
@@ -28,9 +29,9 @@ def runs_of(given_batches: list[tuple[list[str], bytes, bytes, int, bool]], queu
     for number, (unique_keys, tags, keys, topic, single) in enumerate(given_batches):
         raws = [b"UNIQ_KEY\x01%b\x02%b%b" % (key.encode(), tags, keys) for key in unique_keys]
         places = [1000 * number + each for each in range(len(raws))]
-        codes = sizes = [100] * len(raws)
+        entries = b"".join(ENTRY.pack(place, 100, 100) for place in places)
         found = find_properties_of_batch(raws)
-        yield DispatchRun(queues[topic], 0, places, sizes, codes, NOW + 1000 * number, *found), single
+        yield DispatchRun(queues[topic], 0, entries, NOW + 1000 * number, *found), single
 
 
 def index_bytes(root: Path, given_batches: list[tuple[list[str], bytes, bytes, int, bool]], *, joined: bool) -> bytes:

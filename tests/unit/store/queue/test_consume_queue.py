@@ -79,7 +79,7 @@ def test_a_run_is_what_its_messages_are_one_by_one(queue: ConsumeQueue, before: 
     put(queue, *range(before))
     numbers = range(before, before + count)
 
-    queue.put_run(before, [1000 + 100 * n for n in numbers], [100] * count, [7 * n for n in numbers])
+    queue.put_entries(before, b"".join(ENTRY.pack(1000 + 100 * n, 100, 7 * n) for n in numbers))
 
     assert entries(queue) == list(range(before + count))
     assert queue.dirty
@@ -91,7 +91,7 @@ def test_a_run_is_what_its_messages_are_one_by_one(queue: ConsumeQueue, before: 
 
 def test_a_run_without_room_shows_none_of_its_messages_and_comes_again(queue: ConsumeQueue, monkeypatch):
     put(queue, *range(8))
-    run = (8, [1800, 1900, 2000], [100] * 3, [56, 63, 70])
+    run = b"".join(ENTRY.pack(1000 + 100 * n, 100, 7 * n) for n in (8, 9, 10))
 
     def refuse(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -99,10 +99,10 @@ def test_a_run_without_room_shows_none_of_its_messages_and_comes_again(queue: Co
     with monkeypatch.context() as patched:
         patched.setattr(os, "posix_fallocate", refuse)
         with pytest.raises(StoreFullError):
-            queue.put_run(*run)
+            queue.put_entries(8, run)
     assert entries(queue) == list(range(8))
 
-    queue.put_run(*run)
+    queue.put_entries(8, run)
 
     assert entries(queue) == list(range(11))
 
