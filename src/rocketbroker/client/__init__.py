@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.send_message_hook import SendMessageHook as SendMessageHook
     from rocketbroker.client.send_result import SendResult as SendResult
     from rocketbroker.client.send_result import SendStatus as SendStatus
+    from rocketbroker.client.sync_client import SyncClient as SyncClient
     from rocketbroker.client.transaction_producer import LocalTransactionState as LocalTransactionState
     from rocketbroker.client.transaction_producer import TransactionProducer as TransactionProducer
     from rocketbroker.client.transaction_producer import TransactionSendResult as TransactionSendResult
@@ -123,6 +124,7 @@ _HOMES = {
     "SessionCredentials": ".acl_client_rpc_hook",
     "StartFrom": ".pull_consumer",
     "SubscriptionError": ".errors",
+    "SyncClient": ".sync_client",
     "TopicRouteError": ".errors",
     "TransactionProducer": ".transaction_producer",
     "TransactionSendResult": ".transaction_producer",
