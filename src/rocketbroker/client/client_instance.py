@@ -18,6 +18,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
+from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.common.lifecycle import PartList
 
 _instance_numbers = itertools.count(1)
@@ -158,4 +159,15 @@ class ClientInstance:
         await self.routes.route(queue.topic)
         address = self.routes.broker_address(queue)
         await self.heartbeats.greet(address)
-        return await self.remoting.invoke(address, command, timeout_s or self._timeout_s)
+        try:
+            return await self.remoting.invoke(address, command, timeout_s or self._timeout_s)
+        except RemotingConnectError as error:
+            raise unreachable(queue.broker_name, error) from error
+
+
+def unreachable(broker_name: str, error: RemotingConnectError) -> RemotingConnectError:
+    """Return the error of a broker whose address does not answer, with what to do."""
+    return RemotingConnectError(
+        f"{error}; broker {broker_name} advertised this address: if it runs, set its brokerIP1 (and listenPort) to an "
+        "address that this machine reaches"
+    )

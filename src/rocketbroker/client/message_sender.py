@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from rocketbroker.client.back_pressure import BackPressure
-from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.client_instance import ClientInstance, unreachable
 from rocketbroker.client.errors import ClientError, SendFailedError
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
 from rocketbroker.client.outgoing import Outgoing
@@ -16,7 +16,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import BrokerResponseError, RemotingError, RemotingTimeoutError
+from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingError, RemotingTimeoutError
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,10 @@ class MessageSender:
         return context.result
 
     async def _exchange(self, outgoing: Outgoing, queue: MessageQueue, address: str, timeout_s: float) -> SendResult:
-        answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
+        try:
+            answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
+        except RemotingConnectError as error:
+            raise unreachable(queue.broker_name, error) from error
         return send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
 
     def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:

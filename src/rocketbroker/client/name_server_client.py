@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_server_client import fetch_name_servers
-from rocketbroker.common.errors import ConfigError, RemotingConnectError, RemotingError
+from rocketbroker.common.errors import CodecError, ConfigError, RemotingConnectError, RemotingError
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class NameServerClient:
 
         Raises:
             TopicRouteError: the name server does not know the topic.
-            NameServerError: none answered.
+            NameServerError: none answered, or the answer is no route.
             BrokerResponseError: an answer other than these.
         """
         answer = await self.invoke(
@@ -133,4 +133,7 @@ class NameServerClient:
         )
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicRouteError(answer.remark or f"No topic route info in name server for the topic: {topic}")
-        return TopicRouteData.decode(check_success(answer).body)
+        try:
+            return TopicRouteData.decode(check_success(answer).body)
+        except CodecError as error:
+            raise NameServerError(f"the name server's route of topic {topic} cannot be read: {error}") from error

@@ -1,6 +1,6 @@
 """Pull requests of one consumer group (org.apache.rocketmq.client.impl.consumer.PullAPIWrapper)."""
 
-from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.client_instance import ClientInstance, unreachable
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_result import PullResult, pull_result
 from rocketbroker.client.requests import check_success, client_request
@@ -11,6 +11,7 @@ from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import RemotingConnectError
 
 
 def subscription_data(topic: str, selector: MessageSelector, version: int) -> SubscriptionData:
@@ -85,7 +86,10 @@ class PullAPIWrapper:
         address = self._client.routes.broker_address(queue, broker_id, exactly=False)
         await self._client.heartbeats.greet(address)
         command = client_request(RequestCode.PULL_MESSAGE, header)
-        answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
+        try:
+            answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
+        except RemotingConnectError as error:
+            raise unreachable(queue.broker_name, error) from error
         result = pull_result(answer, frozenset(subscription.tags_set))
         self._pull_from[queue] = result.suggest_which_broker_id
         return result

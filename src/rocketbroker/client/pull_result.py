@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import msgspec
 
+from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.codec.message.message_batch import unwrap_batch
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -12,7 +13,6 @@ from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
 
 
 class PullStatus(IntEnum):
@@ -52,7 +52,7 @@ def pull_result(answer: Command, tags: frozenset[str]) -> PullResult:
     """
     status = _STATUS_OF_CODE.get(answer.code)
     if status is None:
-        raise BrokerResponseError(answer.code, answer.remark or "")
+        raise broker_error(answer.code, answer.remark)
     header = from_ext_fields(answer.header, PullMessageResponseHeader)
     messages = unwrap_inner_batches(decode_messages(answer.body)) if status is PullStatus.FOUND else []
     if tags:

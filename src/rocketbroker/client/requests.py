@@ -2,10 +2,10 @@
 
 from typing import TypeVar
 
+from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
 
 LANGUAGE = "PYTHON"
 
@@ -26,7 +26,7 @@ def check_success(answer: Command) -> Command:
         BrokerResponseError: It reports something else.
     """
     if answer.code != ResponseCode.SUCCESS:
-        raise BrokerResponseError(answer.code, answer.remark or "")
+        raise broker_error(answer.code, answer.remark)
     return answer
 
 

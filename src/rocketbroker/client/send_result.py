@@ -4,13 +4,13 @@ from enum import IntEnum
 
 import msgspec
 
+from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.client.message import MessageType
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
 
 
 class SendStatus(IntEnum):
@@ -59,7 +59,7 @@ def send_result(answer: Command, queue: MessageQueue, unique_ids: str, msg_type:
     """
     status = _STATUS_OF_CODE.get(answer.code)
     if status is None:
-        raise BrokerResponseError(answer.code, answer.remark or "")
+        raise broker_error(answer.code, answer.remark)
     header = from_ext_fields(answer.header, SendMessageResponseHeader)
     fields: dict[str, str] = answer.header
     return SendResult(

@@ -19,6 +19,9 @@ from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
 
+#: Most queues of a topic on all brokers; a larger route is not one.
+MOST_QUEUES = 65_536
+
 FetchRoute = Callable[[str], Awaitable[TopicRouteData]]
 
 
@@ -33,7 +36,13 @@ class TopicRoute(msgspec.Struct, frozen=True):
 
 
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
-    """Return the queues of a route; only brokers that have a master are written to."""
+    """Return the queues of a route; only brokers that have a master are written to.
+
+    Raises:
+        RemoteProtocolError: too many queues, or a wrong order configuration.
+    """
+    if sum(max(each.read_queue_nums, each.write_queue_nums, 0) for each in data.queue_datas) > MOST_QUEUES:
+        raise RemoteProtocolError(f"the route of topic {topic} has over {MOST_QUEUES:,} queues")
     addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     publish: list[MessageQueue] = []
     subscribe: list[MessageQueue] = []
@@ -54,11 +63,13 @@ def ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
     Raises:
         RemoteProtocolError: the text is not of this form.
     """
-    queues = []
+    queues: list[MessageQueue] = []
     for part in filter(None, order_topic_conf.split(";")):
         name, _, number = part.partition(":")
         if not name or not number.isascii() or not number.isdigit():
             raise RemoteProtocolError(f"orderTopicConf of {topic} has {part!r} instead of broker:number")
+        if len(number) > 5 or len(queues) + int(number) > MOST_QUEUES:
+            raise RemoteProtocolError(f"orderTopicConf of {topic} has over {MOST_QUEUES:,} queues")
         queues += [MessageQueue(topic, name, index) for index in range(int(number))]
     return queues
 

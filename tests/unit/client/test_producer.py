@@ -305,7 +305,7 @@ async def test_hooks_see_each_try_and_their_errors_change_nothing(stage: Stage, 
         await producer.send_oneway(Message("One", b"x"))
     assert notes.seen == [
         ("before", "broker-a", "Normal"),
-        ("after", "PG", "BrokerResponseError", "One"),
+        ("after", "PG", "SystemBusyError", "One"),
         ("before", "broker-a", "Normal"),
         ("after", "PG", "SEND_OK", "One"),
         ("before", "broker-a", "Normal"),

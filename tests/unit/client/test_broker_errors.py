@@ -1,0 +1,100 @@
+"""Errors for answers, and servers that do not answer as they should."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from rocketbroker.client import broker_errors
+from rocketbroker.client.broker_errors import BrokerAnswerError, NoPermissionError, SystemBusyError, broker_error
+from rocketbroker.client.errors import NameServerError
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, RemoteProtocolError, RemotingConnectError
+from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
+
+# Those of controllers, and of Java's own RPC layer, never reach a client.
+ANSWERS = [code for code in ResponseCode if code > 0 and not code.name.startswith("CONTROLLER_")]
+
+
+@pytest.mark.parametrize("code", ANSWERS)
+def test_each_answer_has_a_class_with_a_hint(code: ResponseCode):
+    error = broker_error(int(code), "the remark")
+    assert isinstance(error, BrokerAnswerError)
+    assert type(error) is not BrokerAnswerError
+    assert (error.code, error.remark) == (code, "the remark")
+    assert str(error) == f"CODE: {int(code)}  DESC: the remark"
+    assert error.__notes__ == [f"{code.name}: {error.hint}"]
+    assert getattr(broker_errors, type(error).__name__) is type(error)
+
+
+def test_an_unknown_code_is_a_plain_error():
+    error = broker_error(4711, None)
+    assert type(error) is BrokerResponseError
+    assert (error.code, error.remark) == (4711, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(ResponseCode.NO_PERMISSION, NoPermissionError), (ResponseCode.SYSTEM_BUSY, SystemBusyError)]
+)
+async def test_a_refusal_is_raised_by_its_class(code: int, kind: type[BrokerAnswerError]):
+    refuse: Script = lambda _fields, _body: response(code, "refused")  # noqa: E731
+    async with AsyncExitStack() as stack:
+        broker = ScriptedServer({RequestCode.SEND_MESSAGE_V2: refuse, RequestCode.PULL_MESSAGE: refuse})
+        await stack.enter_async_context(broker)
+        names = await stack.enter_async_context(name_server({"T": route_of({"broker-a": broker.address})}))
+        producer = await stack.enter_async_context(Producer("PG", names.address))
+        consumer = await stack.enter_async_context(PullConsumer("CG", names.address))
+        queue = MessageQueue("T", "broker-a", 0)
+        with pytest.raises(kind, match="refused"):
+            await producer.send(Message("T", b"body"), queue)
+        with pytest.raises(kind, match="refused"):
+            await consumer.pull(queue, 0)
+        with pytest.raises(BrokerResponseError):
+            await consumer.max_offset(queue)
+
+
+async def test_a_broker_that_cannot_be_reached_is_named_with_its_setting():
+    async with name_server({"T": route_of({"broker-a": "127.0.0.1:1"})}) as names:
+        queue = MessageQueue("T", "broker-a", 0)
+        text = r"connect to 127\.0\.0\.1:1 failed.*broker broker-a advertised this address.*brokerIP1"
+        async with Producer("PG", names.address) as producer, PullConsumer("CG", names.address) as consumer:
+            with pytest.raises(RemotingConnectError, match=text):
+                await producer.send(Message("T", b"body"), queue)
+            with pytest.raises(RemotingConnectError, match=text):
+                await consumer.pull(queue, 0)
+            with pytest.raises(RemotingConnectError, match=text):
+                await consumer.max_offset(queue)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "text"),
+    [
+        (b"{nonsense", NameServerError, "route of topic T cannot be read"),
+        (b'{"queueDatas":7}', NameServerError, "route of topic T cannot be read"),
+        (
+            route_of({"broker-a": "127.0.0.1:1"}, queues=2**31 - 1).encode_standard(),
+            RemoteProtocolError,
+            "has over 65,536 queues",
+        ),
+        (
+            TopicRouteData("broker-a:99999999999", [], []).encode_standard(),
+            RemoteProtocolError,
+            "orderTopicConf of T has over",
+        ),
+        (route_of({"broker-a": "nonsense"}).encode_standard(), RemotingConnectError, "'nonsense' is not an address"),
+    ],
+)
+async def test_a_name_server_that_lies_is_a_typed_error(body: bytes, kind: type[Exception], text: str):
+    lie: Script = lambda _fields, _body: response(body=body)  # noqa: E731
+    async with (
+        ScriptedServer({RequestCode.GET_ROUTEINFO_BY_TOPIC: lie}) as names,
+        Producer("PG", names.address, retry_times_when_send_failed=0) as producer,
+    ):
+        with pytest.raises(kind, match=text):
+            await producer.send(Message("T", b"body"), MessageQueue("T", "broker-a", 0))
