@@ -156,7 +156,7 @@ MUTATIONS = (
     Mutation(
         "run: a late sync takes the place of each message from the answers",
         "processor/support/acknowledged_answer.py",
-        "fields = answer.header if outcome.status is PutMessageStatus.FLUSH_DISK_TIMEOUT else None",
+        "fields = answer.header if outcome.status in STORED else None",
         "fields = None",
         "tests/property/test_send_runs.py",
     ),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from rocketbroker.app.broker_replication import BrokerReplication, bind_ha
 from rocketbroker.app.role_parts import ANY_ROLE, MASTER, SLAVE, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
@@ -51,6 +52,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
@@ -73,6 +75,7 @@ class BrokerController:
     Args:
         settings: all settings, with the port that was bound.
         sockets: the bound sockets; records, answers and registrations carry their port.
+        ha_sockets: the bound sockets of the HA port; none for a slave.
         clock: source of the time; the system's by default.
         measure_disk: measures the disks of the store.
         interpose: returns the route to serve for each route; None serves them as they are.
@@ -85,6 +88,7 @@ class BrokerController:
         self,
         settings: BrokerSettings,
         sockets: Sequence[socket.socket] = (),
+        ha_sockets: Sequence[socket.socket] = (),
         clock: Clock | None = None,
         *,
         measure_disk: MeasureDisk = measure_disk,
@@ -92,15 +96,13 @@ class BrokerController:
         when_warm: Callable[[], None] | None = None,
     ) -> None:
         self._settings = settings
-        self._sockets = sockets
-        self._measure_disk = measure_disk
-        self._when_warm = when_warm
+        self._sockets, self._ha_sockets = sockets, ha_sockets
+        self._measure_disk, self._when_warm = measure_disk, when_warm
         self._clock = clock = clock or SystemClock()
         config, folder = settings.broker, settings.store.config_dir
         self._store_host = host_bytes(config.broker_ip1, config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
-        self._tasks = TaskOwner("BrokerController")
-        self._client = RemotingClient()
+        self._tasks, self._client = TaskOwner("BrokerController"), RemotingClient()
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
         # Tables
         self._persist = ConfigPersistService()
@@ -121,8 +123,14 @@ class BrokerController:
         self.hold_service = PullRequestHoldService(config)
         self._send_backs = SendBackAllowance(config, clock)
         # Messages
+        transfers = GroupTransferService(settings.store)
         self.store = MessageStore(
-            settings.store, self._store_host, self.hold_service, clock, topics=self.topic_configs.topics
+            settings.store,
+            self._store_host,
+            self.hold_service,
+            clock,
+            topics=self.topic_configs.topics,
+            replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
         self.schedule = self._make_schedule()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
@@ -142,6 +150,16 @@ class BrokerController:
         registration = BrokerRegistration(config, settings.store, self.topic_configs)
         self.master_address = MasterAddress(lambda: registration.broker_addr)
         self.outer_api = BrokerOuterApi(config, self._client, self.topic_configs, registration, self.master_address)
+        self.replication = BrokerReplication(
+            settings,
+            ha_sockets,
+            self.store,
+            transfers,
+            self._client,
+            lambda: self.outer_api.name_servers,
+            lambda: self.master_address.master.ha_address,
+            clock,
+        )
         self.routes = broker_routes(self._make_broker_parts())
         if interpose is not None:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
@@ -156,7 +174,7 @@ class BrokerController:
         config, store = self._settings.broker, self.store
         return RoleParts(
             (ANY_ROLE, store),
-            (SLAVE, store.make_replica_log()),
+            (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
             (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
             (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain)),
@@ -172,6 +190,7 @@ class BrokerController:
             (ANY_ROLE, self._server),
             (ANY_ROLE, self.outer_api),
             (SLAVE, self._make_slave_synchronize()),
+            *self.replication.parts,
         )
 
     def _make_schedule(self) -> ScheduleMessageService:
@@ -287,6 +306,8 @@ class BrokerController:
                 lambda: self.parts.role in MASTER,
                 self.cleaning,
                 self._copied,
+                lambda: self.replication.runtime_info(is_master=self.parts.role in MASTER),
+                lambda: self.replication.client.problem if self.parts.role in SLAVE else "",
             ),
         )
 
@@ -315,7 +336,7 @@ class BrokerController:
         interpose: Callable[[Route], Route] | None = None,
         when_warm: Callable[[], None] | None = None,
     ) -> Self:
-        """Bind the port, or a free one for ``listenPort=0``, and the VIP port below it; return a broker for them.
+        """Bind the port, or a free one for ``listenPort=0``, the VIP port and the HA port; return a broker for them.
 
         The other arguments are those of the class.
 
@@ -324,17 +345,22 @@ class BrokerController:
         """
         transport = settings.transport
         sockets = bind_sockets(transport.bind_address, transport.listen_port, _VIP_PORT_DISTANCE)
+        ha_sockets: Sequence[socket.socket] = ()
         try:
+            bound = settings.at_port(port_of(sockets[0]))
+            if ha_sockets := bind_ha(bound, any_port=not transport.listen_port):
+                bound = bound.at_ha_port(port_of(ha_sockets[0]))
             return cls(
-                settings.at_port(port_of(sockets[0])),
+                bound,
                 sockets,
+                ha_sockets,
                 clock,
                 measure_disk=measure_disk,
                 interpose=interpose,
                 when_warm=when_warm,
             )
         except BaseException:
-            close_sockets(sockets)
+            close_sockets([*sockets, *ha_sockets])
             raise
 
     @property
@@ -394,7 +420,7 @@ class BrokerController:
         await self._tasks.stop()
         await self.parts.stop()
         self.store.lock.release()
-        close_sockets(self._sockets)
+        close_sockets([*self._sockets, *self._ha_sockets])
         await self._client.stop()
         self._executor.shutdown()
 

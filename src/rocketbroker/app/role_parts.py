@@ -19,6 +19,7 @@ class BrokerRole(Enum):
 
 
 MASTER: Final = frozenset({BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER})
+SYNC_MASTER: Final = frozenset({BrokerRole.SYNC_MASTER})
 SLAVE: Final = frozenset({BrokerRole.SLAVE})
 ANY_ROLE: Final = frozenset(BrokerRole)
 

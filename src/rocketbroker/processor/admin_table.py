@@ -61,6 +61,7 @@ from rocketbroker.processor.admin.get_all_producer_info import GetAllProducerInf
 from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
 from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
 from rocketbroker.processor.admin.get_broker_consume_stats import GetBrokerConsumeStatsProcessor
+from rocketbroker.processor.admin.get_broker_ha_status import GetBrokerHaStatusProcessor
 from rocketbroker.processor.admin.get_broker_runtime_info import GetBrokerRuntimeInfoProcessor
 from rocketbroker.processor.admin.get_consume_stats import GetConsumeStatsProcessor
 from rocketbroker.processor.admin.get_consumer_connection_list import GetConsumerConnectionListProcessor
@@ -367,8 +368,10 @@ def _add_statistics(
             parts.admin.executor,
             parts.timer.runtime_info,
             fast_failure.runtime_info,
+            parts.admin.replication_problem,
         ).process,
     )
+    add(RequestCode.GET_BROKER_HA_STATUS, GetBrokerHaStatusProcessor(parts.admin.ha_status).process)
     add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)
     add(
         RequestCode.GET_BROKER_CONSUME_STATS,

@@ -1,7 +1,7 @@
 """Append path: CommitLog write, then dispatch, on the event loop (CommitLog.asyncPutMessage, DefaultMessageStore)."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
@@ -93,6 +93,8 @@ class MessageAppender:
         self._dispatching = False
         # CommitLog offset up to which a ``ReplicaLog`` has dispatched, ``None`` while none is running.
         self.replica_offset: int | None = None
+        # Called after messages were appended, while slaves follow the log.
+        self.on_appended: Callable[[], None] | None = None
         # Store time of the last message in ms.
         self.last_store_timestamp = 0
         self.put_count = 0
@@ -300,6 +302,8 @@ class MessageAppender:
             StoreFullError: The disk has no room for queue entries, or for the keys that wait.
             StoreError: They could not be written for another reason.
         """
+        if self.on_appended is not None:
+            self.on_appended()
         pending = self._pending
         held_back = self._refusals.current is not None and self._refusals.reason(Refusal.NOT_DISPATCHED)
         if self._dispatching or not (pending or held_back):

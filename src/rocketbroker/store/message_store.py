@@ -28,7 +28,7 @@ from rocketbroker.store.commitlog.commit_log import ALLOCATE_STEP, CommitLog
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.dispatch.reput_message_service import DamageListener, ReputMessageService
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.flush.acknowledgement import Acknowledgements, PutWait
 from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher
 from rocketbroker.store.flush.index_sync import IndexSync
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
@@ -74,6 +74,7 @@ class MessageStore:
         clock: source of store times.
         file_system: the disk.
         topics: topics by name; their attributes say which have batch queues.
+        replicated: the wait of each message for slaves (SYNC_MASTER), ``None`` in other roles.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class MessageStore:
         clock: Clock,
         file_system: FileSystem = LOCAL,
         topics: Mapping[str, TopicConfig] = MappingProxyType({}),
+        replicated: PutWait | None = None,
     ) -> None:
         self.config = config
         self._clock = clock
@@ -115,7 +117,7 @@ class MessageStore:
         self._dispatcher = CommitLogDispatcher(self.index_service, listener)
         self.flusher = self._make_flusher(sync_flush=sync_flush)
         self.appender = self._make_appender(sync_flush=sync_flush)
-        self.acknowledgements = Acknowledgements(*((self.flusher.acknowledge,) if sync_flush else ()))
+        self.acknowledgements = Acknowledgements(self.flusher.acknowledge if sync_flush else None, replicated)
         self._queue_flusher = self._make_queue_flusher()
         self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
         # Reading
@@ -269,7 +271,7 @@ class MessageStore:
         if why := self._deleted_topics.clamp(report.end_of_log):
             report.damaged_files.append(why)
         self._trust_from_here_on()
-        if self.acknowledgements.required:
+        if self.config.flush_disk_type == "SYNC_FLUSH":
             self.flusher.flush()
             if self.flusher.error:
                 raise StoreError(f"messages that a killed broker left are not on disk yet: {self.flusher.error}")

@@ -21,7 +21,7 @@ effect. The page is generated from the settings that the servers read.
 3. Read [Configuration](../reference/configuration.md) for ranges, units and the settings that RocketMQ does not have.
 
 Settings that turn on access control or TLS are rejected, because the server would run as if they were off
-([Security](../operations/security.md#settings-that-are-rejected)). `brokerRole=SYNC_MASTER` is rejected too.
+([Security](../operations/security.md#settings-that-are-rejected)).
 """
 
 # Parts of RocketMQ by patterns of setting names; the first match counts.

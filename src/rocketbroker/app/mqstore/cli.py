@@ -1,9 +1,9 @@
 """The command ``mqstore``.
 
-mqstore check DIR | dump WHAT DIR | repair DIR
+mqstore check DIR | dump WHAT DIR | repair DIR | truncate DIR OFFSET
 
-Exit code 0: no errors found; 1: errors found; 2: no store, unreadable store, or wrong usage; 3: repair ran without
---yes and has something to repair.
+Exit code 0: no errors found; 1: errors found; 2: no store, unreadable store, or wrong usage; 3: repair or
+truncate ran without --yes and has something to do.
 """
 
 from rocketbroker.app.lazy_commands import lazy_app

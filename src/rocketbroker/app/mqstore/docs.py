@@ -19,9 +19,9 @@ RocketMQ as well as those of this broker.
   directories (such as `storePathCommitLog`), if `messageDelayLevel` was changed, or if the last entry of an index file
   with a changed size is damaged.
 - `--json` prints JSON with stable keys. Its times are ms since 1970.
-- The exit code is 0 if no errors were found, 1 if errors were found, and 3 if `repair` needs `--yes`. It is 2 if the
-  store does not exist or cannot be read, or if the usage is wrong; the reason is one line on stderr. Warnings do not
-  change the exit code.
+- The exit code is 0 if no errors were found, 1 if errors were found, and 3 if `repair` or `truncate` needs `--yes`. It
+  is 2 if the store does not exist or cannot be read, or if the usage is wrong; the reason is one line on stderr.
+  Warnings do not change the exit code.
 """
 
 _CHECK = """\
@@ -58,6 +58,13 @@ Apache RocketMQ deleted while the log still has their messages."""
 _NOTES = {
     "check": (_CHECK, "mqstore check ~/store --limit 5"),
     "repair": (_REPAIR, "mqstore repair ~/store --yes"),
+    "truncate": (
+        """\
+For a slave that stopped because its master does not have its last messages: the slave's log names the offset
+([Clusters](../clusters.md#when-a-slave-stops)). The messages from there on are lost, so copy the store first. Consumer
+offsets beyond the end of their queue are set back to it.""",
+        "mqstore truncate ~/store 123456789 --yes",
+    ),
     "dump log": (
         """\
 Prints one line for each record. `damagedBytes` marks bytes that are not a record. `bodyCRC` is `right` if the body

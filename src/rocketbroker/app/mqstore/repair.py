@@ -87,7 +87,7 @@ async def _recover(config: MessageStoreConfig) -> None:
 
     Offsets beyond the end of their queue are set back here: after this clean stop the next start does not check them.
     """
-    offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", SystemClock(), _write)
+    offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", SystemClock(), write_table)
 
     async def set_back(store: MessageStore) -> None:
         await OffsetRecovery(offsets, store.queues, store.lock, _written_at_once).start()
@@ -95,7 +95,12 @@ async def _recover(config: MessageStoreConfig) -> None:
     await recover_store(config, offsets.load, set_back)
 
 
-def _write(table: AnyConfigManager) -> None:
+def write_table(table: AnyConfigManager) -> None:
+    """Write a table at once.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
     try:
         replace_contents(table.path, table.encode())
     except OSError as error:
@@ -103,7 +108,7 @@ def _write(table: AnyConfigManager) -> None:
 
 
 async def _written_at_once() -> Collection[Path]:
-    """Return no failed table: ``_write`` writes at once and raises what fails."""
+    """Return no failed table: ``write_table`` writes at once and raises what fails."""
     return ()
 
 

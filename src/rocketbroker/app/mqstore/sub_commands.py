@@ -8,6 +8,7 @@ from rocketbroker.app.lazy_commands import SubCommand
 COMMANDS: Final = {
     "check": SubCommand("check", "Check a store; exit with 1 if it has errors."),
     "repair": SubCommand("repair", "Repair a store as a broker does at its start."),
+    "truncate": SubCommand("truncate", "Drop the end of a slave's log that its master does not have."),
 }
 DUMP_COMMANDS: Final = {
     "log": SubCommand("dump_log", "Show the records of the CommitLog."),

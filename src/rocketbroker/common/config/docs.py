@@ -33,7 +33,6 @@ Errors in a file are never ignored:
 | an unknown property | error with file, line and the nearest known name |
 | an invalid value | error with the valid values |
 | [a switch of access control or TLS](../operations/security.md#settings-that-are-rejected) | error if it is on |
-| `brokerRole=SYNC_MASTER` | error, because it cannot wait for its slaves yet |
 | `brokerId` of another role: not 0 for a master, 0 for a slave | error |
 """
 

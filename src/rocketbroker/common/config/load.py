@@ -53,6 +53,10 @@ class BrokerSettings:
             transport=self.transport.model_copy(update={"listen_port": port}),
         )
 
+    def at_ha_port(self, port: int) -> "BrokerSettings":
+        """Return the settings with the HA port that was bound."""
+        return replace(self, store=self.store.model_copy(update={"ha_listen_port": port}))
+
 
 @dataclass(frozen=True, slots=True)
 class NamesrvSettings:

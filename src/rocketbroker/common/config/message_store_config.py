@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.fields import FilePath, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.ha_settings import HASettings
 from rocketbroker.common.config.texts import OptionalPath
 
 CQ_STORE_UNIT_SIZE = 20
@@ -29,21 +30,9 @@ _HOT_BYTES = Trait(unit="bytes", hot=True)
 _TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
 
-_REFUSED_ROLES = {
-    "SYNC_MASTER": "rejected: this version cannot wait for slaves, so its synchronous acknowledgement would be false; "
-    "use ASYNC_MASTER",
-}
-
 
 def _upper(value: object) -> object:
     return value.strip() if isinstance(value, str) else value
-
-
-def _check_role(value: object) -> object:
-    role = _upper(value)
-    if isinstance(role, str) and role in _REFUSED_ROLES:
-        raise ValueError(_REFUSED_ROLES[role])
-    return role
 
 
 def _check_levels(value: str) -> str:
@@ -83,7 +72,6 @@ def _supported_precision(value: int) -> int:
     return max((precision for precision in _TIMER_PRECISIONS_MS if precision <= value), default=_TIMER_PRECISIONS_MS[0])
 
 
-BrokerRole = Annotated[Literal["ASYNC_MASTER", "SLAVE"], BeforeValidator(_check_role)]
 FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
 OneDirectory = Annotated[OptionalPath, AfterValidator(_check_one_directory)]
 Hours = Annotated[Text, AfterValidator(_check_hours)]
@@ -93,7 +81,7 @@ ConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_units)]
 BatchConsumeQueueSize = Annotated[Whole, AfterValidator(_whole_batch_units)]
 
 
-class MessageStoreConfig(ConfigModel):
+class MessageStoreConfig(HASettings):
     """Paths, sizes, flushing and retention of the store's files, and limits of a pull."""
 
     store_path_root_dir: FilePath = setting(
@@ -444,20 +432,6 @@ class MessageStoreConfig(ConfigModel):
         _HOT_MS,
         low=100,
         high=_MINUTE_MS,
-    )
-    broker_role: BrokerRole = setting(
-        "brokerRole",
-        "ASYNC_MASTER",
-        "Role in replication: a master takes messages, a slave copies those of its master and takes none.",
-        Trait(important=True, takes="ASYNC_MASTER or SLAVE"),
-    )
-    ha_listen_port: Whole = setting(
-        "haListenPort",
-        10_912,
-        "Port that slaves connect to, as registered with the name servers; by default listenPort plus 1.",
-        Trait(shown_default="listenPort + 1"),
-        low=0,
-        high=65_535,
     )
 
     @property

@@ -3,8 +3,9 @@
 The answer has every key of RocketMQ, since exporters and dashboards read them as numbers. Values are measured, except
 those in ``NOT_MEASURED``.
 
-These keys are not RocketMQ's, and absent while they would be 0:
+These keys are not RocketMQ's, and absent while they would be 0 or empty:
 
+- ``replicationProblem``: reason why a slave does not follow its master;
 - ``damagedMessages``: number of messages found damaged since the start;
 - ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
   began to disagree about its subscriptions, and number of groups whose clients disagree now.
@@ -71,6 +72,7 @@ class GetBrokerRuntimeInfoProcessor:
         executor: threads that query the disks, which may block.
         timer_info: returns the keys of timer messages.
         send_info: returns the keys of the queue in which sends wait for the disk.
+        replication_problem: returns the reason why a slave does not follow its master, empty if it does.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - one source for each figure
@@ -84,6 +86,7 @@ class GetBrokerRuntimeInfoProcessor:
         executor: Executor,
         timer_info: Callable[[], dict[str, str]],
         send_info: Callable[[], dict[str, str]],
+        replication_problem: Callable[[], str],
     ) -> None:
         self._store = store
         self._stats = stats
@@ -94,6 +97,7 @@ class GetBrokerRuntimeInfoProcessor:
         self._executor = executor
         self._timer_info = timer_info
         self._send_info = send_info
+        self._replication_problem = replication_problem
 
     async def process(self, _connection: Connection, _command: Command) -> Command:
         """Answer the request."""
@@ -102,6 +106,8 @@ class GetBrokerRuntimeInfoProcessor:
         table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
         table |= self._consumers.runtime_info()
         table |= NOT_MEASURED | self._timer_info() | self._send_info()
+        if problem := self._replication_problem():
+            table["replicationProblem"] = problem
         table["brokerActive"] = str(self._is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())

@@ -1,19 +1,20 @@
-"""Answers to requests whose message has to be acknowledged first: on disk under SYNC_FLUSH, its topic on disk."""
+"""Answers to requests whose message has to be acknowledged first: on disk under SYNC_FLUSH, on slaves
+under SYNC_MASTER, its topic on disk."""
 
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import STORED, PutMessageResult
 from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
 
 
 def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
     """Return ``answer``, or the error for an outcome that is not ok.
 
-    FLUSH_DISK_TIMEOUT keeps the fields: the message is stored nevertheless, and they are right.
+    FLUSH_DISK_TIMEOUT and FLUSH_SLAVE_TIMEOUT keep the fields: the message is stored nevertheless, and they are right.
     """
     if outcome.ok:
         return answer
-    fields = answer.header if outcome.status is PutMessageStatus.FLUSH_DISK_TIMEOUT else None
+    fields = answer.header if outcome.status in STORED else None
     return response(RESPONSE_CODES[outcome.status], outcome.reason, fields)
 
 

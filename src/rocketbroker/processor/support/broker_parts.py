@@ -22,6 +22,7 @@ from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
@@ -42,6 +43,8 @@ class AdminParts:
         is_active: returns true if the services that only a master runs are on.
         cleaning: removal of old files.
         copied: tables that a slave only keeps for its master.
+        ha_status: returns the state of replication.
+        replication_problem: returns the reason why this slave does not follow its master, empty if it does.
     """
 
     models: tuple[ConfigModel, ...]
@@ -52,6 +55,8 @@ class AdminParts:
     is_active: Callable[[], bool]
     cleaning: CleanFilesService
     copied: CopiedTables
+    ha_status: Callable[[], HARuntimeInfo]
+    replication_problem: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)

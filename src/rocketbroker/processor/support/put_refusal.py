@@ -23,6 +23,7 @@ RESPONSE_CODES: Final = {
     PutMessageStatus.TOPIC_BEING_DELETED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
     PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.TOPIC_NOT_CREATED: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 

@@ -1,10 +1,11 @@
-"""Answers to sends that have to wait: for the disk (SYNC_FLUSH), or for a topic that the send created."""
+"""Answers to sends that wait: for the disk (SYNC_FLUSH), for slaves (SYNC_MASTER), for a topic that they create."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
+from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.remoting.frame import decode_frames
 from rocketbroker.codec.remoting.handler import RunAnswers
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -41,18 +42,22 @@ class SendAnswers:
         queue_id: int,
         message: MessageExtBrokerInner,
     ) -> bytes | asyncio.Future[bytes | Command]:
-        """Answer once the message is on disk, and its topic if that is new; a dead letter has a topic of its own."""
+        """Answer once message and topic are on disk, and slaves have it; a dead letter has a topic of its own."""
         queues = [(target.config.topic_name, queue_id)]
         if target.is_retry:
             queues.append((message.topic, message.queue_id))
-        return self._when_acknowledged(answer, result, target, queues, _acknowledged)
+        # A message with WAIT=false waits for no slave (CommitLog.needHandleHA).
+        on_slaves = self._acknowledgements.on_slaves and get_property(message.properties, b"WAIT") != b"false"
+        return self._when_acknowledged(answer, result, target, queues, _acknowledged, on_slaves=on_slaves)
 
     def run_when_safe(
         self, answers: bytes, result: PutMessageResult, target: TopicTarget, queue_ids: Iterable[int]
     ) -> bytes | asyncio.Future[RunAnswers]:
-        """Answer the sends of a run together, once all messages are on disk, and their topic if that is new."""
+        """Answer the sends of a run together, once their messages and topic are on disk, and slaves have them."""
         queues = [(target.config.topic_name, queue_id) for queue_id in set(queue_ids)]
-        return self._when_acknowledged(answers, result, target, queues, _all_acknowledged)
+        return self._when_acknowledged(
+            answers, result, target, queues, _all_acknowledged, on_slaves=self._acknowledgements.on_slaves
+        )
 
     def _when_acknowledged(
         self,
@@ -61,13 +66,15 @@ class SendAnswers:
         target: TopicTarget,
         queues: Iterable[tuple[str, int]],
         answer_for: Callable[[bytes, Acknowledgement], A],
+        *,
+        on_slaves: bool,
     ) -> bytes | asyncio.Future[A]:
         waits = self._targets.waits(*queues)
         must_wait = bool(waits) or self._acknowledgements.required
         target.waits = must_wait or target.is_retry
         if not must_wait:
             return answer
-        wait = self._acknowledgements.wait_for(result, waits)
+        wait = self._acknowledgements.wait_for(result, waits, on_slaves=on_slaves)
         return self._fast_failure.answer_when_acknowledged(wait, partial(answer_for, answer), result.sends)
 
 

@@ -66,7 +66,7 @@ class BatchRun(NamedTuple):
 class PutMessageStatus(Enum):
     """Outcome of a put and of its acknowledgement (org.apache.rocketmq.store.PutMessageStatus).
 
-    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10, 11 and 13. Outcomes of an acknowledgement begin at 12;
+    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10, 11 and 14. Outcomes of an acknowledgement begin at 12;
     a higher one is more severe.
     """
 
@@ -89,10 +89,14 @@ class PutMessageStatus(Enum):
     SLAVE = 11
     # The message is stored, but a sync failed or took longer than syncFlushTimeout.
     FLUSH_DISK_TIMEOUT = 12
+    # The message is stored, but not enough slaves have reported it within slaveTimeout.
+    FLUSH_SLAVE_TIMEOUT = 13
     # The message is stored, but the topic that it created could not be written.
-    TOPIC_NOT_CREATED = 13
+    TOPIC_NOT_CREATED = 14
 
 
+#: Outcomes of stored messages whose places in their queues are right nevertheless.
+STORED: Final = frozenset({PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.FLUSH_SLAVE_TIMEOUT})
 #: Outcomes that no later try will change: a service that stores messages skips such a message.
 PERMANENT_FAILURES: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
 

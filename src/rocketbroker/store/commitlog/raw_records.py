@@ -13,6 +13,7 @@ from rocketbroker.codec.message.message_encoder import (
     MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
 )
+from rocketbroker.codec.storefile.body_check import body_range, wrong_body
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.codec.storefile.record_search import store_timestamp
 from rocketbroker.common.errors import StoreError
@@ -39,7 +40,7 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
         free: bytes of its file from there on.
 
     Raises:
-        StoreError: The bytes are not those of a CommitLog at this offset.
+        StoreError: The first bytes are not those of a sound record at this offset.
     """
     at, earliest_ms = begin, None
     while at - begin < free and at + BLANK_LENGTH <= len(data):
@@ -52,17 +53,34 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
         if at + BODY_POSITION > len(data):
             break
         (place,) = _LONG.unpack_from(data, at + PHYSICAL_OFFSET_POSITION)
+        why = ""
         if not is_record(size, magic) or place != offset + at - begin or not fits(size, left):
-            raise StoreError(
-                f"the bytes for {offset + at - begin} of the CommitLog do not begin with a record of that offset: "
-                f"size {size}, magic {magic}, offset {place}, and its file has {left} bytes left"
+            why = (
+                f"they do not begin with a record of that offset: size {size}, magic {magic}, offset {place}, and its "
+                f"file has {left} bytes left"
             )
-        if at + size > len(data):
+        elif at + size > len(data):
             break
-        stored = store_timestamp(memoryview(data)[at : at + size])
+        record = memoryview(data)[at : at + size]
+        if why := why or _damage(record):
+            if at > begin:
+                break  # the next call reports it
+            raise StoreError(f"the bytes for {offset} of the CommitLog are wrong: {why}")
+        stored = store_timestamp(record)
         earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
         at += size
     return RawRecords(at - begin, earliest_ms)
+
+
+def _damage(record: memoryview) -> str:
+    """Return the fault of a record whose length is known, empty if it has none."""
+    end = body_range(record)[1]
+    width = 2 if record[7] == MESSAGE_MAGIC_CODE_V2 & 0xFF else 1
+    tail = record[end:]
+    topic_end = width + int.from_bytes(tail[:width], "big")
+    if topic_end + 2 + int.from_bytes(tail[topic_end : topic_end + 2], "big") != len(tail):
+        return "the lengths in the record do not add up"
+    return wrong_body(record)
 
 
 def is_record(size: int, magic: int) -> bool:

@@ -32,27 +32,40 @@ _LATE: Final = Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "the message
 OnAcknowledged = Callable[[Acknowledgement], None]
 #: Starts a wait.
 Wait = Callable[[OnAcknowledged], None]
+#: Starts a wait for a stored message.
+PutWait = Callable[[PutMessageResult, OnAcknowledged], None]
 
 
 class Acknowledgements:
     """Combines the waits of each message.
 
     Args:
-        waits: waits that every message has; empty under ASYNC_FLUSH.
+        flushed: the wait for the disk (SYNC_FLUSH), ``None`` under ASYNC_FLUSH.
+        replicated: the wait for slaves (SYNC_MASTER), ``None`` in other roles.
 
     Attributes:
         required: true if there are any.
+        on_slaves: true if there is the wait for slaves.
     """
 
-    def __init__(self, *waits: Callable[[PutMessageResult, OnAcknowledged], None]) -> None:
-        self._waits = waits
-        self.required = bool(waits)
+    def __init__(self, flushed: PutWait | None = None, replicated: PutWait | None = None) -> None:
+        self._here = tuple(wait for wait in (flushed,) if wait is not None)
+        self._everywhere = tuple(wait for wait in (flushed, replicated) if wait is not None)
+        self.required = bool(self._everywhere)
+        self.on_slaves = replicated is not None
 
-    def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> Wait:
-        """Return the wait for a stored message, with the most severe outcome; ``also`` are additional waits."""
-        if also or len(self._waits) != 1:
-            return partial(when_all, [*(partial(wait, result) for wait in self._waits), *also])
-        return partial(self._waits[0], result)
+    def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = (), *, on_slaves: bool = False) -> Wait:
+        """Return the wait for a stored message, with the most severe outcome.
+
+        Args:
+            result: result of the put.
+            also: additional waits.
+            on_slaves: true to wait for slaves too. As in RocketMQ, the copies that the broker makes wait for none.
+        """
+        waits = self._everywhere if on_slaves else self._here
+        if also or len(waits) != 1:
+            return partial(when_all, [*(partial(wait, result) for wait in waits), *also])
+        return partial(waits[0], result)
 
     def acknowledged(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> asyncio.Future[Acknowledgement]:
         """Start ``wait_for`` and return its outcome."""

@@ -8,6 +8,7 @@ from rocketbroker.common.config.load import load_broker_settings, load_namesrv_s
 from rocketbroker.common.errors import ConfigError
 
 CONF = Path(__file__).parents[4] / "conf"
+SYNC_MASTERS = ("2m-2s-sync/broker-a.properties", "2m-2s-sync/broker-b.properties")
 SLAVES = tuple(f"2m-2s-{kind}/broker-{name}-s.properties" for kind in ("async", "sync") for name in "ab")
 RUNNING = (
     "broker.conf",
@@ -15,9 +16,9 @@ RUNNING = (
     "2m-noslave/broker-b.properties",
     "2m-2s-async/broker-a.properties",
     "2m-2s-async/broker-b.properties",
+    *SYNC_MASTERS,
     *SLAVES,
 )
-SYNC_MASTERS = ("2m-2s-sync/broker-a.properties", "2m-2s-sync/broker-b.properties")
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def load(path=None, namesrv_addr=None, environment=None):
 
 def test_every_shipped_file_is_spoken_for():
     shipped = {str(path.relative_to(CONF)) for path in CONF.rglob("*") if path.is_file()}
-    assert shipped == {*RUNNING, *SYNC_MASTERS, "namesrv.properties"}
+    assert shipped == {*RUNNING, "namesrv.properties"}
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -44,27 +45,11 @@ def test_shipped_brokers_load_and_are_acted_on(name):
     settings = load(CONF / name)
     assert settings.broker.broker_name == ("broker-b" if "broker-b" in name else "broker-a")
     assert settings.store.flush_disk_type == "ASYNC_FLUSH"
-    is_slave = name.endswith("-s.properties")
-    assert (settings.store.broker_role, settings.broker.broker_id) == (
-        ("SLAVE", 1) if is_slave else ("ASYNC_MASTER", 0)
-    )
+    role = "SLAVE" if name in SLAVES else "SYNC_MASTER" if name in SYNC_MASTERS else "ASYNC_MASTER"
+    assert (settings.store.broker_role, settings.broker.broker_id) == (role, int(role == "SLAVE"))
+    assert settings.store.in_sync_replicas == (2 if role == "SYNC_MASTER" else 1)
     assert (settings.store.delete_when, settings.store.file_reserved_time) == ("04", 48)
     assert (settings.warnings, settings.not_acted_on) == ((), {})
-
-
-@pytest.mark.parametrize("name", SYNC_MASTERS)
-def test_shipped_synchronous_masters_are_rejected_in_one_line(name):
-    with pytest.raises(ConfigError) as caught:
-        load(CONF / name)
-    assert str(caught.value) == (
-        f"{CONF / name}:{_line(name)}: brokerRole=SYNC_MASTER is rejected: this version cannot wait for slaves, so its "
-        "synchronous acknowledgement would be false; use ASYNC_MASTER"
-    )
-
-
-def _line(name):
-    lines = (CONF / name).read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if line.startswith("brokerRole"))
 
 
 def test_the_shipped_name_server_file_loads():

@@ -18,7 +18,7 @@ from tests.support.stores import message
 
 @pytest.fixture
 def ask(parts, store, schedule):
-    async def ask(active=True):
+    async def ask(active=True, problem=""):
         with ThreadPoolExecutor(1) as executor:
             processor = GetBrokerRuntimeInfoProcessor(
                 store,
@@ -30,6 +30,7 @@ def ask(parts, store, schedule):
                 executor,
                 lambda: {"timerCongestNum": "7"},
                 lambda: {"sendThreadPoolQueueSize": "3"},
+                lambda: problem,
             )
             answer = await call_async(processor.process)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})
@@ -37,6 +38,11 @@ def ask(parts, store, schedule):
         return answer.body["table"]
 
     return ask
+
+
+async def test_a_slave_that_does_not_follow_its_master_says_why(ask):
+    assert "replicationProblem" not in await ask()
+    assert (await ask(problem="it is ahead"))["replicationProblem"] == "it is ahead"
 
 
 async def test_values_follow_what_happens(parts, store, schedule, ask):

@@ -58,8 +58,21 @@ class TestWholeRecords:
         ids=["other offset", "zeros", "too short", "blank amid a file", "other magic"],
     )
     def test_bytes_that_are_not_a_log_at_this_offset_are_rejected(self, data: bytes):
-        with pytest.raises(StoreError, match="do not begin with a record of that offset"):
+        with pytest.raises(
+            StoreError, match="for 0 of the CommitLog are wrong: they do not begin with a record of that offset"
+        ):
             whole_records(data, 0, 0, FILE)
+
+    @pytest.mark.parametrize(
+        ("at", "said"), [(89, "bodyCRC is 0x"), (87, "lengths in the record"), (92, "lengths in the record")]
+    )
+    def test_a_damaged_record_is_rejected_and_those_before_it_are_not(self, at: int, said: str):
+        first, second = record(FILE, 9), bytearray(record(FILE + 100, 5))
+        second[at] ^= 1
+
+        assert whole_records(first + second, 0, FILE, FILE) == RawRecords(100, 9)
+        with pytest.raises(StoreError, match=said):
+            whole_records(first + second, 100, FILE + 100, FILE - 100)
 
     def test_a_record_never_takes_the_place_of_the_blank(self):
         with pytest.raises(StoreError, match="its file has 107 bytes left"):

@@ -81,7 +81,7 @@ def test_the_most_severe_outcome_counts_in_any_order(
     worst: Acknowledgement,
 ):
     outcomes: list[Acknowledgement] = []
-    Acknowledgements(flush.for_message, replica.for_message).wait_for(PUT)(outcomes.append)
+    Acknowledgements(flush.for_message, replica.for_message).wait_for(PUT, on_slaves=True)(outcomes.append)
     assert flush.began == replica.began == [PUT]
     ends = [(flush.end, first), (replica.end, second)]
 
@@ -92,6 +92,18 @@ def test_the_most_severe_outcome_counts_in_any_order(
     end(outcome)
 
     assert outcomes == [worst]
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_copy_that_the_broker_makes_waits_for_no_slave(flush: FakeWait, replica: FakeWait, on_disk: bool):
+    outcomes: list[Acknowledgement] = []
+    acknowledgements = Acknowledgements(flush.for_message if on_disk else None, replica.for_message)
+    acknowledgements.wait_for(PUT)(outcomes.append)
+    if on_disk:
+        flush.end(ACKNOWLEDGED)
+
+    assert (replica.began, outcomes) == ([], [ACKNOWLEDGED])
+    assert (acknowledgements.required, acknowledgements.on_slaves) == (True, True)
 
 
 def test_a_message_may_have_a_wait_of_its_own(flush: FakeWait, replica: FakeWait):

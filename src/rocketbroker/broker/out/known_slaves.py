@@ -1,0 +1,97 @@
+"""Slaves of this broker that the name servers know, by GET_BROKER_MEMBER_GROUP (901)."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from rocketbroker.codec.remoting.bodies.route import GetBrokerMemberGroupResponseBody
+from rocketbroker.codec.remoting.headers.namesrv import GetBrokerMemberGroupRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import CodecError, RemotingError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.remoting_client import RemotingClient, split_address
+
+log = logging.getLogger(__name__)
+
+_PERIOD_S: Final = 5.0
+_PAUSE_S: Final = 0.2
+_MASTER_ID: Final = 0
+
+
+class KnownSlaves:
+    """Asks each name server for the brokers of this broker's name. The answer of a dead one stays.
+
+    Args:
+        config: name of broker and cluster.
+        client: sends the requests.
+        name_servers: returns the addresses of the name servers.
+
+    Attributes:
+        hosts: addresses of the slaves, one for each slave.
+    """
+
+    def __init__(self, config: BrokerConfig, client: RemotingClient, name_servers: Callable[[], list[str]]) -> None:
+        self._config = config
+        self._client = client
+        self._name_servers = name_servers
+        self._tasks = TaskOwner("KnownSlaves")
+        self._soon = asyncio.Event()
+        # Addresses of slaves by name server.
+        self._answers: dict[str, set[str]] = {}
+        self._resolved: dict[str, str] = {}
+        self.hosts: list[str] = []
+
+    async def start(self) -> None:
+        """Begin to ask."""
+        self._tasks.forever(self._run, "ask")
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        await self._tasks.stop()
+
+    def look_again(self) -> None:
+        """Ask soon."""
+        self._soon.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._soon.clear()
+            servers = self._name_servers()
+            await asyncio.gather(*map(self._ask, servers))
+            known = set().union(*(self._answers.get(server, set()) for server in servers))
+            self.hosts = [await self._resolve(address) for address in sorted(known)]
+            await asyncio.sleep(_PAUSE_S)
+            try:
+                async with asyncio.timeout(_PERIOD_S):
+                    await self._soon.wait()
+            except TimeoutError:
+                continue
+
+    async def _ask(self, server: str) -> None:
+        config = self._config
+        header = GetBrokerMemberGroupRequestHeader(config.broker_cluster_name, config.broker_name)
+        try:
+            answer = await self._client.invoke(server, request(RequestCode.GET_BROKER_MEMBER_GROUP, header))
+            group = GetBrokerMemberGroupResponseBody.decode(answer.body or b"{}").broker_member_group
+        except (RemotingError, CodecError) as error:
+            log.debug("name server %s does not name the slaves of this broker: %s", server, error)
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            log.debug("name server %s does not name the slaves of this broker: %s", server, answer.remark)
+            return
+        addresses = {} if group is None else group.broker_addrs
+        self._answers[server] = {address for number, address in addresses.items() if number != _MASTER_ID}
+
+    async def _resolve(self, address: str) -> str:
+        """Return the IP address of a broker, or the host as it is if it has none."""
+        try:
+            host, port = split_address(address)
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (RemotingError, OSError, UnicodeError):
+            return address
+        return str(found[0][4][0])

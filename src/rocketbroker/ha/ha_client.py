@@ -1,0 +1,211 @@
+"""Slave's side of replication: follows the log of its master (DefaultHAClient)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from rocketbroker.codec.ha_frames import LogPart
+from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAClientRuntimeInfo, HARuntimeInfo
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import CodecError, RemotingError, StoreBusyError, StoreError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.ha.history_check import CommonPrefix, DifferentHistoryError, TailCheck
+from rocketbroker.ha.master_link import MasterLink
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.flush.acknowledgement import Acknowledgement
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.replica_log import ReplicaLog
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 5.0
+_BUSY_S: Final = 0.05
+_ADDRESS_S: Final = 0.5
+
+
+class HAClient:
+    """Copies the master's log, from where the own log ends.
+
+    Args:
+        config: intervals, and ``haMasterAddress``.
+        master: returns the HA address that the name servers have for the master, empty if they have none.
+        replica: takes the bytes.
+        commit_log: the log that they become.
+        flusher: syncs the log; under SYNC_FLUSH only what is on disk is reported.
+        clock: source of the times in ``runtime_info``.
+
+    Attributes:
+        address: HA address of the master that is followed, empty without one.
+        problem: reason why the log is not followed, empty while it is.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        master: Callable[[], str],
+        replica: ReplicaLog,
+        commit_log: CommitLog,
+        flusher: CommitLogFlusher,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._master = master
+        self._replica = replica
+        self._commit_log = commit_log
+        self._flusher = flusher
+        self._clock = clock
+        self._sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self._tasks = TaskOwner("HAClient")
+        self._link: MasterLink | None = None
+        self._pending = b""
+        self._reported = 0
+        self.address = ""
+        self.problem = "it has not connected to its master yet"
+        self._last_read_ms = self._last_write_ms = self._received_bytes = self._bytes_per_s = 0
+
+    async def start(self) -> None:
+        """Follow the master from now on."""
+        self._tasks.forever(self._run, "follow")
+        self._tasks.every(self._config.ha_send_heartbeat_interval / 1000, self._report_again, "report")
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        await self._tasks.stop()
+        self._close()
+
+    async def _run(self) -> None:
+        while True:
+            self.address = self._config.ha_master_address or self._master()
+            if not self.address:
+                self._note("no name server knows its master; start the master, or set haMasterAddress")
+                await asyncio.sleep(_ADDRESS_S)
+                continue
+            try:
+                await self._follow()
+            except DifferentHistoryError as error:
+                self._note(await self._different(error))
+            except (RemotingError, CodecError, StoreError) as error:
+                self._note(str(error))
+            finally:
+                self._close()
+            await asyncio.sleep(_RETRY_S)
+
+    async def _follow(self) -> None:
+        """Follow the master until the connection ends.
+
+        Raises:
+            RemotingError: The connection failed.
+            CodecError: The master's bytes are wrong.
+            StoreError: The log cannot take them.
+            DifferentHistoryError: This log has messages that the master does not have.
+        """
+        # What was appended may not be on disk yet, and the first report says that it is.
+        if self._sync_flush and not (flushed := await self._flusher.sync()).ok:
+            raise StoreError(flushed.reason)
+        link = await MasterLink.connect(self.address, self._silence_s)
+        log.info("HAClient: connected to the master at %s; this log ends at %d", self.address, self._replica.max_offset)
+        self._pending, self._link = b"", link
+        is_empty = self._commit_log.min_offset == self._replica.max_offset
+        check = None if is_empty else TailCheck(self._commit_log)
+        self._report(0 if check is None else check.begin)
+        while True:
+            parts = await link.read()
+            self._last_read_ms = self._clock.time_ms()
+            if check is not None:
+                parts = [check.take(part) for part in parts]
+                if not check.is_done:
+                    continue
+                check = None
+                self._note("")
+            await self._take([part for part in parts if part.data])
+
+    async def _take(self, parts: list[LogPart]) -> None:
+        """Append the whole records among the bytes received, and report them."""
+        if not parts:
+            return
+        begin = self._replica.max_offset
+        if not self._pending and parts[0].offset != begin:
+            if self._commit_log.min_offset != begin:
+                raise CodecError(f"the master sends {parts[0].offset}, but this log ends at {begin}")
+            await self._replica.begin_at(parts[0].offset)
+            begin = parts[0].offset
+        self._note("")
+        data = b"".join([self._pending, *(part.data for part in parts)])
+        self._received_bytes += sum(len(part.data) for part in parts)
+        end = await self._append(begin, data)
+        self._pending = data[end - begin :]
+        if len(self._pending) > (longest := self._commit_log.longest_record):
+            raise CodecError(
+                f"the master sends a record at {end} that is longer than {longest:,} bytes; raise maxMessageSize to "
+                "that of the master"
+            )
+        if self._sync_flush:
+            self._flusher.when_flushed(end, self._flushed)
+        else:
+            self._report(end)
+
+    async def _append(self, begin: int, data: bytes) -> int:
+        while True:
+            try:
+                return self._replica.append(begin, data)
+            except StoreBusyError:
+                done = self._replica.max_offset
+                begin, data = done, data[done - begin :]
+                await asyncio.sleep(_BUSY_S)
+
+    def _flushed(self, outcome: Acknowledgement) -> None:
+        if outcome.ok:
+            self._report(min(self._flusher.flushed_offset, self._replica.max_offset))
+
+    def _report(self, offset: int) -> None:
+        if self._link is not None:
+            self._link.report(offset)
+            self._reported = offset
+            self._last_write_ms = self._clock.time_ms()
+
+    def _report_again(self) -> None:
+        self._bytes_per_s = int(self._received_bytes * 1000 / self._config.ha_send_heartbeat_interval)
+        self._received_bytes = 0
+        self._report(self._reported)
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """Return the state of the copying for GET_BROKER_HA_STATUS; RocketMQ has no field for a problem."""
+        address = f"{self.address} ({self.problem})" if self.problem else self.address
+        end, read_ms, written_ms = self._replica.max_offset, self._last_read_ms, self._last_write_ms
+        copying = HAClientRuntimeInfo(address, self._bytes_per_s, end, read_ms, written_ms)
+        return HARuntimeInfo(False, ha_client_runtime_info=copying)
+
+    def _close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    @property
+    def _silence_s(self) -> float:
+        return self._config.ha_housekeeping_interval / 1000
+
+    async def _different(self, error: DifferentHistoryError) -> str:
+        """Return the text for a log with messages that the master does not have."""
+        try:
+            prefix = CommonPrefix(self.address, self._commit_log, self._silence_s)
+            offset = await prefix.find_end(error.offset)
+        except (RemotingError, CodecError) as failed:
+            return f"{error}; the first difference was not found: {failed}"
+        lost = self._replica.max_offset - offset
+        root = self._config.store_path_root_dir
+        return (
+            f"{error}. The first message that the master at {self.address} does not have is at {offset} of the "
+            f"CommitLog. Replication has stopped; to drop the {lost:,} bytes from there on, stop this slave and run "
+            f"mqstore truncate {root} {offset}"
+        )
+
+    def _note(self, problem: str) -> None:
+        """Record the state, and log it when it changes, not at each attempt."""
+        if problem != self.problem:
+            if problem:
+                log.error("HAClient: the master's log is not followed: %s", problem)
+            else:
+                log.info("HAClient: following the master at %s from %d on", self.address, self._replica.max_offset)
+        self.problem = problem

@@ -1,0 +1,204 @@
+"""Master's side of the connection to one slave (DefaultHAConnection)."""
+
+import asyncio
+import logging
+from typing import Final, Protocol, cast
+
+from rocketbroker.codec.ha_frames import MAX_BODY, TRANSFER_HEADER, ReportReader
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import CodecError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.ha.transfer_source import TransferSource
+
+log = logging.getLogger(__name__)
+
+# Bytes that wait for a slave, above which nothing more is sent to it.
+_MOST_UNSENT: Final = 1 << 20
+# Bytes read at a time from the part of the log that may not be in memory.
+_READ_SIZE: Final = 1 << 20
+_MOMENT_S: Final = 0.001
+
+
+class HAConnectionOwner(Protocol):
+    """Part of ``HAService`` that a connection uses."""
+
+    def admits(self, connection: "HAConnection") -> str:
+        """Return the reason to reject a new connection, empty to accept it."""
+
+    def reported(self) -> None:
+        """Note that a slave has more of the log."""
+
+    def gone(self, connection: "HAConnection") -> None:
+        """Remove a closed connection."""
+
+
+class HAConnection(asyncio.Protocol):
+    """Sends the log to a slave from the offset that its first report names.
+
+    Args:
+        owner: the service.
+        source: bytes of the log.
+        config: size of a transfer, and intervals.
+        tasks: owner of reads from disk.
+
+    Attributes:
+        peer: address of the slave as ``host:port``.
+        peer_host: host of the slave.
+        own_host: host to which the slave connected.
+        ack_offset: CommitLog offset up to which the slave has the log, -1 before its first report.
+        next_offset: CommitLog offset of the next transfer, -1 before the first report.
+        bytes_per_s: bytes of the log sent in a second, as measured by the last two checks.
+    """
+
+    def __init__(
+        self, owner: HAConnectionOwner, source: TransferSource, config: MessageStoreConfig, tasks: TaskOwner
+    ) -> None:
+        self._owner = owner
+        self._source = source
+        self._config = config
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reports = ReportReader()
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._catch_up: asyncio.Task[None] | None = None
+        self._last_heard = self._last_written = self._loop.time()
+        self.peer = self.peer_host = self.own_host = "?"
+        self.ack_offset = self.next_offset = -1
+        self.bytes_per_s = 0
+        self._sent_bytes = 0
+        self._last_check = self._loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        self._transport = transport = cast("asyncio.Transport", transport)
+        transport.set_write_buffer_limits(high=_MOST_UNSENT)
+        if peer := transport.get_extra_info("peername"):
+            self.peer_host = peer[0]
+            self.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+        if own := transport.get_extra_info("sockname"):
+            self.own_host = own[0]
+        if reason := self._owner.admits(self):
+            self.close(reason)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        if self._transport is not None:
+            log.info("HAService: the slave at %s has closed its connection%s", self.peer, f": {exc}" if exc else "")
+        self._forget()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        if self._transport is None:
+            return
+        self._last_heard = self._loop.time()
+        try:
+            offset = self._reports.feed(data)
+        except CodecError as error:
+            self.close(str(error))
+            return
+        if offset is not None:
+            self._reported(offset)
+
+    def _reported(self, offset: int) -> None:
+        source = self._source
+        known = source.log_end if self.next_offset < 0 else self.next_offset
+        if offset > known:
+            # A heartbeat at the true end tells the slave that it is ahead.
+            self._write_header(source.log_end, 0)
+            self.close(
+                f"it reports {offset}, but got this log only up to {known}; it has other messages than its master"
+            )
+            return
+        if self.next_offset < 0:
+            begin = offset or source.begin_of_last_file
+            if begin < source.begin:
+                self.close(
+                    f"it continues at {begin}, but the log begins at {source.begin}, as older files were removed; "
+                    "start it with an empty store"
+                )
+                return
+            self.next_offset = begin
+            log.info("HAService: the slave at %s follows from %d on", self.peer, begin)
+        self.ack_offset = offset
+        self._owner.reported()
+        self.transfer()
+
+    def pause_writing(self) -> None:
+        """Called by asyncio."""
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio."""
+        self._can_write.set()
+        self.transfer()
+
+    def transfer(self) -> None:
+        """Send what the slave lacks, as far as it takes it."""
+        if self.next_offset < 0 or self._catch_up is not None:
+            return
+        source, most = self._source, min(self._config.ha_transfer_batch_size, MAX_BODY)
+        while self._can_write.is_set() and self._transport is not None:
+            if not source.is_hot(self.next_offset):
+                self._catch_up = self._tasks.start(self._read_and_send(), f"catch up {self.peer}")
+                return
+            piece = source.piece(self.next_offset, most)
+            if piece is None:
+                return
+            self._send(piece)
+
+    async def _read_and_send(self) -> None:
+        """Send the part of the log that may not be in memory, read on a thread."""
+        try:
+            most = min(self._config.ha_transfer_batch_size, MAX_BODY)
+            while self._transport is not None and not self._source.is_hot(self.next_offset):
+                data = await self._loop.run_in_executor(None, self._source.read, self.next_offset, _READ_SIZE)
+                if not data:
+                    self.close(f"the log no longer has {self.next_offset}; start the slave with an empty store")
+                    return
+                for begin in range(0, len(data), most):
+                    await self._can_write.wait()
+                    self._send(memoryview(data)[begin : begin + most])
+        finally:
+            self._catch_up = None
+        self.transfer()
+
+    def _send(self, piece: memoryview) -> None:
+        self._write_header(self.next_offset, len(piece))
+        if self._transport is not None:
+            self._transport.write(piece)
+            self.next_offset += len(piece)
+            self._sent_bytes += len(piece)
+
+    def _write_header(self, offset: int, size: int) -> None:
+        if self._transport is not None:
+            self._transport.write(TRANSFER_HEADER.pack(offset, size))
+            self._last_written = self._loop.time()
+
+    def check(self) -> None:
+        """Send a heartbeat if one is due; close the connection if the slave is silent."""
+        now = self._loop.time()
+        self.bytes_per_s = int(self._sent_bytes / max(now - self._last_check, _MOMENT_S))
+        self._last_check, self._sent_bytes = now, 0
+        if now - self._last_heard > self._config.ha_housekeeping_interval / 1000:
+            self.close(
+                f"it has reported nothing for {self._config.ha_housekeeping_interval} ms (haHousekeepingInterval)"
+            )
+            return
+        self.transfer()
+        due = now - self._last_written > self._config.ha_send_heartbeat_interval / 1000
+        if due and self.next_offset >= 0 and self._can_write.is_set() and self._catch_up is None:
+            self._write_header(self.next_offset, 0)
+
+    def close(self, reason: str) -> None:
+        """Close the connection and log the reason."""
+        if self._transport is not None:
+            log.warning("HAService: the connection of the slave at %s is closed: %s", self.peer, reason)
+            self._transport.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._transport = None
+        self._can_write.set()
+        self._owner.gone(self)

@@ -1,0 +1,136 @@
+"""HA port of a master: accepts slaves and sends them the log (DefaultHAService)."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.ha.group_transfer_service import GroupTransferService
+from rocketbroker.ha.ha_connection import HAConnection
+from rocketbroker.ha.slave_gate import SlaveGate
+from rocketbroker.ha.transfer_source import TransferSource
+from rocketbroker.store.message_appender import MessageAppender
+
+log = logging.getLogger(__name__)
+
+# Seconds between two looks at each connection: heartbeats, silence, records that no batch end announced.
+_CHECK_S: Final = 0.5
+_BACKLOG: Final = 64
+_MOST_CONNECTIONS: Final = 64
+
+
+class HAService:
+    """Slaves of a master and their connections.
+
+    Args:
+        sockets: bound sockets of the HA port.
+        config: intervals and sizes.
+        source: the log.
+        appender: calls ``wakeup`` after messages were appended, while slaves are connected.
+        gate: slaves that may connect, and those that count.
+        transfers: messages that wait for slaves.
+    """
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        config: MessageStoreConfig,
+        source: TransferSource,
+        appender: MessageAppender,
+        gate: SlaveGate,
+        transfers: GroupTransferService,
+    ) -> None:
+        self._sockets = sockets
+        self._config = config
+        self._source = source
+        self._appender = appender
+        self._gate = gate
+        self._transfers = transfers
+        self._tasks = TaskOwner("HAService")
+        self._servers: list[asyncio.Server] = []
+        self._is_woken = False
+        self.connections: list[HAConnection] = []
+        transfers.ack_offsets = self._ack_offsets
+
+    async def start(self) -> None:
+        """Listen for slaves."""
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            # A duplicate: the service may stop and start again with the role.
+            listening = sock.dup()
+            self._servers.append(
+                await loop.create_server(
+                    lambda: HAConnection(self, self._source, self._config, self._tasks),
+                    sock=listening,
+                    backlog=_BACKLOG,
+                )
+            )
+        self._tasks.every(_CHECK_S, self._check, "check")
+
+    async def stop(self) -> None:
+        """Close the port and all connections."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for connection in list(self.connections):
+            connection.close("the broker stops, or is no longer a master")
+        await self._tasks.stop()
+
+    def admits(self, connection: HAConnection) -> str:
+        """Return the reason to reject a new connection, empty to accept it."""
+        if len(self.connections) >= _MOST_CONNECTIONS:
+            return f"{_MOST_CONNECTIONS} slaves are connected already"
+        if reason := self._gate.rejects(connection.peer_host, connection.own_host):
+            return reason
+        self.connections.append(connection)
+        self._appender.on_appended = self.wakeup
+        self._gate.look_again()
+        return ""
+
+    def gone(self, connection: HAConnection) -> None:
+        """Remove a closed connection."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            if not self.connections:
+                self._appender.on_appended = None
+
+    def reported(self) -> None:
+        """Acknowledge the messages that enough slaves have."""
+        self._transfers.reported()
+
+    def wakeup(self) -> None:
+        """Send new messages once the requests of this loop iteration are answered."""
+        if not self._is_woken:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._transfer)
+
+    def _transfer(self) -> None:
+        self._is_woken = False
+        for connection in list(self.connections):
+            connection.transfer()
+
+    def _check(self) -> None:
+        for connection in list(self.connections):
+            connection.check()
+        # A slave may have become known at the name server meanwhile.
+        self._transfers.reported()
+
+    def _ack_offsets(self) -> list[int]:
+        """Return the reports of the slaves that count for acknowledgement."""
+        return [each.ack_offset for each in self._gate.counted(self.connections)]
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """Return the state of the slaves for GET_BROKER_HA_STATUS."""
+        slaves = [self._slave_info(each) for each in self.connections]
+        return HARuntimeInfo(True, self._source.log_end, sum(slave.in_sync for slave in slaves), slaves)
+
+    def _slave_info(self, slave: HAConnection) -> HAConnectionRuntimeInfo:
+        behind = self._source.log_end - slave.ack_offset
+        is_in_sync = behind < self._config.ha_max_gap_not_in_sync
+        return HAConnectionRuntimeInfo(
+            slave.peer, slave.ack_offset, behind, is_in_sync, slave.bytes_per_s, slave.next_offset
+        )

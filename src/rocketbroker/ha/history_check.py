@@ -1,0 +1,149 @@
+"""Comparison of a slave's log with that of its master, over the HA port.
+
+The HA protocol has no handshake. But a master sends its log from whatever offset a slave reports first. So a slave
+reports an offset before its end, and compares what comes with what it has: a log whose last bytes are the same has the
+same history, as records hold their offset and times.
+"""
+
+import asyncio
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from rocketbroker.codec.ha_frames import LogPart
+from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, BODY_POSITION
+from rocketbroker.common.errors import CodecError, RemotingSendError, StoreError
+from rocketbroker.ha.master_link import MasterLink
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk
+
+# Bytes at the end of the log that are compared.
+_COMPARED: Final = 4096
+
+
+class DifferentHistoryError(StoreError):
+    """The slave has messages that its master does not have: ``offset`` is the first byte that is known to differ."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+class TailCheck:
+    """Compares the end of the own log with what the master sends first.
+
+    Args:
+        commit_log: the own log, which has messages.
+
+    Attributes:
+        begin: CommitLog offset to report first.
+    """
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._end = commit_log.max_offset
+        size = commit_log.queue.file_size
+        first_of_file = (self._end - 1) - (self._end - 1) % size
+        # Not 0, which asks for the master's last file.
+        self.begin = max(self._end - _COMPARED, first_of_file, 1)
+        self._own = commit_log.bytes_at(self.begin, self._end - self.begin) or b""
+        self._at = self.begin
+
+    @property
+    def is_done(self) -> bool:
+        """True once the whole end was the same."""
+        return self._at == self._end
+
+    def take(self, part: LogPart) -> LogPart:
+        """Compare a part of the master's log; return what follows the own log.
+
+        Raises:
+            DifferentHistoryError: The master's log has other bytes, or is shorter.
+            CodecError: It is not what was asked for.
+        """
+        if self.is_done:
+            return part
+        if part.offset < self._at or not part.data:
+            raise DifferentHistoryError(part.offset, f"the master's log ends at {part.offset}, this one at {self._end}")
+        if part.offset > self._at:
+            raise CodecError(f"the master sends {part.offset} instead of {self._at}")
+        size = min(len(part.data), self._end - self._at)
+        own = self._own[self._at - self.begin :][:size]
+        if part.data[:size] != own:
+            same = next(at for at in range(size) if own[at] != part.data[at])
+            raise DifferentHistoryError(self._at + same, f"the master's log has other bytes from {self._at + same} on")
+        self._at += size
+        return LogPart(part.offset + size, part.data[size:])
+
+
+class Place(NamedTuple):
+    """A record, or the BLANK of a file, by its CommitLog offset and the offset after it."""
+
+    begin: int
+    end: int
+
+
+class CommonPrefix:
+    """Search for the first record of the own log that the master does not have, by questions to its HA port.
+
+    Args:
+        address: HA address of the master.
+        commit_log: the own log.
+        silence_s: time limit of each question.
+    """
+
+    def __init__(self, address: str, commit_log: CommitLog, silence_s: float) -> None:
+        self._address = address
+        self._commit_log = commit_log
+        self._silence_s = silence_s
+
+    async def find_end(self, differs_at: int) -> int:
+        """Return the CommitLog offset of that record, given an offset where the logs are known to differ.
+
+        Raises:
+            RemotingError: The master does not answer.
+            CodecError: Its answer is wrong.
+        """
+        loop, size = asyncio.get_running_loop(), self._commit_log.queue.file_size
+        low, high = self._commit_log.min_offset, differs_at
+        # Whole files first, so that few records are walked over.
+        while (middle := low + (high - low) // size // 2 * size) > low:
+            low, high = (middle, high) if await self._is_same(middle) else (low, middle)
+        while low < high:
+            place = await loop.run_in_executor(None, self._place_of, low, (low + high) // 2)
+            low, high = (place.end, high) if await self._is_same(place.begin) else (low, place.begin)
+        return low
+
+    async def _is_same(self, offset: int) -> bool:
+        """Return true if the master has the record at an offset, or has removed its file."""
+        own = self._commit_log.bytes_at(offset, BODY_POSITION) or self._commit_log.bytes_at(offset, BLANK_LENGTH) or b""
+        found = b""
+        link = await MasterLink.connect(self._address, self._silence_s)
+        try:
+            # 0 asks for another offset.
+            link.report(max(offset, 1))
+            own = own[max(1 - offset, 0) :]
+            while len(found) < len(own):
+                for part in await link.read():
+                    if part.offset > max(offset, 1) + len(found):
+                        return True
+                    if not part.data:
+                        return False
+                    found += part.data
+        except RemotingSendError:
+            return not found
+        finally:
+            link.close()
+        return found[: len(own)] == own
+
+    def _place_of(self, begin: int, offset: int) -> Place:
+        """Return the record that an offset is in; one begins at ``begin``, before it (blocks)."""
+        queue = self._commit_log.queue
+        for stretch in LogWalk(queue, begin, check_crc=False, end=self._commit_log.max_offset):
+            starts, ends = stretch.offsets, [*stretch.offsets[1:], stretch.end_offset]
+            if offset < stretch.end_offset and starts[0] <= offset:
+                number = bisect_right(starts, offset) - 1
+                return Place(starts[number], ends[number])
+            if starts[0] > offset:
+                break
+            begin = stretch.end_offset
+        # Nothing but the BLANK of its file is there.
+        return Place(begin, begin - begin % queue.file_size + queue.file_size)

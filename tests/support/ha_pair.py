@@ -1,0 +1,91 @@
+"""A master and a slave over the loopback interface, in one event loop: stores with HA port and HA client."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import TransportConfig
+from rocketbroker.ha.group_transfer_service import GroupTransferService
+from rocketbroker.ha.ha_client import HAClient
+from rocketbroker.ha.ha_service import HAService
+from rocketbroker.ha.slave_gate import SlaveGate
+from rocketbroker.ha.transfer_source import TransferSource
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
+from tests.support.ports import LOOPBACK
+from tests.support.stores import make_store
+
+QUICK: dict[str, Any] = {"ha_send_heartbeat_interval": 50, "ha_housekeeping_interval": 5_000}
+
+
+class HAMaster:
+    """A running store with an HA port.
+
+    Args:
+        store: the store, which runs.
+        known: hosts of the slaves that the name server knows.
+        settings: protected mode.
+    """
+
+    def __init__(self, store: MessageStore, known: Collection[str] = (LOOPBACK,), **settings: Any) -> None:
+        self.store = store
+        self.known = known
+        self.transfers = GroupTransferService(store.config)
+        self._sockets = bind_sockets(LOOPBACK, 0)
+        self.port = port_of(self._sockets[0])
+        is_synced = store.config.flush_disk_type == "SYNC_FLUSH"
+        self.source = TransferSource(store.commit_log, (lambda: store.flusher.flushed_offset) if is_synced else None)
+        gate = SlaveGate(TransportConfig(**settings), LOOPBACK, lambda: self.known, lambda: None)
+        self.service = HAService(self._sockets, store.config, self.source, store.appender, gate, self.transfers)
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def close(self) -> None:
+        close_sockets(self._sockets)
+
+
+@asynccontextmanager
+async def ha_master(root: Path, known: Collection[str] = (LOOPBACK,), **settings: Any) -> AsyncIterator[HAMaster]:
+    """Start a store with an HA port, and stop both."""
+    store = make_store(root, **{**QUICK, **settings})
+    await store.start()
+    master = HAMaster(store, known)
+    await master.service.start()
+    try:
+        yield master
+    finally:
+        await master.service.stop()
+        master.close()
+        await store.stop()
+
+
+class HASlave:
+    """A running store that follows an address."""
+
+    def __init__(self, store: MessageStore, address: str) -> None:
+        self.store = store
+        self.address = address
+        self.replica = store.make_replica_log()
+        self.client = HAClient(
+            store.config, lambda: self.address, self.replica, store.commit_log, store.flusher, SystemClock()
+        )
+
+
+@asynccontextmanager
+async def ha_slave(root: Path, address: str, **settings: Any) -> AsyncIterator[HASlave]:
+    """Start a store that follows the master at an address, and stop both."""
+    store = make_store(root, **{**QUICK, **settings})
+    await store.start()
+    slave = HASlave(store, address)
+    await slave.replica.start()
+    await slave.client.start()
+    try:
+        yield slave
+    finally:
+        await slave.client.stop()
+        await slave.replica.stop()
+        await store.stop()

@@ -1,0 +1,232 @@
+"""Slave's side: it follows its master byte by byte, and stops with a reason at what does not fit."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from rocketbroker.codec.ha_frames import TRANSFER_HEADER
+from rocketbroker.ha import ha_client, transfer_source
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
+from rocketbroker.store.message_store import MessageStore
+from tests.support.ha_pair import HAMaster, HASlave, ha_master, ha_slave
+from tests.support.ports import LOOPBACK
+from tests.support.replicas import fill, log_bytes
+from tests.support.stores import LOG_FILE, make_store, read_queue
+from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ha_client, "_RETRY_S", 0.05)
+    monkeypatch.setattr(ha_client, "_ADDRESS_S", 0.01)
+
+
+async def caught_up(master: HAMaster, slave: HASlave) -> None:
+    end = master.store.commit_log.max_offset
+    await until(lambda: slave.replica.max_offset == end)
+    await until(lambda: end in [each.ack_offset for each in master.service.connections])
+
+
+async def filled(root: Path, *fills: tuple[str, int]) -> None:
+    """Make a store with messages and stop it."""
+    store = make_store(root)
+    await store.start()
+    for prefix, count in fills:
+        fill(store, prefix, count)
+    await store.stop()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_slave_gets_the_bytes_of_its_master_and_dispatches_them(tmp_path: Path, flush: str):
+    async with ha_master(tmp_path / "m", flush_disk_type=flush) as master:
+        fill(master.store, "a", 60)
+        async with ha_slave(tmp_path / "s", master.address, flush_disk_type=flush) as slave:
+            await caught_up(master, slave)
+            fill(master.store, "b", 3)
+            await caught_up(master, slave)
+
+            begin = slave.store.commit_log.min_offset
+            assert log_bytes(slave.store) == log_bytes(master.store)[begin:]
+            assert begin == master.store.commit_log.max_offset // LOG_FILE * LOG_FILE > 0
+            await until(lambda: slave.store.appender.dispatched_offset == slave.replica.max_offset)
+            assert read_queue(slave.store, "Other", 0)[-1].body == read_queue(master.store, "Other", 0)[-1].body
+            assert slave.client.problem == ""
+
+
+async def test_a_slave_continues_where_it_stopped_after_a_restart_of_either(tmp_path: Path):
+    async with ha_master(tmp_path / "m") as master:
+        fill(master.store, "a", 5)
+        async with ha_slave(tmp_path / "s", master.address) as slave:
+            await caught_up(master, slave)
+    for count in (40, 60):
+        async with ha_master(tmp_path / "m") as master, ha_slave(tmp_path / "s", master.address) as slave:
+            fill(master.store, f"b{count}", count)
+            await caught_up(master, slave)
+            assert slave.store.commit_log.min_offset == 0
+            assert log_bytes(slave.store) == log_bytes(master.store)
+
+
+async def test_a_slave_far_behind_gets_what_is_read_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transfer_source, "_HOT", 10_000)
+    await filled(tmp_path / "m", ("a", 5))
+    await filled(tmp_path / "s", ("a", 0))
+    async with ha_master(tmp_path / "m", ha_transfer_batch_size=7) as master:
+        async with ha_slave(tmp_path / "s", master.address) as slave:
+            await caught_up(master, slave)
+        fill(master.store, "b", 80)
+        async with ha_slave(tmp_path / "s", master.address) as slave:
+            await caught_up(master, slave)
+            assert log_bytes(slave.store) == log_bytes(master.store)
+
+
+async def test_a_slave_waits_for_a_master_and_takes_another_address(tmp_path: Path):
+    async with ha_slave(tmp_path / "s", "") as slave:
+        await until(lambda: "no name server knows its master" in slave.client.problem)
+        slave.address = f"{LOOPBACK}:1"
+        await until(lambda: f"connect to {LOOPBACK}:1 failed" in slave.client.problem)
+        async with ha_master(tmp_path / "m") as master:
+            fill(master.store, "a", 1)
+            slave.address = master.address
+            await caught_up(master, slave)
+
+
+class TestOtherHistory:
+    async def test_a_slave_ahead_of_its_master_stops_and_names_the_first_message_too_many(self, tmp_path: Path):
+        await filled(tmp_path / "s", ("a", 9))
+        async with ha_slave(tmp_path / "s", "") as slave, ha_master(tmp_path / "m") as master:
+            cut = await copied(slave.store, master.store, 6)
+            before = log_bytes(slave.store)
+            slave.address = master.address
+            await until(lambda: "Replication has stopped" in slave.client.problem)
+
+            assert f"mqstore truncate {tmp_path / 's'} {cut}" in slave.client.problem
+            assert "the master's log ends at" in slave.client.problem
+            assert log_bytes(slave.store) == before
+
+    async def test_a_slave_with_other_messages_stops_and_continues_once_they_are_cut(self, tmp_path: Path):
+        await filled(tmp_path / "s", ("a", 9))
+        async with ha_slave(tmp_path / "s", "") as slave, ha_master(tmp_path / "m") as master:
+            cut = await copied(slave.store, master.store, 6)
+            fill(master.store, "other", 20)
+            slave.address = master.address
+            await until(lambda: f"mqstore truncate {tmp_path / 's'} {cut}" in slave.client.problem)
+            assert "the master's log has other bytes from" in slave.client.problem
+
+            await slave.replica.truncate(cut)
+
+            await caught_up(master, slave)
+            assert log_bytes(slave.store) == log_bytes(master.store)
+            assert slave.client.problem == ""
+
+
+async def copied(source: MessageStore, target: MessageStore, count: int) -> int:
+    """Copy the first messages of a log to another store, and return where they end."""
+    ends = _starts(source.commit_log.queue)
+    replica = target.make_replica_log()
+    await replica.start()
+    replica.append(0, log_bytes(source)[: ends[count]])
+    await until(lambda: target.appender.dispatched_offset == ends[count])
+    await replica.stop()
+    return ends[count]
+
+
+def _starts(queue: MappedFileQueue) -> list[int]:
+    data, at, found = bytes(queue.files[0].buffer), 0, list[int]()
+    while size := int.from_bytes(data[at : at + 4], "big"):
+        found.append(at)
+        at += size
+    return found
+
+
+class FakeMaster:
+    """A master that answers the first report with bytes of the test's, and keeps the connection open."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.reports: list[bytes] = []
+        self.address = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reports.append(await reader.read(8))
+        if self.answers:
+            writer.write(self.answers.pop(0))
+        await reader.read()
+        writer.close()
+
+
+@pytest.fixture
+async def fake_master() -> AsyncIterator[FakeMaster]:
+    fake = FakeMaster()
+    server = await asyncio.start_server(fake.serve, LOOPBACK, 0)
+    fake.address = f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+    yield fake
+    server.close()
+
+
+@asynccontextmanager
+async def log_of_one(root: Path) -> AsyncIterator[bytes]:
+    store = make_store(root)
+    await store.start()
+    fill(store, "a", 4)
+    try:
+        yield log_bytes(store)
+    finally:
+        await store.stop()
+
+
+def _flipped(log: bytes, at: int) -> bytes:
+    return log[:at] + bytes([log[at] ^ 1]) + log[at + 1 :]
+
+
+class TestBadStreams:
+    @pytest.mark.parametrize(
+        ("bend", "said"),
+        [
+            (lambda log: pack(">qi", 0, -5), "announces -5 bytes"),
+            (lambda log: pack(">qi", 0, 1 << 30), "announces 1,073,741,824 bytes"),
+            (lambda log: transfer(100, log), "cannot begin at 100"),
+            (lambda log: transfer(0, b"GET / HTTP/1.1" + bytes(100)), "do not begin with a record"),
+            (lambda log: transfer(0, _flipped(log, 89)), "are wrong: bodyCRC"),
+            (lambda log: transfer(0, _flipped(log, 35)), "do not begin with a record of that offset"),
+            (lambda log: transfer(0, log[:50]) + transfer(60, log[60:]), "continues at 60"),
+        ],
+        ids=["negative", "huge", "amid a file", "no log", "body", "offset", "gap"],
+    )
+    async def test_a_stream_that_does_not_fit_is_left_and_nothing_of_it_stored(
+        self, tmp_path: Path, fake_master: FakeMaster, bend, said: str
+    ):
+        async with log_of_one(tmp_path / "m") as log:
+            fake_master.answers = [bend(log)]
+            async with ha_slave(tmp_path / "s", fake_master.address) as slave:
+                await until(lambda: said in slave.client.problem)
+                assert slave.replica.max_offset == 0
+
+    async def test_what_precedes_damage_stays_and_is_asked_for_no_more(self, tmp_path: Path, fake_master: FakeMaster):
+        async with log_of_one(tmp_path / "m") as log:
+            second = int.from_bytes(log[:4], "big")
+            fake_master.answers = [transfer(0, _flipped(log, second + 89))]
+            async with ha_slave(tmp_path / "s", fake_master.address) as slave:
+                await until(lambda: len(fake_master.reports) > 1)
+                assert slave.replica.max_offset == second
+                assert fake_master.reports[:2] == [bytes(8), pack(">q", 1)]
+
+    async def test_a_record_too_long_takes_no_memory(self, tmp_path: Path, fake_master: FakeMaster, monkeypatch):
+        async with ha_slave(tmp_path / "s", "", mapped_file_size_commit_log=1 << 20) as slave:
+            slave.store.commit_log.longest_record = 5000
+            head = pack(">iIIiiqqi", 500_000, 0xDAA320A7, 0, 0, 0, 0, 0, 0) + bytes(60_000)
+            fake_master.answers = [transfer(0, head)]
+            slave.address = fake_master.address
+            await until(lambda: "longer than 5,000 bytes; raise maxMessageSize" in slave.client.problem)
+            assert slave.replica.max_offset == 0
+
+    async def test_a_silent_master_is_left(self, tmp_path: Path, fake_master: FakeMaster):
+        async with ha_slave(tmp_path / "s", fake_master.address, ha_housekeeping_interval=100) as slave:
+            await until(lambda: "the master is silent for 0.1 s" in slave.client.problem)
+
+
+def transfer(offset: int, data: bytes) -> bytes:
+    return TRANSFER_HEADER.pack(offset, len(data)) + data

@@ -1,0 +1,151 @@
+"""HA port of a master: reports that are wrong close the connection, and count for nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from rocketbroker.codec.ha_frames import TRANSFER_HEADER
+from rocketbroker.ha import ha_service
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, outcome_of
+from tests.support.ha_pair import HAMaster, ha_master
+from tests.support.ports import LOOPBACK
+from tests.support.replicas import fill, log_bytes
+from tests.support.waiting import until
+
+LIMIT_S = 60
+
+
+@asynccontextmanager
+async def connected(master: HAMaster) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(LOOPBACK, master.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def next_transfer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    async with asyncio.timeout(LIMIT_S):
+        offset, size = TRANSFER_HEADER.unpack(await reader.readexactly(TRANSFER_HEADER.size))
+        return offset, await reader.readexactly(size)
+
+
+async def test_transfers_have_the_set_size_and_follow_each_other(tmp_path: Path):
+    async with ha_master(tmp_path, ha_transfer_batch_size=1000) as master:
+        fill(master.store, "a", 5)
+        log = log_bytes(master.store)
+        async with connected(master) as (reader, writer):
+            writer.write(pack(">q", 7))
+            got = b""
+            while len(got) < len(log) - 7:
+                offset, data = await next_transfer(reader)
+                assert (offset, len(data)) == (7 + len(got), min(1000, len(log) - offset))
+                got += data
+            assert got == log[7:]
+            assert await next_transfer(reader) == (len(log), b""), "a heartbeat"
+
+            fill(master.store, "b", 1)
+            master.store.appender.dispatch()
+            more = log_bytes(master.store)[len(log) :]
+            while (transfer := await next_transfer(reader)) == (len(log), b""):
+                pass
+            assert transfer == (len(log), more[:1000])
+
+
+async def test_under_sync_flush_slaves_get_what_is_on_disk(tmp_path: Path):
+    async with ha_master(tmp_path, flush_disk_type="SYNC_FLUSH") as master:
+        fill(master.store, "a", 5)
+        await master.store.flusher.sync()
+        with master.store.flusher.pause:
+            fill(master.store, "b", 5)
+            assert master.source.end == master.store.flusher.flushed_offset < master.source.log_end
+        await master.store.flusher.sync()
+        assert master.source.end == master.source.log_end
+
+
+@pytest.mark.parametrize(
+    "reports", [pack(">q", 1 << 40), pack(">q", -1), pack(">qq", 100, 99), pack(">qq", 100, 1 << 40)]
+)
+async def test_a_wrong_report_closes_the_connection_and_acknowledges_nothing(
+    tmp_path: Path, reports: bytes, caplog: pytest.LogCaptureFixture
+):
+    async with ha_master(tmp_path, in_sync_replicas=2, slave_timeout=100) as master:
+        fill(master.store, "a", 5)
+        end = master.store.commit_log.max_offset
+        result = PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=end - 10, size=10)
+        waiting = outcome_of(lambda tell: master.transfers.acknowledge(result, tell))
+        async with connected(master) as (reader, writer):
+            writer.write(reports)
+            async with asyncio.timeout(LIMIT_S):
+                await reader.read()
+                await until(lambda: not master.service.connections)
+            assert (await waiting).status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+    assert "is closed: " in caplog.text
+
+
+async def test_a_slave_ahead_is_told_where_the_log_ends(tmp_path: Path):
+    async with ha_master(tmp_path) as master:
+        fill(master.store, "a", 5)
+        end = master.store.commit_log.max_offset
+        async with connected(master) as (reader, writer):
+            writer.write(pack(">q", end + 1))
+            assert await next_transfer(reader) == (end, b"")
+            assert await reader.read() == b""
+
+
+async def test_a_slave_that_no_name_server_knows_acknowledges_nothing(tmp_path: Path):
+    async with ha_master(tmp_path, known=[], in_sync_replicas=2, slave_timeout=60_000) as master:
+        fill(master.store, "a", 5)
+        end = master.store.commit_log.max_offset
+        result = PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=end - 10, size=10)
+        waiting = outcome_of(lambda tell: master.transfers.acknowledge(result, tell))
+        async with connected(master) as (_, writer):
+            writer.write(pack(">q", end))
+            await until(lambda: [each.ack_offset for each in master.service.connections] == [end])
+            assert not waiting.done()
+            master.known = [LOOPBACK]
+            assert await waiting == ACKNOWLEDGED
+
+
+async def test_a_silent_slave_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ha_service, "_CHECK_S", 0.02)
+    async with ha_master(tmp_path, ha_housekeeping_interval=100) as master, connected(master) as (reader, _):
+        async with asyncio.timeout(LIMIT_S):
+            assert await reader.read() == b""
+        assert not master.service.connections
+        assert master.store.appender.on_appended is None
+
+
+async def test_a_stalled_slave_costs_bounded_memory_and_gets_the_rest_later(tmp_path: Path):
+    async with (
+        ha_master(tmp_path, mapped_file_size_commit_log=1 << 24) as master,
+        connected(master) as (reader, writer),
+    ):
+        writer.write(pack(">q", 0))
+        await until(lambda: master.service.connections and master.service.connections[0].next_offset == 0)
+        fill(master.store, "a", 1500)
+        await asyncio.sleep(0)
+        end = master.store.commit_log.max_offset
+        [slave] = master.service.connections
+        await until(lambda: slave._can_write.is_set() is False or slave.next_offset == end)
+        transport = slave._transport
+        assert transport is not None
+        assert transport.get_write_buffer_size() <= (1 << 20) + (1 << 16)
+        got = 0
+        while got < end:
+            offset, data = await next_transfer(reader)
+            assert offset == got
+            got += len(data)
+
+
+async def test_the_number_of_connections_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ha_service, "_MOST_CONNECTIONS", 1)
+    async with ha_master(tmp_path) as master, connected(master):
+        await until(lambda: len(master.service.connections) == 1)
+        async with connected(master) as (reader, _), asyncio.timeout(LIMIT_S):
+            assert await reader.read() == b""
