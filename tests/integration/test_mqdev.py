@@ -93,3 +93,25 @@ async def test_the_demo_can_be_interrupted_while_spark_counts(tmp_path: Path):
         _, err = await process.communicate()
     assert (process.returncode, err) == (130, b"")
     assert stores_in(tmp_path) == []
+
+
+async def test_a_layout_runs_a_process_for_each_server(tmp_path: Path):
+    ready = tmp_path / "ready.env"
+    async with started(tmp_path, "--layout", "2m-2s-async", "--ephemeral", "--ready-file", str(ready)) as process:
+        assert process.stdout is not None
+        titles, addresses = [], {}
+        async with asyncio.timeout(READY_S):
+            while not (line := (await process.stdout.readline()).decode()).startswith("ready: "):
+                if not line.startswith("["):  # printed by a server
+                    titles.append(line.split()[0])
+                    addresses[titles[-1]] = line.split()[1]
+        async with AdminClient(ready.read_text().strip().removeprefix("NAMESRV_ADDR=")) as admin:
+            found = await admin.fetch_broker_addresses("DefaultCluster")
+        process.send_signal(signal.SIGINT)
+        out, err = await asyncio.wait_for(process.communicate(), READY_S)
+
+    assert titles == ["namesrv", "broker-a", "broker-a-s", "broker-b", "broker-b-s", "store"]
+    assert sorted(found) == sorted(addresses[title] for title in titles[1:5])
+    stopped = [line.split()[0] for line in out.decode().splitlines() if not line.startswith("[")]
+    assert stopped == [*reversed(titles[:5])], out.decode()
+    assert (process.returncode, err.decode(), stores_in(tmp_path)) == (0, "", [])

@@ -1,10 +1,12 @@
 """The command ``mqbroker`` (org.apache.rocketmq.broker.BrokerStartup).
 
-mqbroker [-c broker-a.properties] [-n 127.0.0.1:9876] [-p] [-m]
+mqbroker [-c broker-a.properties ...] [-n 127.0.0.1:9876] [-p] [-m]
 """
 
 import faulthandler
 import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,8 +27,14 @@ app = new_app()
 
 @app.command()
 def mqbroker(
-    config_file: Annotated[
-        str | None, typer.Option("-c", "--configFile", metavar="FILE", help="Properties file with settings.")
+    config_files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-c",
+            "--configFile",
+            metavar="FILE",
+            help="Properties file with settings; several files run several brokers, a process each.",
+        ),
     ] = None,
     namesrv_addr: Annotated[
         str | None,
@@ -40,11 +48,15 @@ def mqbroker(
 ) -> None:
     """Run a RocketMQ broker until SIGTERM or SIGINT."""
     try:
-        settings = load_broker_settings(config_file, namesrv_addr)
+        files: Sequence[str | None] = config_files or (None,)
+        brokers = [load_broker_settings(file, namesrv_addr) for file in files]
         if print_config or print_important:
-            _print_settings(settings, important=print_important)
+            for settings in brokers:
+                _print_settings(settings, important=print_important)
+        elif len(brokers) > 1:
+            _run_many(brokers, () if namesrv_addr is None else ("-n", namesrv_addr))
         else:
-            _run(settings)
+            _run(brokers[0])
     except (ConfigError, StoreError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
@@ -69,6 +81,44 @@ def _run(settings: BrokerSettings) -> None:
     raise_open_file_limit(settings.transport.reserved_open_files)
     controller = BrokerController.bind(settings, when_warm=spare_the_collector)
     run(serve(controller, lambda: announce(settings, controller)))
+
+
+def _run_many(brokers: Sequence[BrokerSettings], options: Sequence[str]) -> None:
+    from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
+
+    _check_apart(brokers)
+    show = partial(print, flush=True)
+    programs = [
+        Program(
+            f"{settings.broker.broker_name}:{settings.broker.broker_id}",
+            "rocketbroker.app.broker_startup",
+            ("-c", str(settings.path), *options),
+        )
+        for settings in brokers
+    ]
+    run(serve(SupervisedProcesses(programs, show), lambda: show(f"{len(brokers)} brokers serve; Ctrl-C stops them.")))
+
+
+def _check_apart(brokers: Sequence[BrokerSettings]) -> None:
+    """Check that no two brokers have the same place.
+
+    Raises:
+        ConfigError: Two have the same name and id, port or store.
+    """
+    seen: dict[tuple[str, object], BrokerSettings] = {}
+    for settings in brokers:
+        broker, port = settings.broker, settings.transport.listen_port
+        for setting, value in (
+            ("brokerName and brokerId", (broker.broker_name, broker.broker_id)),
+            ("listenPort", port or id(settings)),
+            ("storePathRootDir", settings.store.store_path_root_dir),
+        ):
+            other = seen.setdefault((setting, value), settings)
+            if other is not settings:
+                shown = f"{value[0]}:{value[1]}" if isinstance(value, tuple) else value
+                raise ConfigError(
+                    f"{settings.path} and {other.path} have the same {setting}: {shown}; give each broker its own"
+                )
 
 
 def announce(settings: BrokerSettings, controller: "BrokerController") -> None:

@@ -48,7 +48,7 @@ class DevServer:
         self._broker_port = broker_port
         self._given_store = store
         self._host = host
-        self._advertise = advertise or (local_address() if ip_address(host).is_unspecified else host)
+        self._advertise = advertised(host, advertise)
         self._names = brokers
         self._properties = properties
         self._bind = bind
@@ -120,6 +120,11 @@ class DevServer:
         if self._temporary is not None:
             self._temporary.remove()
             self._temporary = None
+
+
+def advertised(host: str, advertise: str | None) -> str:
+    """Return the address that clients connect to: the given one, or this machine's if all addresses are bound."""
+    return advertise or (local_address() if ip_address(host).is_unspecified else host)
 
 
 def make_store(given: Path) -> Path:

@@ -1,12 +1,13 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
 mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR | --ephemeral]
-      [--ready-file FILE] [--demo [--messages COUNT]]
+      [--ready-file FILE] [--layout LAYOUT | --demo [--messages COUNT]]
 """
 
 import os
 import sys
 import time
+from collections.abc import Coroutine
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -79,6 +80,14 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For test suites: free ports, and a store that is removed at exit.")
     ] = False,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout",
+            metavar="LAYOUT",
+            help="Run a whole cluster, each server as a process: 2m-noslave, 2m-2s-async or 2m-2s-sync.",
+        ),
+    ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Send, consume and count messages on free ports, then exit.")
     ] = False,
@@ -91,16 +100,23 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     started = time.monotonic()
     if ephemeral and store is not None:
         raise typer.BadParameter("--ephemeral keeps nothing and --store keeps all; give one of them")
+    if demo and layout is not None:
+        raise typer.BadParameter("--demo runs one broker and --layout several; give one of them")
     try:
         set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
         raise_open_file_limit(TransportConfig().reserved_open_files)
+        on_free_ports = demo or ephemeral
+        namesrv_port = (0 if on_free_ports else NAMESRV_PORT) if port is None else port
+        first_port = (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port
+        if layout is not None:
+            _serve_layout(layout, namesrv_port, first_port, store, host, advertise, ready_file)
+            return
         from rocketbroker.app.broker_controller import BrokerController
         from rocketbroker.app.dev_server import DevServer
 
-        on_free_ports = demo or ephemeral
         server = DevServer(
-            (0 if on_free_ports else NAMESRV_PORT) if port is None else port,
-            (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port,
+            namesrv_port,
+            first_port,
             store,
             host=host,
             advertise=advertise,
@@ -129,10 +145,41 @@ def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None
         if ready_file is not None:
             _write_ready(ready_file, f"NAMESRV_ADDR={server.namesrv_addr}\n")
 
+    _run_with_ready_file(serve(server, booted), ready_file)
+
+
+def _serve_layout(
+    layout: str,
+    namesrv_port: int,
+    broker_port: int,
+    store: Path | None,
+    host: str,
+    advertise: str | None,
+    ready_file: Path | None,
+) -> None:
+    from rocketbroker.app.cluster_layout import ClusterLayout
+    from rocketbroker.app.dev_server import advertised
+
+    os.environ.setdefault(LEVEL_VARIABLE, "WARNING")  # for the processes, which log to this terminal
+    show = partial(print, flush=True)
+    cluster = ClusterLayout(
+        layout, namesrv_port, broker_port, store, host=host, advertise=advertised(host, advertise), show=show
+    )
+
+    def booted() -> None:
+        show(f"store          {cluster.store}{'' if store else '  (removed at exit; --store DIR keeps it)'}")
+        if ready_file is not None:
+            _write_ready(ready_file, f"NAMESRV_ADDR={cluster.namesrv_addr}\n")
+        show(f"ready: clients use the name server {cluster.namesrv_addr}. Ctrl-C stops all.")
+
+    _run_with_ready_file(serve(cluster, booted), ready_file)
+
+
+def _run_with_ready_file(main: Coroutine[None, None, None], ready_file: Path | None) -> None:
     if ready_file is not None:
         _remove_ready(ready_file)
     try:
-        run(serve(server, booted))
+        run(main)
     finally:
         if ready_file is not None:
             _remove_ready(ready_file)

@@ -85,3 +85,10 @@ def test_the_demo_without_spark_fails_before_it_sends(missing: str, monkeypatch:
     assert (said.exit_code, said.stdout) == (1, "")
     assert said.stderr.startswith("mqdev: the demo counts with Spark")
     assert missing in said.stderr
+
+
+def test_an_unknown_layout_is_named_with_those_that_there_are():
+    said = CliRunner().invoke(mqdev.app, ["--layout", "3m"])
+
+    assert said.exit_code == 1
+    assert said.stderr == "mqdev: --layout 3m is unknown; give one of 2m-noslave, 2m-2s-async, 2m-2s-sync\n"

@@ -1,0 +1,150 @@
+"""RocketMQ's cluster layouts on one machine, for ``mqdev --layout``: a name server and its brokers as processes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketbroker.app.dev_server import make_store
+from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
+from rocketbroker.app.temporary_store import TemporaryStore
+from rocketbroker.common.errors import ConfigError
+
+# Distance between the ports of two brokers, which also use the ports 2 below and 1 above.
+_PORTS_APART: Final = 20
+
+
+class Member(NamedTuple):
+    """A broker of a layout."""
+
+    name: str
+    broker_id: int
+    role: str
+
+    @property
+    def title(self) -> str:
+        """Name of its folder and status line, such as ``broker-a-s``, as the files of ``conf/`` are named."""
+        return self.name + ("-s" if self.broker_id else "")
+
+
+def _pairs(role: str) -> tuple[Member, ...]:
+    return tuple(
+        Member(name, broker_id, role if not broker_id else "SLAVE")
+        for name in ("broker-a", "broker-b")
+        for broker_id in (0, 1)
+    )
+
+
+LAYOUTS: Final = {
+    "2m-noslave": (Member("broker-a", 0, "ASYNC_MASTER"), Member("broker-b", 0, "ASYNC_MASTER")),
+    "2m-2s-async": _pairs("ASYNC_MASTER"),
+    "2m-2s-sync": _pairs("SYNC_MASTER"),
+}
+
+
+class ClusterLayout:
+    """The processes of a layout.
+
+    Args:
+        layout: a key of ``LAYOUTS``.
+        namesrv_port: port of the name server; 0 picks a free one.
+        broker_port: port of the first broker, each other one 20 higher; 0 picks free ones.
+        store: folder for all data; None creates a temporary one.
+        host: address to listen on.
+        advertise: address that clients connect to.
+        show: takes the status lines.
+
+    Raises:
+        ConfigError: The layout is unknown.
+    """
+
+    def __init__(
+        self,
+        layout: str,
+        namesrv_port: int,
+        broker_port: int,
+        store: Path | None,
+        *,
+        host: str,
+        advertise: str,
+        show: Callable[[str], None],
+    ) -> None:
+        if layout not in LAYOUTS:
+            raise ConfigError(f"--layout {layout} is unknown; give one of {', '.join(LAYOUTS)}")
+        self._members = LAYOUTS[layout]
+        self._namesrv_port = namesrv_port
+        self._broker_port = broker_port
+        self._given_store = store
+        self._host = host
+        self._advertise = advertise
+        self._temporary: TemporaryStore | None = None
+        self.processes = SupervisedProcesses((), show)
+        self.store = store or Path()
+        self.namesrv_addr = ""
+
+    async def start(self) -> None:
+        """Start the name server, then the brokers, each master before its slave.
+
+        Raises:
+            ConfigError: A process does not start, or the folder cannot be created.
+        """
+        try:
+            if self._given_store is None:
+                self._temporary = TemporaryStore()
+                self.store = self._temporary.path
+            else:
+                self.store = make_store(self._given_store)
+            await self._start_namesrv()
+            for number, member in enumerate(self._members):
+                await self._start_broker(number, member)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the brokers, then the name server; remove a temporary store."""
+        await self.processes.stop()
+        if self._temporary is not None:
+            self._temporary.remove()
+            self._temporary = None
+
+    async def _start_namesrv(self) -> None:
+        path = self._write(
+            "namesrv",
+            {
+                "listenPort": self._namesrv_port,
+                "bindAddress": self._host,
+                "kvConfigPath": self.store / "namesrv" / "kvConfig.json",
+            },
+        )
+        program = Program("namesrv", "rocketbroker.app.namesrv_startup", ("-c", str(path)))
+        address = await self.processes.add(program)
+        self.namesrv_addr = f"{self._advertise}:{address.rpartition(':')[2]}"
+
+    async def _start_broker(self, number: int, member: Member) -> None:
+        path = self._write(
+            member.title,
+            {
+                "brokerName": member.name,
+                "brokerId": member.broker_id,
+                "brokerRole": member.role,
+                "brokerIP1": self._advertise,
+                "brokerIP2": self._advertise,
+                "bindAddress": self._host,
+                "listenPort": self._broker_port and self._broker_port + number * _PORTS_APART,
+                "namesrvAddr": self.namesrv_addr,
+                "slaveReadEnable": "true",
+                "storePathRootDir": self.store / member.title,
+                **({"inSyncReplicas": 2} if member.role == "SYNC_MASTER" else {}),
+            },
+        )
+        await self.processes.add(Program(member.title, "rocketbroker.app.broker_startup", ("-c", str(path))))
+
+    def _write(self, title: str, settings: dict[str, object]) -> Path:
+        """Write the settings of a process to a file in its folder, which users may look at."""
+        path = self.store / title / f"{title}.properties"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another --store") from error
+        return path

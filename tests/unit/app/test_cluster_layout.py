@@ -1,0 +1,40 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.app.cluster_layout import LAYOUTS, ClusterLayout
+from rocketbroker.app.supervised_processes import Program
+from rocketbroker.common.config.load import load_broker_settings
+
+
+def made(layout: str, store: Path, monkeypatch: pytest.MonkeyPatch, port: int = 10911) -> list[Program]:
+    """Return the programs that a layout would run."""
+    programs: list[Program] = []
+    cluster = ClusterLayout(layout, 9876, port, store, host="127.0.0.1", advertise="127.0.0.1", show=lambda _line: None)
+
+    async def add(program: Program) -> str:
+        programs.append(program)
+        return "127.0.0.1:9876"
+
+    monkeypatch.setattr(cluster.processes, "add", add)
+    asyncio.run(cluster.start())
+    return programs
+
+
+def test_masters_start_before_their_slaves_on_ports_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    programs = made("2m-2s-async", tmp_path, monkeypatch)
+
+    assert [program.name for program in programs] == ["namesrv", "broker-a", "broker-a-s", "broker-b", "broker-b-s"]
+    settings = [load_broker_settings(program.arguments[1]) for program in programs[1:]]
+    assert [each.transport.listen_port for each in settings] == [10911, 10931, 10951, 10971]
+    assert [each.broker.broker_id for each in settings] == [0, 1, 0, 1]
+    assert [each.store.broker_role for each in settings] == ["ASYNC_MASTER", "SLAVE", "ASYNC_MASTER", "SLAVE"]
+    assert {each.broker.namesrv_addr for each in settings} == {"127.0.0.1:9876"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_has_the_brokers_of_its_folder_in_conf(layout: str):
+    folder = Path(__file__).resolve().parents[3] / "conf" / layout
+
+    assert {f"{member.title}.properties" for member in LAYOUTS[layout]} == {path.name for path in folder.iterdir()}
