@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.java_process import JavaProcess, JavaServer, wait_registered
-from tests.support.java_toolchain import OPENS, driver_classpath, find_tools, jars
+from tests.support.java_toolchain import OPENS, class_archive, classes, driver_classpath, find_tools, jars, training_jar
 from tests.support.other_machine import OtherMachine
 from tests.support.ports import LOOPBACK, free_ports
 
@@ -52,15 +52,23 @@ class Java:
     def __post_init__(self) -> None:
         (self.home / "logback.xml").write_text(LOGGING)
 
-    def _command(self, classpath: str, main: str, heap: str, properties: dict[str, str]) -> list[str]:
+    def _command(self, main: str, heap: str, properties: dict[str, str], *classpath: str) -> list[str]:
+        """Return the command of a JVM of 5.5.0."""
+        command = self._plain_command(main, heap, properties, f"{jars('5.5.0')}/*", str(training_jar()), *classpath)
+        return [command[0], *class_archive(), *command[1:]]
+
+    def _plain_command(self, main: str, heap: str, properties: dict[str, str], *classpath: str) -> list[str]:
         home = str(self.home)
         defined = {"user.home": home, "rocketmq.home.dir": home, "log.file": f"{home}/{main.rpartition('.')[2]}.log"}
         defined |= {"rmq.logback.configurationFile": f"{home}/logback.xml", **properties}
         options = [f"-D{key}={value}" for key, value in defined.items()]
-        return [find_tools()["java"], *LIGHT, f"-Xmx{heap}", *OPENS, *options, "-cp", classpath, main]
+        return [find_tools()["java"], *LIGHT, f"-Xmx{heap}", *OPENS, *options, "-cp", ":".join(classpath), main]
 
     def _driver(self, driver: str, client: str, properties: dict[str, str]) -> list[str]:
-        command = self._command(driver_classpath(driver, client), driver, "512m", properties)
+        if client == "5.5.0":
+            command = self._command(driver, "512m", properties, str(classes(driver, client)))
+        else:
+            command = self._plain_command(driver, "512m", properties, driver_classpath(driver, client))
         return command if self.other is None or driver in ADMINISTRATION else [*self.other.runner, *command]
 
     @property
@@ -118,7 +126,7 @@ class Java:
         `runner` goes before its command line; without one it runs beside the servers.
         """
         main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-        command = self._command(f"{jars('5.5.0')}/*", main, "512m", {"rocketmq.namesrv.addr": namesrv})
+        command = self._command(main, "512m", {"rocketmq.namesrv.addr": namesrv})
         return self._run([*runner, *command, *args], timeout)
 
     def namesrv(self, **properties: str | int) -> JavaServer:
@@ -149,7 +157,7 @@ class Java:
     def _serve(self, name: str, main: str, port: int, settings: dict[str, str | int]) -> JavaServer:
         conf = self.home / f"{name}-{port}.properties"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = self._command(f"{jars('5.5.0')}/*", main, "512m", {})
+        command = self._command(main, "512m", {})
         server = JavaServer(name, *self._open(name, [*command, "-c", str(conf)]), port=port, host=self._host)
         self.started.append(server)
         server.wait_for("boot success")

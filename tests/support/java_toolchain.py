@@ -13,15 +13,20 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.support.ports import free_ports
+
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
+ARCHIVE_SOURCES = SOURCES / "archive"
 VERSIONS = ("5.5.0", "4.9.8")  # of the official client; 5.5.0 brings mqadmin, broker and name server too
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 MAVEN_LIMIT = 600  # seconds
 JAVAC_LIMIT = 120
+TRAINING_LIMIT = 240
 TOOLS = ("java", "javac", "mvn")
 
 # The servers and clients reach into these packages; without the flags a JDK of 17 or later refuses.
@@ -136,3 +141,37 @@ def classes(driver: str, version: str, folder: Path = SOURCES) -> Path:
 
 def driver_classpath(driver: str, version: str = "5.5.0", folder: Path = SOURCES) -> str:
     return f"{classes(driver, version, folder)}:{jars(version)}/*"
+
+
+def training_jar() -> Path:
+    """Return a jar of the program that loads the classes for the archive; an archive takes no folders of classes."""
+    compiled = classes("Training", "5.5.0", ARCHIVE_SOURCES)
+
+    def pack(folder: Path) -> None:
+        with zipfile.ZipFile(folder / "training.jar", "w") as jar:
+            for path in compiled.iterdir():
+                jar.write(path, path.name)
+
+    return made_once(cache_dir() / f"jar-{compiled.name}", pack) / "training.jar"
+
+
+@cache
+def class_archive() -> list[str]:
+    """Return the options by which a JVM takes the classes of 5.5.0 from an archive, which is made at first use.
+
+    Loading and verifying them takes half of the processor time of a short-lived JVM. The class path of such a JVM
+    begins with the jars and `training_jar`; another one loads the jars.
+    """
+    java, jar = find_tools()["java"], training_jar()
+    version = subprocess.run([java, "-version"], capture_output=True, check=True, timeout=JAVAC_LIMIT).stderr
+
+    def train(folder: Path) -> None:
+        port = free_ports(1, 4, 5)
+        options = [*OPENS, "-XX:+UseSerialGC", "-Xmx512m", f"-XX:ArchiveClassesAtExit={folder / 'classes.jsa'}"]
+        options += [f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", f"{jars('5.5.0')}/*:{jar}"]
+        _call([java, *options, "Training", str(port), str(port + 4), str(folder)], TRAINING_LIMIT)
+        for name in ("logs", "store"):
+            shutil.rmtree(folder / name)
+
+    folder = made_once(cache_dir() / f"archive-{_digest(version, bytes(jar))}", train)
+    return [f"-XX:SharedArchiveFile={folder / 'classes.jsa'}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
