@@ -1,14 +1,12 @@
 """Administration of topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
 
 from collections.abc import Iterable
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import msgspec
-
-from rocketbroker.client.client_config import ClientConfig, client_config
-from rocketbroker.client.errors import BrokerNotFoundError, ClientError, TopicRouteError
+from rocketbroker.client.admin_connection import addresses_of
+from rocketbroker.client.admin_of_groups import GroupAdmin
+from rocketbroker.client.admin_of_servers import ServerAdmin
+from rocketbroker.client.errors import BrokerNotFoundError, ClientError
 from rocketbroker.client.message import check_group, check_topic
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_decoder import decode_messages
@@ -16,18 +14,16 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.message.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
-    RETRY_GROUP_TOPIC_PREFIX,
 )
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rocketbroker.codec.remoting.bodies.remoting_serializable import body_from
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo
 from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, TopicStatsTable
 from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -47,7 +43,6 @@ from rocketbroker.codec.remoting.headers.topic import (
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import CodecError
@@ -56,7 +51,7 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 _NO_END = 2**63 - 1
 
 
-class AdminClient:
+class AdminClient(GroupAdmin, ServerAdmin):
     """Admin client of name servers and brokers.
 
     Every method may raise NameServerError, RemotingError and BrokerResponseError.
@@ -66,39 +61,16 @@ class AdminClient:
         timeout_s: limit for each request.
     """
 
-    def __init__(self, config: str | ClientConfig, *, timeout_s: float = 5.0) -> None:
-        config = msgspec.structs.replace(client_config(config), mq_client_api_timeout_s=timeout_s)
-        self._remoting = config.remoting()
-        self._timeout_s = timeout_s
-        self._name_server = config.name_server(self._remoting)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._remoting.stop()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     # -- clusters and routes
 
     async def examine_broker_cluster_info(self) -> ClusterInfo:
         """Return the clusters, brokers and their addresses."""
-        answer = await self._name_server.invoke(client_request(RequestCode.GET_BROKER_CLUSTER_INFO))
-        return ClusterInfo.decode(check_success(answer).body)
-
-    async def examine_topic_route_info(self, topic: str) -> TopicRouteData:
-        """Return the route of a topic; TopicRouteError for an unknown topic."""
-        return await self._name_server.topic_route(topic)
+        return ClusterInfo.decode((await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     async def fetch_all_topic_list(self) -> list[str]:
         """Return the names of all topics."""
-        answer = await self._name_server.invoke(client_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
-        return TopicList.decode(check_success(answer).body).topic_list
+        answer = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return TopicList.decode(answer.body).topic_list
 
     async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
         """Return the addresses of a cluster's masters by broker name.
@@ -141,22 +113,22 @@ class AdminClient:
 
     async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
         """Return the runtime statistics of a broker, all values as text."""
-        answer = await self._invoke(address, client_request(RequestCode.GET_BROKER_RUNTIME_INFO))
-        return KVTable.decode(check_success(answer).body).table
+        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return KVTable.decode(answer.body).table
 
     # -- cleaning
 
     async def clean_expired_consumer_queue(self, address: str) -> None:
         """Remove queue and index files without messages on a broker, and wait for it."""
-        check_success(await self._invoke(address, client_request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)))
+        await self._ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def clean_unused_topic(self, address: str) -> None:
         """Remove the queues of unknown topics on a broker, and wait for it."""
-        check_success(await self._invoke(address, client_request(RequestCode.CLEAN_UNUSED_TOPIC)))
+        await self._ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def delete_expired_commit_log(self, address: str) -> None:
         """Remove expired CommitLog files on a broker soon."""
-        check_success(await self._invoke(address, client_request(RequestCode.DELETE_EXPIRED_COMMITLOG)))
+        await self._ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     # -- topics
 
@@ -174,31 +146,30 @@ class AdminClient:
             order=config.order,
             attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()) or None,
         )
-        check_success(await self._invoke(address, client_request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)))
+        await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def create_or_update_order_conf(self, topic: str, order_conf: str) -> None:
         """Fix the queues of an ordered topic at all name servers: ``broker:number;broker:number``."""
         header = PutKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
-        await self._name_server.invoke_all(lambda: client_request(RequestCode.PUT_KV_CONFIG, header))
+        await self._ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_topic_in_broker(self, addresses: Iterable[str], topic: str) -> None:
         """Delete a topic and its queues on brokers."""
         for address in addresses:
-            command = client_request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
-            check_success(await self._invoke(address, command))
+            await self._ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
 
     async def delete_topic_in_name_server(self, topic: str, cluster: str | None = None) -> None:
         """Delete a topic's route at all name servers."""
         header = DeleteTopicFromNamesrvRequestHeader(topic, cluster)
-        await self._name_server.invoke_all(lambda: client_request(RequestCode.DELETE_TOPIC_IN_NAMESRV, header))
+        await self._ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def examine_topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
         """Offsets of all queues of a topic, on the brokers in the route of ``route_topic`` or of the topic itself."""
         route = await self.examine_topic_route_info(route_topic or topic)
         total = TopicStatsTable()
         for address in addresses_of(route.broker_datas):
-            command = client_request(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic))
-            stats = TopicStatsTable.decode(check_success(await self._invoke(address, command)).body)
+            header = GetTopicStatsInfoRequestHeader(topic)
+            stats = TopicStatsTable.decode((await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
             total.offset_table.update(stats.offset_table)
             total.topic_put_tps += stats.topic_put_tps
         return total
@@ -210,8 +181,8 @@ class AdminClient:
         route = await self.examine_topic_route_info(topic)
         for address in addresses_of(route.broker_datas):
             header = QueryTopicConsumeByWhoRequestHeader(topic)
-            answer = await self._invoke(address, client_request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header))
-            return GroupList.decode(check_success(answer).body).group_list
+            answer = await self._ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            return GroupList.decode(answer.body).group_list
         return []
 
     async def examine_consume_stats(
@@ -226,8 +197,8 @@ class AdminClient:
         route = await self._group_route(group, topic, route_topic)
         total = ConsumeStats()
         for address in addresses_of(route.broker_datas):
-            command = client_request(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(group, topic))
-            stats = ConsumeStats.decode(check_success(await self._invoke(address, command)).body)
+            header = GetConsumeStatsRequestHeader(group, topic)
+            stats = ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
             total.offset_table.update(stats.offset_table)
             total.consume_tps += stats.consume_tps
         return total
@@ -293,18 +264,11 @@ class AdminClient:
         header = CloneGroupOffsetRequestHeader(src_group, dest_group, topic, offline)
         route = await self.examine_topic_route_info(topic)
         for address in addresses_of(route.broker_datas):
-            check_success(await self._invoke(address, client_request(RequestCode.CLONE_GROUP_OFFSET, header)))
+            await self._ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
 
     async def _reset(self, address: str, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
-        answer = await self._invoke(address, client_request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header))
-        return ResetOffsetBody.decode(check_success(answer).body).offset_table
-
-    async def _ask_first(self, group: str, code: int, header: CommandCustomHeader) -> Command:
-        """Return the answer of one broker that a group consumes from."""
-        route = await self._group_route(group)
-        for address in addresses_of(route.broker_datas):
-            return check_success(await self._invoke(address, client_request(code, header)))
-        raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
+        answer = await self._ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        return ResetOffsetBody.decode(answer.body).offset_table
 
     # -- messages
 
@@ -317,7 +281,7 @@ class AdminClient:
         where = decode_message_id(offset_msg_id)
         address = address_text(where.ip, where.port)
         header = ViewMessageRequestHeader(where.offset, topic)
-        answer = check_success(await self._invoke(address, client_request(RequestCode.VIEW_MESSAGE_BY_ID, header)))
+        answer = await self._ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         return decode_messages(answer.body)[0]
 
     async def find_message(self, topic: str, msg_id: str) -> MessageExt:
@@ -361,21 +325,6 @@ class AdminClient:
         matching = [message for message in found if message.topic == topic and key in looked_up_by(message, index_type)]
         return sorted(matching, key=lambda message: message.store_timestamp)
 
-    async def _group_route(self, group: str, *others: str | None) -> TopicRouteData:
-        """Return the route of a group's retry topic, else the first there is of ``others``."""
-        topics = [RETRY_GROUP_TOPIC_PREFIX + group, *filter(None, others)]
-        for topic in topics:
-            with suppress(TopicRouteError):
-                return await self.examine_topic_route_info(topic)
-        raise TopicRouteError(f"there is no consumer group {group!r}: no route of {', '.join(topics)}")
-
-    async def _invoke(self, address: str, command: Command) -> Command:
-        answer = await self._remoting.invoke(address, command, self._timeout_s)
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            name = RequestCode(command.code).name
-            raise ClientError(f"{address} does not serve {name}; give the address of a broker, not of a name server")
-        return answer
-
 
 def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
     known = ", ".join(sorted(info.cluster_addr_table)) or "none"
@@ -385,11 +334,6 @@ def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
 def address_text(ip: str, port: int) -> str:
     """Return ``ip:port``, an IPv6 address in brackets."""
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-
-
-def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
-    """Return one address of each broker: the master's, else that of the lowest id (BrokerData.selectBrokerAddr)."""
-    return [data.broker_addrs[min(data.broker_addrs)] for data in brokers if data.broker_addrs]
 
 
 def queues_in_running_info(info: Any) -> list[MessageQueue]:

@@ -110,15 +110,17 @@ class NameServerClient:
             self._chosen = (self._chosen + 1) % len(addresses)
         raise NameServerError(f"no name server answers: {'; '.join(reasons) or 'the address server knows none'}")
 
-    async def invoke_all(self, command: Callable[[], Command]) -> None:
-        """Send a request to each name server; each must agree.
+    async def invoke_all(self, command: Callable[[], Command]) -> dict[str, Command]:
+        """Send a request to each name server, and return the answers by address; each must agree.
 
         Raises:
             RemotingError: one does not answer.
             BrokerResponseError: one refuses.
         """
-        for address in await self.addresses():
-            check_success(await self._remoting.invoke(address, command(), self._timeout_s))
+        return {
+            address: check_success(await self._remoting.invoke(address, command(), self._timeout_s))
+            for address in await self.addresses()
+        }
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Return the route of a topic.

@@ -1,0 +1,97 @@
+"""Requests of administrators to name servers and brokers."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from rocketbroker.client.client_config import ClientConfig, client_config
+from rocketbroker.client.errors import BrokerNotFoundError, ClientError, TopicRouteError
+from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.properties_file import parse_properties, properties_text
+
+
+class AdminConnection:
+    """Connections of an admin client.
+
+    Args:
+        config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
+        timeout_s: limit for each request.
+    """
+
+    def __init__(self, config: str | ClientConfig, *, timeout_s: float = 5.0) -> None:
+        config = msgspec.structs.replace(client_config(config), mq_client_api_timeout_s=timeout_s)
+        self._remoting = config.remoting()
+        self._timeout_s = timeout_s
+        self._name_server = config.name_server(self._remoting)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._remoting.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def examine_topic_route_info(self, topic: str) -> TopicRouteData:
+        """Return the route of a topic; TopicRouteError for an unknown topic."""
+        return await self._name_server.topic_route(topic)
+
+    async def _invoke(self, address: str, command: Command) -> Command:
+        answer = await self._remoting.invoke(address, command, self._timeout_s)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            name = RequestCode(command.code).name
+            raise ClientError(f"{address} does not serve {name}; give the address of a broker, not of a name server")
+        return answer
+
+    async def _ask(self, address: str, code: int, header: object = None, body: bytes = b"") -> Command:
+        """Return the successful answer of a broker."""
+        return check_success(await self._invoke(address, client_request(code, header, body)))
+
+    async def _ask_name_server(self, code: int, header: object = None) -> Command:
+        """Return the successful answer of one name server."""
+        return check_success(await self._name_server.invoke(client_request(code, header)))
+
+    async def _ask_name_servers(self, code: int, header: object = None, body: bytes = b"") -> dict[str, Command]:
+        """Return the successful answers of all name servers by address."""
+        return await self._name_server.invoke_all(lambda: client_request(code, header, body))
+
+    async def _ask_first(self, group: str, code: int, header: object) -> Command:
+        """Return the answer of one broker that a group consumes from."""
+        for address in addresses_of((await self._group_route(group)).broker_datas):
+            return await self._ask(address, code, header)
+        raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
+
+    async def _group_route(self, group: str, *others: str | None) -> TopicRouteData:
+        """Return the route of a group's retry topic, else the first there is of ``others``."""
+        topics = [RETRY_GROUP_TOPIC_PREFIX + group, *filter(None, others)]
+        for topic in topics:
+            with suppress(TopicRouteError):
+                return await self.examine_topic_route_info(topic)
+        raise TopicRouteError(f"there is no consumer group {group!r}: no route of {', '.join(topics)}")
+
+
+def addresses_of(brokers: list[BrokerData]) -> list[str]:
+    """Return one address of each broker: the master's, else that of the lowest id (BrokerData.selectBrokerAddr)."""
+    return [data.broker_addrs[min(data.broker_addrs)] for data in brokers if data.broker_addrs]
+
+
+def settings_in(answer: Command, source: str) -> dict[str, str]:
+    """Return the settings in an answer, all values as text."""
+    return {entry.key: entry.value for entry in parse_properties(bytes(answer.body).decode(), source)}
+
+
+def settings_body(settings: Mapping[str, str]) -> bytes:
+    """Return the body of a request that changes settings."""
+    return properties_text(dict(settings)).encode()

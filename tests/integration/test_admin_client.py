@@ -1,0 +1,131 @@
+"""Each call of the admin client that no other test makes, against a running broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.broker_errors import ConsumerNotOnlineError, ServerFaultError, TopicNotExistError
+from rocketbroker.client.consumer.received_message import ReceivedMessage
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.testing import RocketMQServer
+
+
+@pytest.fixture
+async def mq() -> AsyncIterator[RocketMQServer]:
+    async with RocketMQServer() as mq:
+        yield mq
+
+
+@pytest.fixture
+async def admin(mq: RocketMQServer) -> AsyncIterator[AdminClient]:
+    async with AdminClient(mq.namesrv_addr) as admin:
+        yield admin
+
+
+async def test_name_servers_are_administered(mq: RocketMQServer, admin: AdminClient):
+    await admin.put_kv_config("NS", "key", "value")
+    assert await admin.get_kv_config("NS", "key") == "value"
+    assert await admin.get_kv_list_by_namespace("NS") == {"key": "value"}
+    await admin.delete_kv_config("NS", "key")
+    assert await admin.get_kv_config("NS", "key") is None
+    assert (await admin.get_name_server_config())[mq.namesrv_addr]["listenPort"]
+    await admin.update_name_server_config({"enableTopicList": "true"})
+    await admin.create_and_update_topic_config_list(mq.broker_addr, [TopicConfig("A"), TopicConfig("B")])
+    assert {"A", "B"} <= set(await admin.get_topics_by_cluster("DefaultCluster"))
+    assert "DefaultCluster" in await admin.get_system_topic_list()
+    assert await admin.get_unit_topic_list() == []
+    assert await admin.get_has_unit_sub_topic_list() == []
+    assert await admin.get_has_unit_sub_un_unit_topic_list() == []
+    members = await admin.get_broker_member_group("DefaultCluster", "broker-a")
+    assert members is not None
+    assert members.broker_addrs == {0: mq.broker_addr}
+    assert (await admin.wipe_write_perm_of_broker("broker-a"))[mq.namesrv_addr] >= 2
+    assert (await admin.add_write_perm_of_broker("broker-a"))[mq.namesrv_addr] >= 2
+
+
+async def test_topics_and_groups_of_a_broker_are_administered(mq: RocketMQServer, admin: AdminClient):
+    broker = mq.broker_addr
+    await admin.create_and_update_topic_config_list(broker, [TopicConfig("A", 3, 3)])
+    assert (await admin.examine_topic_config(broker, "A")).read_queue_nums == 3
+    with pytest.raises(TopicNotExistError):
+        await admin.examine_topic_config(broker, "Nothing")
+    assert (await admin.get_all_topic_config(broker))["A"].write_queue_nums == 3
+    assert await admin.earliest_msg_store_time(broker, "A", 0) == -1
+    await admin.create_and_update_subscription_group_config(broker, SubscriptionGroupConfig("g1", retry_max_times=3))
+    await admin.create_and_update_subscription_group_config_list(broker, [SubscriptionGroupConfig("g2")])
+    assert (await admin.examine_subscription_group_config(broker, "g1")).retry_max_times == 3
+    forbidden = await admin.update_and_get_group_read_forbidden(broker, "g1", "A", readable=False)
+    assert (forbidden.group, forbidden.readable) == ("g1", False)
+    groups = await admin.get_all_subscription_group(broker)
+    assert {"g1", "g2"} <= groups.subscription_group_table.keys()
+    await admin.delete_subscription_group(broker, "g2", clean_offset=True)
+    assert "g2" not in (await admin.get_all_subscription_group(broker)).subscription_group_table
+
+
+async def test_a_broker_reports_its_state(mq: RocketMQServer, admin: AdminClient):
+    broker = mq.broker_addr
+    async with Producer("producers", mq.namesrv_addr) as producer:
+        result = await producer.send(Message("T", b"body"))
+        assert [
+            each.language for each in (await admin.examine_producer_connection_info("producers", "T")).connection_set
+        ]
+        assert "producers" in (await admin.get_all_producer_info(broker)).data
+    assert (await admin.get_broker_config(broker))["brokerName"] == "broker-a"
+    await admin.update_broker_config(broker, {"defaultQueryMaxNum": "33"})
+    assert (await admin.get_broker_config(broker))["defaultQueryMaxNum"] == "33"
+    assert "TBW102" in await admin.get_system_topic_list_from_broker(broker)
+    queue_id = result.message_queue.queue_id
+    entries = await admin.query_consume_queue(broker, "T", queue_id, 0, 1)
+    assert entries.max_queue_index == 1
+    assert await admin.earliest_msg_store_time(broker, "T", queue_id) > 0
+    with pytest.raises(ServerFaultError):
+        await admin.view_broker_stats_data(broker, "TOPIC_PUT_NUMS", "Nothing")
+    assert (await admin.view_broker_stats_data(broker, "TOPIC_PUT_NUMS", "T")).stats_minute.sum >= 0
+    assert (await admin.fetch_consume_stats_in_broker(broker)).total_diff >= 0
+    assert (await admin.get_all_consumer_offset(broker)).offset_table == {}
+    assert isinstance((await admin.get_all_delay_offset(broker)).offset_table, dict)
+    assert (await admin.get_timer_check_point(broker)).last_timer_queue_offset >= 0
+    assert (await admin.get_timer_metrics(broker)).timing_count == {}
+    assert (await admin.get_all_message_request_mode(broker)).message_request_mode_map == {}
+    with pytest.raises(ServerFaultError):
+        await admin.resume_check_half_message(broker, "T", result.offset_msg_id)
+
+
+async def test_members_of_a_group_are_administered(mq: RocketMQServer, admin: AdminClient):
+    received: list[ReceivedMessage] = []
+    arrived = asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        received.append(message)
+        arrived.set()
+
+    async with (
+        Producer("producers", mq.namesrv_addr) as producer,
+        PushConsumer("group", mq.namesrv_addr, handler=handle, persist_interval_s=0.05) as consumer,
+    ):
+        result = await producer.send(Message("T", b"body", tags="a"))
+        await consumer.subscribe("T", "a")
+        async with asyncio.timeout(60):
+            await arrived.wait()
+            while "T" not in await admin.query_topics_by_consumer("group"):  # noqa: ASYNC110 - nothing signals a commit
+                await asyncio.sleep(0.02)
+        subscription = await admin.query_subscription("group", "T")
+        assert subscription is not None
+        assert subscription.sub_string == "a"
+        client_id = (await admin.examine_consumer_connection_info("group")).connection_set[0].client_id
+        done = await admin.consume_message_directly("group", client_id, "T", result.offset_msg_id)
+        assert done.consume_result is CMResult.CR_SUCCESS
+        assert len(received) == 2
+    spans = await admin.query_consume_time_span("T", "group")
+    assert {span.message_queue.queue_id for span in spans if span.message_queue} >= {result.message_queue.queue_id}
+    offsets = await admin.query_correction_offset(mq.broker_addr, "T", "group")
+    assert result.message_queue.queue_id in offsets
+    with pytest.raises(ConsumerNotOnlineError):
+        await admin.examine_consumer_connection_info("group")
