@@ -161,10 +161,10 @@ MUTATIONS = (
         "tests/property/test_send_runs.py",
     ),
     Mutation(
-        "run: a broken frame hides the requests before it",
+        "run: requests that are left to be handled one by one are skipped",
         "transport/frame_reader.py",
-        "self._handle_run(data)  # the requests before a broken frame",
-        "self._run.frames.clear()",
+        "            while position < end:\n",
+        "            while False:\n",
         "tests/property/test_send_runs.py",
     ),
     Mutation(

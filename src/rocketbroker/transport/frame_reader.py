@@ -66,7 +66,7 @@ class FrameReader:
         self._outgoing = outgoing
         self._routes: dict[int, Route] = {}
         self._routes_by_prefix: dict[bytes, Route] = {}
-        self._run = RequestRun(self._header_limit)
+        self._run = RequestRun(self._header_limit, endpoint.frame_max_length)
         self.is_stopped = False
         self.answered: list[Route] = []
 
@@ -81,13 +81,6 @@ class FrameReader:
         Raises:
             RemoteProtocolError: A frame is broken; the requests before it were handled.
         """
-        try:
-            return self._handle_frames(data)
-        finally:
-            if self._run.frames:
-                self._handle_run(data)  # the requests before a broken frame
-
-    def _handle_frames(self, data: memoryview) -> tuple[int, int]:
         position = 0
         end = len(data)
         limit = self._endpoint.frame_max_length
@@ -102,12 +95,13 @@ class FrameReader:
                 check_header_length(mark, self._header_limit)
                 return position, 4 + length
             # Few requests gain nothing from a run.
-            is_many = run.frames or run.fewest * (following - position) <= end - position
-            if not (is_many and run.joins(data, start, mark, following)):
-                if run.frames:
-                    self._handle_run(data)
-                self._handle_frame(data, start, mark, following, learns=bool(is_many) and run.learns)
-            position = following
+            is_many = run.fewest * (following - position) <= end - position
+            if is_many and (run_end := run.collect(data, position)) > position:
+                self._handle_run(data, position, run_end)
+                position = run_end
+            else:
+                self._handle_frame(data, start, mark, following, learns=is_many and run.learns)
+                position = following
             if writer.transport is None:
                 return end, 0
             if len(writer.frames) > _FLUSH_PIECES:
@@ -147,13 +141,14 @@ class FrameReader:
             self._run.missed(route, header, command)
         self._process(route, command)
 
-    def _handle_run(self, data: memoryview) -> None:
+    def _handle_run(self, data: memoryview, position: int, end: int) -> None:
         """Handle the requests of the run together, or one by one if they are few or one of them is special."""
-        frames = self._run.frames
-        run = self._run.process(self._connection, data)
+        run = self._run.process(self._connection)
         if run is None:
-            for start, mark, end in frames:
-                self._handle_frame(data, start, mark, end)
+            while position < end:
+                length, mark = LENGTH_AND_MARK.unpack_from(data, position)
+                start, position = position + 4, position + 4 + length
+                self._handle_frame(data, start, mark, position)
         elif isinstance(run.answers, bytes):
             self.answered += [run.route] * len(run)
             self._writer.frames.append(run.answers)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rocketbroker.codec.remoting.frame import LENGTH_AND_MARK
 from rocketbroker.codec.remoting.handler import Connection, Route, RunAnswers, RunHandler
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -68,52 +69,66 @@ class RequestRun:
 
     Args:
         header_limit: bytes of the longest header that is accepted.
+        frame_limit: the longest frame that is accepted, without the bytes of its length.
 
     Attributes:
-        frames: the frames in the run: position of the mark, mark, position of the end.
-        learns: the last request that did not join fits no template.
+        learns: the request at which the last run ended fits no template.
         fewest: fewer requests are handled faster one by one.
     """
 
-    __slots__ = ("_header_limit", "_kind", "_misses", "_patience", "_values", "fewest", "frames", "learns")
+    __slots__ = (
+        "_bodies",
+        "_frame_limit",
+        "_header_limit",
+        "_kind",
+        "_misses",
+        "_patience",
+        "_values",
+        "fewest",
+        "learns",
+    )
 
-    def __init__(self, header_limit: int) -> None:
+    def __init__(self, header_limit: int, frame_limit: int) -> None:
         self._header_limit = header_limit
+        self._frame_limit = frame_limit
         self._kind: _Kind | None = None
-        self.frames: list[tuple[int, int, int]] = []
         self._values: list[tuple[bytes, ...]] = []
+        self._bodies: list[memoryview] = []
         self._misses = 0
         self._patience = _FIRST_MISSES
         self.learns = False
         self.fewest = _FEWEST
 
-    def joins(self, data: memoryview, start: int, mark: int, end: int) -> bool:
-        """Add the request of a frame, with its mark at ``start``, if its header fits the template and there is room."""
+    def collect(self, data: memoryview, position: int) -> int:
+        """Begin a run with the whole frames from a position on that fit the template; return where they end."""
         kind = self._kind
         if kind is None:
             self.learns = True
-            return False
-        header_end = start + 4 + mark
-        match = kind.template.fullmatch(data, start + 4, header_end)
-        if match is None or header_end > end or mark > self._header_limit or len(self.frames) == _MOST:
-            self.learns = match is None
-            return False
-        self._values.append(match.groups())
-        self.frames.append((start, mark, end))
-        return True
+            return position
+        self._values, self._bodies = [], []
+        values, bodies = self._values, self._bodies
+        fullmatch, unpack_from = kind.template.fullmatch, LENGTH_AND_MARK.unpack_from
+        header_limit, frame_limit, end = self._header_limit, self._frame_limit, len(data)
+        while len(values) < _MOST and end - position >= LENGTH_AND_MARK.size:
+            length, mark = unpack_from(data, position)
+            header_end, following = position + 8 + mark, position + 4 + length
+            if mark > header_limit or not header_end <= following <= end or length > frame_limit:
+                break
+            match = fullmatch(data, position + 8, header_end)
+            if match is None:
+                break
+            values.append(match.groups())
+            bodies.append(data[header_end:following])
+            position = following
+        self.learns = not values
+        return position
 
-    def process(self, connection: Connection, data: memoryview) -> HandledRun | None:
-        """End the run and handle its requests; return ``None`` to handle each of its frames alone.
-
-        Args:
-            connection: the connection.
-            data: the buffer of the frames.
-        """
-        frames, values, kind = self.frames, self._values, self._kind
-        self.frames, self._values = [], []
-        if len(frames) < self.fewest or kind is None:
+    def process(self, connection: Connection) -> HandledRun | None:
+        """End the run and handle its requests; return ``None`` to handle each of its frames alone."""
+        values, bodies, kind = self._values, self._bodies, self._kind
+        self._values, self._bodies = [], []
+        if len(values) < self.fewest or kind is None:
             return None
-        bodies = [data[start + 4 + mark : end] for start, mark, end in frames]
         command = kind.template.command
         handled = HandledRun(kind.route, command, values, connection.last_read)
         try:

@@ -76,8 +76,7 @@ async def test_requests_that_fit_the_template_are_handled_together():
     feed(connection, frames(9))
     feed(connection, frames(150, 10))
 
-    # The request after a full run ends it, and is handled by itself.
-    assert (runs.sizes, runs.alone) == ([64, 64, 20], 9 + 2)
+    assert (runs.sizes, runs.alone) == ([64, 64, 22], 9)
     assert [answer.opaque for answer in transport.answers] == list(range(1, 160))
     assert {key.code: latency.count for key, latency in endpoint.meter.figures.items()} == {CODE: 159}
 
@@ -143,8 +142,8 @@ class TestWaitingRuns:
     async def test_all_requests_of_waiting_runs_are_answered_by_one_write(self, runs: Runs):
         connection, transport, endpoint = connect(runs.routes())
         feed(connection, frames(9))
-        feed(connection, frames(64 + 1 + 15, 10))
-        assert (runs.sizes, len(transport.answers)) == ([64, 15], 9 + 1)
+        feed(connection, frames(64 + 16, 10))
+        assert (runs.sizes, len(transport.answers)) == ([64, 16], 9)
         writes = transport.writes
 
         for future, answers in runs.waiting:
