@@ -88,12 +88,30 @@ class RouteInfoManager:
                 raise self._taken(said, broker.broker_addr, holder)
             self._expire(broker.broker_addr, holder)
         other = self.brokers.holder(broker.broker_name, broker.broker_id)
-        if other is None or other[0] == broker.broker_addr or other[1].connection is said.connection:
-            return
-        if other[1].is_gone(now):
-            self._expire(*other)
-        elif not self._is_elected(said, other[1]):
+        if other is not None and (other[0] == broker.broker_addr or other[1].connection is said.connection):
+            other = None
+        is_gone = other is not None and other[1].is_gone(now)
+        if other is not None and not is_gone and not self._is_elected(said, other[1]):
             raise self._taken(said, *other)
+        self._check_cluster(said, now)
+        if other is not None and is_gone:
+            self._expire(*other)
+
+    def _check_cluster(self, said: BrokerRegistration, now: float) -> None:
+        """Reject a broker whose name belongs to a live broker of another cluster."""
+        broker, group = said.broker, self.brokers.by_name.get(said.broker.broker_name)
+        for address in group.broker_addrs.values() if group is not None else ():
+            info = self.brokers.live[address]
+            is_itself = address == broker.broker_addr or info.connection is said.connection
+            if info.cluster_name == broker.cluster_name or is_itself or info.is_gone(now):
+                continue
+            text = (
+                f"broker {broker.broker_name} of cluster {broker.cluster_name} at {broker.broker_addr} is rejected: "
+                f"{info.broker_name}:{info.broker_id} at {address} is of cluster {info.cluster_name}; give both the "
+                "same brokerClusterName, or each its own brokerName"
+            )
+            log.warning("%s", text)
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
 
     def _taken(self, said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:
         """Reject a broker whose place is taken, and check that the holder is alive."""

@@ -251,6 +251,19 @@ def test_a_slave_that_was_elected_takes_the_master_s_id(namesrv: Fixture) -> Non
         namesrv.register("T", "U", address="192.0.2.9:1", connection=host(3), version=DataVersion(1, 1, 7))
 
 
+def test_a_slave_of_another_cluster_is_rejected_while_the_name_lives(namesrv: Fixture) -> None:
+    master = host(1)
+    namesrv.register("T", connection=master)
+
+    with pytest.raises(BrokerResponseError, match="is of cluster C; give both the same brokerClusterName"):
+        namesrv.register("T", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
+    assert namesrv.addresses() == {0: MASTER}
+
+    namesrv.manager.connection_closed(master)
+    namesrv.register("T", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
+    assert namesrv.addresses() == {1: SLAVE}
+
+
 def test_only_its_own_host_unregisters_a_broker_or_says_that_it_lives(namesrv: Fixture) -> None:
     own = host(1)
     namesrv.register("T", "U", connection=own)

@@ -1,0 +1,152 @@
+"""A master and its slave at a name server, over real sockets: what the slave follows, serves and gives back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.broker.slave import slave_synchronize
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.running import running, stopping
+from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slave_synchronize, "INTERVAL_S", 0.1)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RemotingClient]:
+    async with stopping(RemotingClient()) as made:
+        yield made
+
+
+@pytest.fixture
+async def namesrv(tmp_path: Path) -> AsyncIterator[NamesrvController]:
+    async with running(NamesrvController(namesrv_settings(0, tmp_path))) as made:
+        yield made
+
+
+class Pair(NamedTuple):
+    """Starts the brokers of one name."""
+
+    folder: Path
+    namesrv: NamesrvController
+
+    @asynccontextmanager
+    async def broker(self, number: int, port: int = 0, **properties: str) -> AsyncIterator[BrokerController]:
+        """A running master (0) or slave."""
+        role = {"brokerRole": "SLAVE", "slaveReadEnable": "true"} if number else {}
+        settings = broker_settings(
+            port,
+            self.folder / f"broker-{number}",
+            self.namesrv.address,
+            properties={"brokerId": str(number), "mappedFileSizeCommitLog": str(1 << 20), **role, **properties},
+        )
+        async with running(BrokerController.bind(settings)) as broker:
+            yield broker
+
+
+@pytest.fixture
+def pair(tmp_path: Path, namesrv: NamesrvController) -> Pair:
+    return Pair(tmp_path, namesrv)
+
+
+def update_topic(broker: BrokerController, topic: str) -> None:
+    broker.topic_configs.update(TopicConfig(topic, 4, 4))
+
+
+async def offset_at(client: RemotingClient, broker: BrokerController) -> int:
+    """Return the offset of group G in queue 0 of topic T that a broker answers, -1 without one."""
+    header = QueryConsumerOffsetRequestHeader("G", "T", 0, set_zero_if_not_found=False)
+    answer = await client.invoke(broker.address, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+    if answer.code != ResponseCode.SUCCESS:
+        return -1
+    return int(QueryConsumerOffsetResponseHeader(offset=int((answer.header or {})["offset"])).offset)
+
+
+async def commit(client: RemotingClient, broker: BrokerController, offset: int) -> None:
+    header = UpdateConsumerOffsetRequestHeader("G", "T", 0, offset)
+    await client.invoke_oneway(broker.address, request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+
+
+async def test_both_restart_in_any_order(pair: Pair):
+    async with pair.broker(1) as slave:
+        async with pair.broker(0) as master:
+            update_topic(master, "T")
+            slave.outer_api.register_all()
+            await until(lambda: "T" in slave.topic_configs.topics)
+            port = master.port
+        update_topic_count = len(slave.topic_configs.topics)
+        async with pair.broker(0, port) as master:
+            update_topic(master, "U")
+            await until(lambda: "U" in slave.topic_configs.topics)
+            assert len(slave.topic_configs.topics) == update_topic_count + 1
+            assert slave.topic_configs.data_version == master.topic_configs.data_version
+
+    async with pair.broker(1) as slave:
+        assert {"T", "U"} <= slave.topic_configs.topics.keys(), "it has them without its master"
+        async with pair.broker(0) as master:
+            master.topic_configs.delete("T")
+            await until(lambda: "T" not in slave.topic_configs.topics)
+
+
+async def test_progress_at_the_slave_returns_to_the_master(pair: Pair, client: RemotingClient):
+    async with pair.broker(0) as master, pair.broker(1) as slave:
+        update_topic(master, "T")
+        master.subscription_groups.find("G")
+        await commit(client, master, 5)
+        await until(lambda: slave.consumer_offsets.query("G", "T", 0) == 5)
+        port = master.port
+        await master.stop()
+        await commit(client, slave, 9)
+        await until(lambda: slave.consumer_offsets.query("G", "T", 0) == 9)
+
+        async with pair.broker(0, port) as back:
+            await until(lambda: back.consumer_offsets.query("G", "T", 0) == 9)
+            await until(lambda: not slave.consumer_offsets.slave_commits)
+            assert await offset_at(client, back) == await offset_at(client, slave) == 9
+
+
+async def test_a_slave_rejects_changes(pair: Pair, client: RemotingClient):
+    async with pair.broker(0), pair.broker(1) as slave:
+        header = CreateTopicRequestHeader("T", "TBW102", 2, 2, 6, "SINGLE_TAG")
+        answer = await client.invoke(slave.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark is not None
+        assert "make the change at the master" in answer.remark
+        assert "T" not in slave.topic_configs.topics
+
+
+async def test_a_slave_of_another_cluster_is_rejected(pair: Pair, caplog: pytest.LogCaptureFixture):
+    async with pair.broker(0), pair.broker(1, brokerClusterName="Other") as slave:
+        assert slave.outer_api.registered_at == []
+        assert slave.master_address.master.address == ""
+    assert "broker-a of cluster Other" in caplog.text
+
+
+async def test_a_second_master_of_the_name_is_rejected(pair: Pair, caplog: pytest.LogCaptureFixture):
+    async with pair.broker(0) as master:
+        other = Pair(pair.folder / "other", pair.namesrv)
+        async with other.broker(0) as second, pair.broker(1) as slave:
+            assert second.outer_api.registered_at == []
+            assert slave.master_address.master.address == master.address
+    assert "give each broker its own brokerName, brokerId and address" in caplog.text
