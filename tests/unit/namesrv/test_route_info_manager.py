@@ -253,14 +253,14 @@ def test_a_slave_that_was_elected_takes_the_master_s_id(namesrv: Fixture) -> Non
 
 def test_a_slave_of_another_cluster_is_rejected_while_the_name_lives(namesrv: Fixture) -> None:
     master = host(1)
-    namesrv.register("T", connection=master)
+    namesrv.register("T", "U", connection=master)
 
     with pytest.raises(BrokerResponseError, match="is of cluster C; give both the same brokerClusterName"):
-        namesrv.register("T", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
+        namesrv.register("T", "U", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
     assert namesrv.addresses() == {0: MASTER}
 
     namesrv.manager.connection_closed(master)
-    namesrv.register("T", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
+    namesrv.register("T", "U", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
     assert namesrv.addresses() == {1: SLAVE}
 
 
