@@ -24,7 +24,7 @@ class StandingClock:
     def __init__(self, servers: OurServers, namesrv: str) -> None:
         self._servers = servers
         self._namesrv = namesrv
-        self._port = free_ports(-2)
+        self._port = free_ports(-2, 1)
         self.passed = 0
         self._now = int(time.time() * 1000)
         self.process = self._start()
@@ -143,7 +143,7 @@ def test_changed_and_unknown_delay_levels(java: Java, our_servers: OurServers):
 def test_two_minutes_of_delay_take_two_minutes(java: Java, our_servers: OurServers):
     """The check on the clock of the others: mqbroker itself, by the time of the wall, killed on the way."""
     namesrv = our_servers.namesrv().address
-    port = free_ports(-2)
+    port = free_ports(-2, 1)
 
     def start() -> OurServer:
         server = our_servers.launch_broker(namesrv, our_servers.home / "store", {}, port)

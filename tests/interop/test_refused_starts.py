@@ -63,7 +63,7 @@ def test_a_slave_with_a_masters_id_is_rejected(our_servers: OurServers, tmp_path
 
 
 def test_a_port_in_use_is_named_and_the_store_stays_whole(our_servers: OurServers, tmp_path: Path):
-    with socket.create_server(("127.0.0.1", free_ports(-2))) as holder:
+    with socket.create_server(("127.0.0.1", free_ports(-2, 1))) as holder:
         port = holder.getsockname()[1]
         path = tmp_path / "port.properties"
         path.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\nstorePathRootDir={tmp_path}/store\n")
@@ -80,7 +80,7 @@ def test_a_store_in_use_is_rejected(our_servers: OurServers, tmp_path: Path):
         before = everything(broker.store)
         path = tmp_path / "store.properties"
         path.write_text(
-            f"listenPort={free_ports(-2)}\nbindAddress=127.0.0.1\nstorePathRootDir={broker.store}\n"
+            f"listenPort={free_ports(-2, 1)}\nbindAddress=127.0.0.1\nstorePathRootDir={broker.store}\n"
             "mappedFileSizeCommitLog=16777216\n"
         )
         assert str(broker.store) in ended(our_servers, "broker_startup", path)

@@ -85,10 +85,11 @@ class OurServers:
         arguments: Sequence[str] = (),
     ) -> OurServer:
         """Start mqbroker and return at once; ``runner`` goes before its command line, port 0 takes a free one."""
-        port = port or free_ports(-2)  # the VIP port
+        port = port or free_ports(-2, 1)  # the VIP port and the HA port
         store = store or self.home / f"store-{port}"
         given: dict[str, str | int] = {
             "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": self.host,
+            "brokerIP2": self.host,
             "bindAddress": self._bound, "listenPort": port, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "mappedFileSizeCommitLog": 16 << 20, "maxHashSlotNum": 50_000, "maxIndexNum": 200_000, **settings,
         }  # fmt: skip

@@ -20,7 +20,9 @@ from rocketbroker.store.replica_log import ReplicaLog
 
 log = logging.getLogger(__name__)
 
-_RETRY_S: Final = 5.0
+_RETRY_S: Final = 1.0
+# Pause of a slave that has messages which its master does not have.
+_STOPPED_S: Final = 30.0
 _BUSY_S: Final = 0.05
 _ADDRESS_S: Final = 0.5
 
@@ -82,15 +84,17 @@ class HAClient:
                 self._note("no name server knows its master; start the master, or set haMasterAddress")
                 await asyncio.sleep(_ADDRESS_S)
                 continue
+            pause_s = _RETRY_S
             try:
                 await self._follow()
             except DifferentHistoryError as error:
+                pause_s = _STOPPED_S
                 self._note(await self._different(error))
             except (RemotingError, CodecError, StoreError) as error:
                 self._note(str(error))
             finally:
                 self._close()
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(pause_s)
 
     async def _follow(self) -> None:
         """Follow the master until the connection ends.

@@ -136,7 +136,7 @@ async def test_a_unit_is_a_part_of_the_client_id_and_of_requests(stage: Stage):
 
 
 async def test_messages_go_by_the_vip_channel_and_heartbeats_do_not():
-    port = free_ports(-2)
+    port = free_ports(-2, 1)
     async with (
         ScriptedServer({SEND: take}, port=port - 2) as vip,
         ScriptedServer({}, port=port) as broker,

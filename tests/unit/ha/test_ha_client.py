@@ -22,6 +22,7 @@ from tests.support.waiting import until
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ha_client, "_RETRY_S", 0.05)
+    monkeypatch.setattr(ha_client, "_STOPPED_S", 0.05)
     monkeypatch.setattr(ha_client, "_ADDRESS_S", 0.01)
 
 
