@@ -1,4 +1,4 @@
-"""The broker's send path without network: store, processor, and a connection over a transport that drops answers."""
+"""The broker's paths of sends and pulls without network: store, processors, a connection that drops answers."""
 
 import asyncio
 import os
@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
@@ -17,19 +22,25 @@ from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import MethodTable, Route
+from rocketbroker.codec.remoting.handler import MethodTable, Process, Route
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
+from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.pull_filter import PullFilter
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
+from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.processor.support.topic_target import TopicTargets
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
@@ -37,10 +48,12 @@ from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint
 
 TOPIC = "Profile"
+GROUP = "bench_pull"
 QUEUES = 8
 _MAX_DELAY_LEVEL = 18
 _ADDRESS = "127.0.0.1"
 _PORT = 10911
+_CHANNEL_EXPIRED_S = 120
 _FRAME_HEAD = 8  # length and mark
 _ANSWER_LENGTH = 300  # about the length of a real answer
 
@@ -79,6 +92,7 @@ class SendPath:
 
     Attributes:
         connection: a connection that runs the whole path.
+        transport: its transport.
         bare_connection: a connection that only splits frames, matches headers and hands answers over.
     """
 
@@ -86,6 +100,7 @@ class SendPath:
     route: Route
     runs: SendRuns
     connection: RemotingConnection
+    transport: DroppingTransport
     bare_connection: RemotingConnection
 
 
@@ -119,19 +134,47 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         (RequestCode.SEND_BATCH_MESSAGE, processor.batch_runs),
     ):
         table.add(code, processor.process, SendMessageRequestHeaderV2, takes_large_bodies=True, runs=runs)
+    table.add(RequestCode.PULL_MESSAGE, _pulls(root, config, store, topics, groups, stats), PullMessageRequestHeader)
     await store.start()
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
-        connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch))
-        bare = _connected(Endpoint("bare", {route.code: _bare(route)}))
-        yield SendPath(store, route, processor.runs, connection, bare)
+        transport = DroppingTransport()
+        connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch), transport)
+        bare = _connected(Endpoint("bare", {route.code: _bare(route)}), DroppingTransport())
+        yield SendPath(store, route, processor.runs, connection, transport, bare)
     finally:
         await store.stop()
 
 
-def _connected(endpoint: Endpoint) -> RemotingConnection:
+def _pulls(
+    root: Path,
+    config: BrokerConfig,
+    store: MessageStore,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    stats: BrokerStatsManager,
+) -> Process:
+    clock = SystemClock()
+    groups.update(SubscriptionGroupConfig(GROUP))
+    filters = ConsumerFilterManager(root / "consumerFilter.json", config, clock)
+    consumers = ConsumerManager(clock, _CHANNEL_EXPIRED_S, lambda _: None)
+    return PullMessageProcessor(
+        config,
+        store.fetcher,
+        topics,
+        groups,
+        PullFilter(config, consumers, groups, filters),
+        ConsumerOffsetManager(root / "consumerOffset.json", clock),
+        stats,
+        PullRequestHoldService(config),
+        SendBackAllowance(config, clock),
+        SuggestedBroker(config, store.fetcher, lambda: True),
+    ).process
+
+
+def _connected(endpoint: Endpoint, transport: DroppingTransport) -> RemotingConnection:
     connection = RemotingConnection(endpoint)
-    connection.connection_made(DroppingTransport())
+    connection.connection_made(transport)
     return connection
 
 
@@ -175,6 +218,24 @@ def batch_frame(number: int, count: int, body: bytes) -> bytes:
     messages = [(0, body, encode_properties({"UNIQ_KEY": each, "WAIT": "true", "TAGS": "T"})) for each in ids]
     properties = {"WAIT": "true", "UNIQ_KEY": ids[0]}
     return request_frame(RequestCode.SEND_BATCH_MESSAGE, number, properties, encode_batch(messages))
+
+
+def pull_frame(queue_id: int, offset: int, count: int) -> bytes:
+    """Return a pull request of the Java client for messages with any tags."""
+    header = PullMessageRequestHeader(
+        consumer_group=GROUP,
+        topic=TOPIC,
+        queue_id=queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=FLAG_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+    )
+    return encode_frame(request(RequestCode.PULL_MESSAGE, header))
 
 
 def unique_id(number: int) -> str:

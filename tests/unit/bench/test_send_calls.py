@@ -1,4 +1,4 @@
-"""The send path makes no more calls a message than it did: times depend on the machine, calls do not.
+"""Sends, batches and pulls make no more calls a message than they did: times depend on the machine, calls do not.
 
 A change that needs more raises the bound here, and shows in docs/operations/performance.md what it costs.
 """
@@ -12,9 +12,12 @@ from types import FrameType
 
 import pytest
 
-from bench.send_path import SendPath, send_frame, send_path
+from bench.send_path import QUEUES, SendPath, batch_frame, pull_frame, send_frame, send_path
 
 MESSAGES = 25
+# Messages of a batch and of a pull, and batches of one read event.
+EACH = 32
+BATCHES = 7
 
 
 def feed(path: SendPath, data: bytes) -> None:
@@ -60,3 +63,45 @@ async def test_calls_a_message(tmp_path: Path, together: int, most_python: float
     print(f"{python / MESSAGES:.1f} Python functions and {c / MESSAGES:.1f} C functions a message")
     assert python / MESSAGES <= most_python
     assert c / MESSAGES <= most_c
+
+
+@pytest.mark.parametrize(
+    ("together", "most_python", "most_c"),
+    [(BATCHES, 0.95, 1.5), (1, 2.5, 3.4)],
+    ids=["batches of one read event", "each batch alone"],
+)
+async def test_calls_a_message_of_a_batch(tmp_path: Path, together: int, most_python: float, most_c: float):
+    frames = [batch_frame(number, EACH, b"body") for number in range(6 * BATCHES)]
+    async with send_path(tmp_path) as path:
+        for first in range(0, 5 * BATCHES, BATCHES):
+            feed(path, b"".join(frames[first : first + BATCHES]))
+        assert path.store.index_service is not None
+        path.store.index_service.flush()
+        measured = frames[-BATCHES:]
+        events = [b"".join(measured[first : first + together]) for first in range(0, BATCHES, together)]
+
+        python, c = calls(path, events)
+
+        assert path.store.appender.put_count == 6 * BATCHES * EACH
+    messages = BATCHES * EACH
+    print(f"{python / messages:.2f} Python functions and {c / messages:.2f} C functions a message")
+    assert python / messages <= most_python
+    assert c / messages <= most_c
+
+
+async def test_calls_a_pulled_message(tmp_path: Path):
+    frames = [send_frame(number + 1, b"body") for number in range(EACH * QUEUES)]
+    async with send_path(tmp_path) as path:
+        for first in range(0, len(frames), EACH):
+            feed(path, b"".join(frames[first : first + EACH]))
+        event = b"".join(pull_frame(queue_id, 0, EACH) for queue_id in range(QUEUES))
+        feed(path, event)
+        taken = path.transport.taken
+
+        python, c = calls(path, [event])
+
+        assert path.transport.taken - taken > EACH * QUEUES * 100
+    messages = EACH * QUEUES
+    print(f"{python / messages:.2f} Python functions and {c / messages:.2f} C functions a message")
+    assert python / messages <= 1.6
+    assert c / messages <= 2.4

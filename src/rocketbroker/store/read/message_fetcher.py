@@ -50,6 +50,10 @@ class MessageFetcher:
         ends = queue.min_offset, queue.max_offset
         if not ends[0] <= request.offset < ends[1]:
             return _outside(request.offset, *ends)
+        if request.matches is None and request.message_filter is None and not queue.holds_batches:
+            new = self._reader.read_new(queue, request)
+            if new is not None:
+                return new
         selection = self._select(queue, request)
         if isinstance(selection, ColdRead):
             return ColdRead(partial(self._select_later, selection, request, ends, self._queues.cuts))

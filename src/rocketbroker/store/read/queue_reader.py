@@ -4,12 +4,19 @@ from collections.abc import Callable, Iterable
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_encoder import BODY_POSITION, STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
-from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
+from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, ENTRY
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.checked_reader import CheckedReader
-from rocketbroker.store.read.get_message import GetMessageRequest, Selection, UncheckedMessages, selected
+from rocketbroker.store.read.get_message import (
+    GetMessageRequest,
+    GetMessageResult,
+    GetMessageStatus,
+    Selection,
+    UncheckedMessages,
+    selected,
+)
 
 _BORN_HOST_V6 = 0x10
 
@@ -40,6 +47,42 @@ class QueueReader:
         entries = queue.entries(request.offset, limit)
         found = self._collect(entries, request, request.matches)
         return self._select_unchecked(queue, request, queue.max_offset) if found is None else found
+
+    def read_new(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> GetMessageResult | None:
+        """Read messages, whatever their tags, from an offset that the queue has.
+
+        Return ``None`` if one of them is not new or in another file of the log, or if they exceed the limit of bytes.
+        """
+        if request.offset < queue.trusted_from:
+            return None
+        max_msgs, max_bytes = self.limits(request.max_msgs, request.max_bytes, in_memory=True)
+        entries = queue.entry_bytes(request.offset, max_msgs)
+        if not entries:
+            return None
+        # Of the range that the messages so far end with.
+        start = end = int.from_bytes(entries[:8], "big", signed=True)
+        file = self._commit_log.queue.find(start)
+        if file is None:
+            return None
+        base, buffer = file.file_from_offset, file.buffer
+        lowest = max(base, self._commit_log.max_offset - self._memory_bytes)
+        highest = base + file.wrote
+        total = 0
+        buffers: list[memoryview] = []
+        for physical_offset, size, _ in ENTRY.iter_unpack(entries):
+            if physical_offset != end:
+                buffers.append(buffer[start - base : end - base])
+                start = physical_offset
+            end = physical_offset + size
+            total += size
+            if start < lowest or end > highest:
+                return None
+        if total > max_bytes:
+            return None
+        buffers.append(buffer[start - base : end - base])
+        count = len(entries) // CQ_STORE_UNIT_SIZE
+        following, found = request.offset + count, GetMessageStatus.FOUND
+        return GetMessageResult(found, following, queue.min_offset, queue.max_offset, buffers, count, total)
 
     def _select_unchecked(self, queue: ConsumeQueueInterface, request: GetMessageRequest, end: int) -> Selection:
         """Select messages before queue offset ``end``; they and their entries may come from the disk."""

@@ -10,6 +10,7 @@ from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.checked_reader import CheckedReader
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus, Selection
 from rocketbroker.store.read.queue_reader import QueueReader
@@ -114,6 +115,57 @@ class TestStatus:
 
         assert len(missing) == 60
         assert (result.status, result.next_begin_offset) == (GetMessageStatus.MESSAGE_WAS_REMOVING, 32)
+
+
+class TestNewMessages:
+    """Reads by ``read_new``, which takes only the common case."""
+
+    @pytest.fixture
+    def mixed(self, store: MessageStore) -> ConsumeQueueInterface:
+        """Return a queue over several files of the log, with neighbours and messages that lie apart."""
+        for number in range(300):
+            put(store, 1 + number % 3)
+            put(store, number % 2, queue_id=1)
+        return store.queues.queues_of("Topic")[0]
+
+    @pytest.mark.parametrize("max_msgs", [1, 2, 32, 100])
+    @pytest.mark.parametrize("max_bytes", [SIZE - 1, 5 * SIZE, 1 << 20])
+    def test_they_are_those_that_a_selection_finds(
+        self, store: MessageStore, mixed: ConsumeQueueInterface, max_msgs: int, max_bytes: int
+    ):
+        log, whole, found = store.commit_log, reader(store, 1 << 30), 0
+        for offset in range(mixed.max_offset):
+            request = GetMessageRequest("Topic", 0, offset, max_msgs, max_bytes)
+            new = whole.read_new(mixed, request)
+            if new is None:
+                continue
+            found += 1
+            selection = whole.select(mixed, request)
+            assert [bytes(each) for each in new.buffers] == [bytes(each) for each in log.slices(selection.ranges)]
+            assert (new.status, new.next_begin_offset) == (selection.status, selection.next_begin_offset)
+            assert new.message_count == selection.message_count
+            assert new.total_size == sum(map(len, new.buffers))
+            assert (new.min_offset, new.max_offset) == (0, mixed.max_offset)
+        assert (found > 0) == (max_bytes >= SIZE)
+
+    def test_none_is_read_that_is_not_in_memory_or_not_trusted(self, store: MessageStore, mixed: ConsumeQueueInterface):
+        last = mixed.max_offset - 4
+        request = GetMessageRequest("Topic", 0, last, 4, 1 << 20)
+
+        assert reader(store, 10 * SIZE).read_new(mixed, request) is not None
+        assert reader(store, 3 * SIZE).read_new(mixed, request) is None
+        mixed.trusted_from = last + 1
+        assert reader(store, 10 * SIZE).read_new(mixed, request) is None
+
+    def test_none_is_read_from_two_files_or_from_a_lost_one(self, store: MessageStore, mixed: ConsumeQueueInterface):
+        whole = reader(store, 1 << 30)
+        requests = [GetMessageRequest("Topic", 0, offset, 2, 1 << 20) for offset in range(mixed.max_offset - 1)]
+
+        crossing = [request for request in requests if whole.read_new(mixed, request) is None]
+
+        assert len(crossing) == len(store.commit_log.queue.files) - 1 > 1
+        store.commit_log.queue.files.pop(0).delete()
+        assert whole.read_new(mixed, requests[0]) is None
 
 
 class TestLimits:
