@@ -60,10 +60,15 @@ def prepare() -> None:
     driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
 
 
+def java_command(home: Path) -> list[str]:
+    """Return the command of the Java driver without the arguments of a load."""
+    classpath = driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
+    return [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, "Load"]
+
+
 def run_load(arguments: list[str], home: Path, limit: float) -> Outcome:
     """Run one load for at most ``limit`` seconds; the client logs below ``home``."""
-    classpath = driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
-    command = [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, "Load", *arguments]
+    command = [*java_command(home), *arguments]
     # The client would read name servers from this variable.
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     try:
