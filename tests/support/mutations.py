@@ -142,8 +142,8 @@ MUTATIONS = (
     Mutation(
         "run: its sends are answered before they are on disk",
         "processor/support/send_runs.py",
-        "result, target, run.queue_ids) if target.waits else answers",
-        "result, target, run.queue_ids) if not target.waits else answers",
+        "run_when_safe(answers, result, target) if target.waits",
+        "run_when_safe(answers, result, target) if not target.waits",
         "tests/property/test_send_runs.py",
     ),
     Mutation(

@@ -101,7 +101,7 @@ class SendMessageProcessor:
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
         self._own = BrokerProperties(config)
         # For requests of the same kind that come together.
-        self.runs = SendRuns(config, appender, store_host, targets, self._key_limit, fast_failure, self._answers)
+        self.runs = SendRuns(config, appender, store_host, targets, self._key_limit, self._answers)
         self.batch_runs = BatchRuns(self.runs, store_config, appender, store_host, self._key_limit)
 
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:

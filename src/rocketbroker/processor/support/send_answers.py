@@ -1,9 +1,9 @@
 """Answers to sends that wait: for the disk (SYNC_FLUSH), for slaves (SYNC_MASTER), for a topic that they create."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final
 
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.remoting.frame import decode_frames
@@ -15,7 +15,8 @@ from rocketbroker.processor.support.topic_target import TopicTarget, TopicTarget
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
 
-A = TypeVar("A")
+# In the properties of a message that waits for no slave.
+_NO_SLAVE: Final = b"WAIT\x01false"
 
 
 class SendAnswers:
@@ -48,34 +49,32 @@ class SendAnswers:
             queues.append((message.topic, message.queue_id))
         # A message with WAIT=false waits for no slave (CommitLog.needHandleHA).
         on_slaves = self._acknowledgements.on_slaves and get_property(message.properties, b"WAIT") != b"false"
-        return self._when_acknowledged(answer, result, target, queues, _acknowledged, on_slaves=on_slaves)
-
-    def run_when_safe(
-        self, answers: bytes, result: PutMessageResult, target: TopicTarget, queue_ids: Iterable[int]
-    ) -> bytes | asyncio.Future[RunAnswers]:
-        """Answer the sends of a run together, once their messages and topic are on disk, and slaves have them."""
-        queues = [(target.config.topic_name, queue_id) for queue_id in set(queue_ids)]
-        return self._when_acknowledged(
-            answers, result, target, queues, _all_acknowledged, on_slaves=self._acknowledgements.on_slaves
-        )
-
-    def _when_acknowledged(
-        self,
-        answer: bytes,
-        result: PutMessageResult,
-        target: TopicTarget,
-        queues: Iterable[tuple[str, int]],
-        answer_for: Callable[[bytes, Acknowledgement], A],
-        *,
-        on_slaves: bool,
-    ) -> bytes | asyncio.Future[A]:
         waits = self._targets.waits(*queues)
         must_wait = bool(waits) or self._acknowledgements.required
         target.waits = must_wait or target.is_retry
         if not must_wait:
             return answer
         wait = self._acknowledgements.wait_for(result, waits, on_slaves=on_slaves)
-        return self._fast_failure.answer_when_acknowledged(wait, partial(answer_for, answer), result.sends)
+        return self._fast_failure.answer_when_acknowledged(wait, partial(_acknowledged, answer))
+
+    def takes_run(self, target: TopicTarget, properties: Sequence[bytes]) -> bool:
+        """Return true if sends with these properties may wait together: there is room, and all wait for the same.
+
+        Of a topic that is being changed, some queues may be on disk and others not.
+        """
+        if not self._fast_failure.has_room(len(properties)) or self._targets.waits((target.config.topic_name, 0)):
+            return False
+        return not (self._acknowledgements.on_slaves and any(_NO_SLAVE in each for each in properties))
+
+    def run_when_safe(
+        self, answers: bytes, result: PutMessageResult, target: TopicTarget
+    ) -> bytes | asyncio.Future[RunAnswers]:
+        """Answer the sends of a run together, once all their messages are on disk, and slaves have them."""
+        target.waits = self._acknowledgements.required
+        if not target.waits:
+            return answers
+        wait = self._acknowledgements.wait_for(result, on_slaves=self._acknowledgements.on_slaves)
+        return self._fast_failure.answer_when_acknowledged(wait, partial(_all_acknowledged, answers), result.sends)
 
 
 def _acknowledged(answer: bytes, outcome: Acknowledgement) -> bytes | Command:

@@ -19,7 +19,6 @@ from rocketbroker.codec.remoting.hot_responses import frames, send_responses, se
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.broker_properties import BrokerProperties
 from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.send_answers import SendAnswers
@@ -42,7 +41,6 @@ class SendRuns:
         store_host: the broker's address in the form of records.
         targets: topics, found or created.
         key_limit: limit of a message's keys.
-        fast_failure: limit of waiting sends.
         answers: delay of answers.
 
     Attributes:
@@ -64,7 +62,6 @@ class SendRuns:
         store_host: bytes,
         targets: TopicTargets,
         key_limit: KeyLimit,
-        fast_failure: BrokerFastFailure,
         answers: SendAnswers,
     ) -> None:
         self._config = config
@@ -72,7 +69,6 @@ class SendRuns:
         self._store_host = store_host
         self._targets = targets
         self._key_limit = key_limit
-        self._fast_failure = fast_failure
         self._answers = answers
         self.own = BrokerProperties(config)
         self.answer_template = b""
@@ -124,7 +120,7 @@ class SendRuns:
                 self.answer_template,
             )
         )
-        return self._answers.run_when_safe(answers, result, target, run.queue_ids) if target.waits else answers
+        return self._answers.run_when_safe(answers, result, target) if target.waits else answers
 
     def _prepare(
         self,
@@ -135,7 +131,7 @@ class SendRuns:
     ) -> tuple[TopicTarget, MessageRun] | None:
         """Return the messages and their topic, or ``None`` if one of them is special."""
         target = self.target(connection, command.header)
-        if target is None or (target.waits and not self._fast_failure.has_room(len(values))):
+        if target is None:
             return None
         queue_ids, born_timestamps, texts, _ = zip(*values, strict=True)
         queues = list(map(int, queue_ids))
@@ -144,6 +140,8 @@ class SendRuns:
             return None
         properties, found = plain
         if max(map(len, properties)) > self._key_limit.always_fits:
+            return None
+        if target.waits and not self._answers.takes_run(target, properties):
             return None
         own = self.own.encoded
         header, born_host = command.header, connection.remote_host

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.codec.remoting.frame import decode_frames
 from rocketbroker.codec.remoting.hot_responses import send_response
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
@@ -27,7 +26,6 @@ class FakeWaits:
     def __init__(self) -> None:
         self.put: list[PutMessageResult] = []
         self.ends: list[OnAcknowledged] = []
-        self.queues: set[tuple[str, int]] = set()
         self.new_topic = False
 
     def acknowledge(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
@@ -35,7 +33,6 @@ class FakeWaits:
         self.ends.append(tell)
 
     def waits(self, *queues: tuple[str, int]) -> list[Any]:
-        self.queues = set(queues)
         return [self.ends.append] if self.new_topic else []
 
 
@@ -60,16 +57,15 @@ async def test_a_run_that_waits_for_nothing_is_answered_at_once_and_the_next_is_
     answers, _ = answers_of(waits)
     TARGET.waits = True
 
-    assert answers.run_when_safe(ANSWERS, RUN, TARGET, [1, 0, 1]) is ANSWERS
+    assert answers.run_when_safe(ANSWERS, RUN, TARGET) is ANSWERS
 
-    assert waits.queues == {("T", 0), ("T", 1)}
     assert not TARGET.waits
 
 
 async def test_a_run_is_answered_together_when_it_is_on_disk_and_replicated(waits: FakeWaits):
     answers, fast_failure = answers_of(waits, waits.acknowledge, waits.acknowledge)
 
-    answer = answers.run_when_safe(ANSWERS, RUN, TARGET, [1, 0, 1])
+    answer = answers.run_when_safe(ANSWERS, RUN, TARGET)
     assert (waits.put, fast_failure.waiting) == ([RUN, RUN], 3)
     waits.ends[1](ACKNOWLEDGED)
     assert isinstance(answer, asyncio.Future)
@@ -87,7 +83,7 @@ async def test_each_send_of_a_run_gets_the_answer_that_it_would_get_alone(waits:
     one = PutMessageResult(PutMessageStatus.PUT_OK, 100, 5, 0, 200)
     message: Any = None
 
-    together = answers.run_when_safe(ANSWERS, RUN, TARGET, [1, 0, 1])
+    together = answers.run_when_safe(ANSWERS, RUN, TARGET)
     alone = [
         answers.when_safe(send_response(n, n % 2, n, b"ID%d" % n, b"U%d" % n, b""), one, TARGET, 0, message)
         for n in (7, 8, 9)
@@ -102,21 +98,35 @@ async def test_each_send_of_a_run_gets_the_answer_that_it_would_get_alone(waits:
     assert places == (["7", "8", "9"] if outcome is TOO_LATE else [None] * 3)
 
 
-async def test_a_run_to_a_new_topic_waits_for_the_topic(waits: FakeWaits):
+async def test_a_run_is_taken_while_there_is_room_for_all_its_sends(waits: FakeWaits):
+    answers, _ = answers_of(waits, waits.acknowledge)
+
+    assert answers.takes_run(TARGET, [b""] * 10)
+    assert not answers.takes_run(TARGET, [b""] * 11)
+
+
+async def test_a_run_to_a_topic_that_is_being_changed_is_not_taken(waits: FakeWaits):
+    """One of its queues may be on disk and another not."""
     answers, _ = answers_of(waits)
     waits.new_topic = True
 
-    answer = answers.run_when_safe(ANSWERS, RUN, TARGET, [1, 0, 1])
-    waits.ends[0](ACKNOWLEDGED)
+    assert not answers.takes_run(TARGET, [b""] * 2)
 
-    assert taken(answer) is ANSWERS
-    assert [each.opaque for each in decode_frames(ANSWERS)] == [7, 8, 9]
+
+async def test_a_run_with_a_send_that_waits_for_no_slave_is_taken_by_a_broker_without_slaves(waits: FakeWaits):
+    some = [b"WAIT\x01true\x02", b"WAIT\x01false\x02"]
+    alone, _ = answers_of(waits, waits.acknowledge)
+    master, _ = answers_of(waits, waits.acknowledge, waits.acknowledge)
+
+    assert alone.takes_run(TARGET, some)
+    assert not master.takes_run(TARGET, some)
+    assert master.takes_run(TARGET, some[:1])
 
 
 async def test_the_outcome_of_a_cancelled_answer_is_dropped(waits: FakeWaits):
     answers, fast_failure = answers_of(waits, waits.acknowledge)
 
-    answer = answers.run_when_safe(ANSWERS, RUN, TARGET, [1, 0, 1])
+    answer = answers.run_when_safe(ANSWERS, RUN, TARGET)
     assert isinstance(answer, asyncio.Future)
     answer.cancel()
     waits.ends[0](TOO_LATE)
