@@ -46,7 +46,7 @@ def calls(path: SendPath, events: Sequence[bytes]) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(MESSAGES, 5.1, 20.6), (1, 53.0, 58.5)],
+    [(MESSAGES, 3.7, 19.4), (1, 46.8, 55.8)],
     ids=["sends of one read event", "each send alone"],
 )
 async def test_calls_a_message(tmp_path: Path, together: int, most_python: float, most_c: float):
