@@ -80,6 +80,7 @@ async def test_a_broker_reports_its_state(mq: RocketMQServer, admin: AdminClient
     assert (await admin.get_broker_config(broker))["brokerName"] == "broker-a"
     await admin.update_broker_config(broker, {"defaultQueryMaxNum": "33"})
     assert (await admin.get_broker_config(broker))["defaultQueryMaxNum"] == "33"
+    assert (await admin.get_broker_ha_status(broker)).master
     assert "TBW102" in await admin.get_system_topic_list_from_broker(broker)
     queue_id = result.message_queue.queue_id
     entries = await admin.query_consume_queue(broker, "T", queue_id, 0, 1)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from rocketbroker.client.admin_connection import AdminConnection, settings_body, settings_in
 from rocketbroker.client.requests import answer_header, client_request
 from rocketbroker.codec.remoting.bodies.connection import ProducerTableInfo
+from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
 from rocketbroker.codec.remoting.bodies.offset import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,
@@ -133,6 +134,10 @@ class ServerAdmin(AdminConnection):
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Change settings of a broker."""
         await self._ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=settings_body(settings))
+
+    async def get_broker_ha_status(self, address: str) -> HARuntimeInfo:
+        """Return the slaves of a master, or the copying of a slave."""
+        return HARuntimeInfo.decode((await self._ask(address, RequestCode.GET_BROKER_HA_STATUS)).body)
 
     async def get_system_topic_list_from_broker(self, address: str) -> list[str]:
         """Return the system topics of a broker."""

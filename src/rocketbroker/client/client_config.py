@@ -8,6 +8,7 @@ import msgspec
 
 from rocketbroker.client.acl_client_rpc_hook import AclClientRPCHook, SessionCredentials
 from rocketbroker.client.name_server_client import NameServerClient
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRACE_TOPIC
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.transport.remoting_client import RemotingClient
 
@@ -30,6 +31,8 @@ class ClientConfig(msgspec.Struct, frozen=True):
         poll_name_server_interval_s: seconds between refreshes of the routes.
         heartbeat_broker_interval_s: seconds between heartbeats, which continue while the event loop is blocked.
         loop_blocked_warning_s: seconds of a blocked event loop after which a warning names the blocking call.
+        enable_trace: send message traces of producers and push consumers (enableMsgTrace).
+        trace_topic: topic of the traces (customizedTraceTopic).
     """
 
     namesrv_addr: str = ""
@@ -45,6 +48,8 @@ class ClientConfig(msgspec.Struct, frozen=True):
     poll_name_server_interval_s: float = 30.0
     heartbeat_broker_interval_s: float = 30.0
     loop_blocked_warning_s: float = 2.0
+    enable_trace: bool = False
+    trace_topic: str = RMQ_SYS_TRACE_TOPIC
 
     def remoting(
         self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection], None] | None = None

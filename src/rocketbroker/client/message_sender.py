@@ -190,7 +190,13 @@ class MessageSender:
 
     def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext:
         context = SendMessageContext(
-            self._group, outgoing.messages, outgoing.unique_ids, outgoing.msg_type, queue, address
+            self._group,
+            outgoing.messages,
+            outgoing.unique_ids,
+            outgoing.msg_type,
+            queue,
+            address,
+            self._clock.time_ms(),
         )
         for hook in self._hooks:
             try:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
@@ -89,6 +90,10 @@ class Producer(GroupMember):
         self._new_unique_id = UniqueIds(
             ip_bytes(self._client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms
         ).create
+        self._trace: AsyncTraceDispatcher | None = None
+        if self._client.config.enable_trace:
+            self._trace = AsyncTraceDispatcher(self._client, self.group, clock)
+            hooks = (*hooks, self._trace)
         self._sender = MessageSender(
             self._client,
             self.group,
@@ -102,8 +107,12 @@ class Producer(GroupMember):
 
     def _join(self) -> None:
         self._client.heartbeats.register_producer(self.group)
+        if self._trace is not None:
+            self._trace.start()
 
     async def _leave(self) -> None:
+        if self._trace is not None:
+            await self._trace.stop()
         await self._client.heartbeats.unregister_producer(self.group)
 
     async def fetch_publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:

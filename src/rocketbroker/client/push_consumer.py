@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Unpack
 
+from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consume_message_service import (
@@ -91,6 +92,9 @@ class PushConsumer(GroupConsumer):
         self._left = LeftMessages()
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
+        self._trace: AsyncTraceDispatcher | None = None
+        if self._client.config.enable_trace:
+            self._trace = AsyncTraceDispatcher(self._client, self.group, self._clock)
         if settings.message_model is MessageModel.CLUSTERING:
             self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + self.group)
 
@@ -114,6 +118,8 @@ class PushConsumer(GroupConsumer):
             SubscriptionError, TopicRouteError: as in ``subscribe``.
         """
         await super().start()
+        if self._trace is not None:
+            self._trace.start()
         if self._listener is not None:
             for number in range(self._concurrency):
                 self._tasks.start(self._work(self._listener), f"work-{number}")
@@ -129,6 +135,8 @@ class PushConsumer(GroupConsumer):
         await self._service.stop()
         if self._listener is not None:
             self._listener.stop()
+        if self._trace is not None:
+            await self._trace.stop()
 
     async def _wait_for_handlers(self) -> None:
         if self._listener is None:
@@ -159,6 +167,8 @@ class PushConsumer(GroupConsumer):
         received = await self._service.take()
         if received is not None and self._client.config.namespace:
             received.topic = self._client.namespace.unwrap(received.topic)
+        if received is not None and self._trace is not None:
+            self._trace.consume_message(received)
         return received
 
     def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:

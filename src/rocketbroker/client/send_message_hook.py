@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 class SendMessageContext(msgspec.Struct):
     """One try of a send. ``result`` or ``error`` is set when it is over.
 
-    A one-way send that left, and a send that was cancelled, have neither.
+    ``start_ms`` is the time at which it began. A one-way send that left, and a send that was cancelled, have neither.
     """
 
     producer_group: str
@@ -22,6 +22,7 @@ class SendMessageContext(msgspec.Struct):
     msg_type: MessageType
     queue: MessageQueue
     broker_addr: str
+    start_ms: int
     result: SendResult | None = None
     error: Exception | None = None
 

@@ -114,10 +114,10 @@ class TransactionProducer(Producer):
             else:
                 state = LocalTransactionState.ROLLBACK_MESSAGE
         finally:
-            await self._end(half.topic, result, state)
+            await self._end(half.messages[0], result, state)
         return TransactionSendResult(**msgspec.structs.asdict(result), local_transaction_state=state)
 
-    async def _end(self, topic: str, result: SendResult, state: LocalTransactionState) -> None:
+    async def _end(self, message: Message, result: SendResult, state: LocalTransactionState) -> None:
         """Tell the broker the outcome; log a failure, after which the broker checks the transaction."""
         header = EndTransactionRequestHeader(
             self.group,
@@ -125,12 +125,13 @@ class TransactionProducer(Producer):
             decode_message_id(result.offset_msg_id).offset,
             state,
             result.msg_id,
-            topic,
+            message.topic,
             transaction_id=result.transaction_id or result.msg_id,
         )
         try:
             address = self._client.routes.broker_address(result.message_queue)
             await self._client.remoting.invoke_oneway(address, _end_request(header))
+            self._trace_end(message, header, address)
         except RocketBrokerError as error:
             log.warning(
                 "producer %s: the outcome %s of transaction %s did not reach the broker, which will check it: %s",
@@ -164,6 +165,15 @@ class TransactionProducer(Producer):
             transaction_id=header.transaction_id,
         )
         connection.send_oneway(_end_request(end))
+        self._trace_end(message, end, connection.remote_address)
+
+    def _trace_end(self, message: Message | MessageExt, header: EndTransactionRequestHeader, broker: str) -> None:
+        if self._trace is None:
+            return
+        state = LocalTransactionState(header.commit_or_rollback).name
+        checked = header.from_transaction_check
+        transaction_id = header.transaction_id or header.msg_id
+        self._trace.end_transaction(message, header.msg_id, transaction_id, state, broker, checked=checked)
 
 
 def _end_request(header: EndTransactionRequestHeader) -> Command:

@@ -33,15 +33,17 @@ class ReceivedMessage:
         message_ext: the record as it was pulled.
         topic: topic that the message was sent to, also for a retry.
         outcome: result of the consumption, None before it.
+        on_outcome: called with the result.
     """
 
-    __slots__ = ("_settle", "message_ext", "outcome", "process_queue", "topic")
+    __slots__ = ("_settle", "message_ext", "on_outcome", "outcome", "process_queue", "topic")
 
     def __init__(self, message_ext: MessageExt, process_queue: ProcessQueue, settle: Settle) -> None:
         self.message_ext = message_ext
         self.process_queue = process_queue
         self._settle = settle
         self.outcome: Outcome | None = None
+        self.on_outcome: Callable[[Outcome], None] | None = None
         self.topic = original_topic(message_ext)
 
     def __repr__(self) -> str:
@@ -134,6 +136,8 @@ class ReceivedMessage:
                 return
             raise ClientStateError(f"message {self.msg_id} was already {self.outcome.value}; settle each message once")
         self.outcome = outcome
+        if self.on_outcome is not None:
+            self.on_outcome(outcome)
         await self._settle(self, outcome, delay_level)
 
 

@@ -1,0 +1,184 @@
+"""Message traces, collected and sent in the background (org.apache.rocketmq.client.trace.AsyncTraceDispatcher)."""
+
+import logging
+import os
+import secrets
+import uuid
+from collections import deque
+
+from rocketbroker.client.back_pressure import BackPressure
+from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
+from rocketbroker.client.message import Message, MessageType
+from rocketbroker.client.message_sender import MessageSender
+from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
+from rocketbroker.client.outgoing import Compression, prepare_message
+from rocketbroker.client.send_message_hook import SendMessageContext
+from rocketbroker.client.send_result import SendStatus
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
+from rocketbroker.codec.message.message_const import PROPERTY_MSG_REGION, PROPERTY_TRACE_SWITCH
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import ip_bytes
+from rocketbroker.codec.message.trace_data import (
+    EndTransactionTrace,
+    PubTrace,
+    SubAfterTrace,
+    SubBeforeTrace,
+    Trace,
+    encode_trace,
+    trace_keys,
+)
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
+
+_GROUP = "_INNER_TRACE_PRODUCER"
+_INTERVAL_S = 0.5
+_SEND_TIMEOUT_S = 5.0
+# Traces that wait; beyond these the oldest are dropped.
+_MOST_WAITING = 2048
+_MOST_IN_A_MESSAGE = 100
+# Ordinals of org.apache.rocketmq.common.message.MessageType, and of ConsumeReturnType.
+_MESSAGE_TYPES = {MessageType.NORMAL: 0, MessageType.TRANSACTION: 1, MessageType.DELAY: 3, MessageType.ORDER: 4}
+_TRANSACTION_END = 2
+_SUCCESS, _FAILED = 0, 4
+_DEFAULT_REGION = "DefaultRegion"
+
+
+class AsyncTraceDispatcher:
+    """Sends the traces of one producer or consumer to the trace topic; a trace that cannot be sent is dropped.
+
+    Args:
+        client: connections and routes.
+        group: the group of the producer or consumer.
+        clock: source of time.
+    """
+
+    def __init__(self, client: ClientInstance, group: str, clock: Clock) -> None:
+        self._group = client.namespace.unwrap(group)
+        self._namespace = client.namespace
+        self._topic = client.config.trace_topic
+        self._clock = clock
+        self._waiting: deque[Trace] = deque()
+        self._dropped = 0
+        self._new_unique_id = UniqueIds(
+            ip_bytes(client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms
+        ).create
+        self._sender = MessageSender(
+            client,
+            _GROUP,
+            clock,
+            tries=3,
+            accepts_any_status=True,
+            strategy=MQFaultStrategy(clock.monotonic),
+            pressure=BackPressure(100, 16 * 1024 * 1024),
+            hooks=(),
+        )
+        self._tasks = TaskOwner("async-trace-dispatcher")
+
+    def start(self) -> None:
+        """Send what is collected from now on, twice a second."""
+        self._tasks.every(_INTERVAL_S, self._flush, "flush")
+
+    async def stop(self) -> None:
+        """Send the rest."""
+        await self._tasks.stop()
+        await self._flush()
+
+    def append(self, trace: Trace) -> None:
+        """Collect a trace."""
+        if len(self._waiting) >= _MOST_WAITING:
+            self._waiting.popleft()
+            self._dropped += 1
+        self._waiting.append(trace)
+
+    async def _flush(self) -> None:
+        if self._dropped:
+            log.warning("group %s: %d traces were dropped, since %d wait", self._group, self._dropped, _MOST_WAITING)
+            self._dropped = 0
+        while self._waiting:
+            traces = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_IN_A_MESSAGE))]
+            keys = dict.fromkeys(key for trace in traces for key in trace_keys(trace))
+            message = Message(self._topic, "".join(map(encode_trace, traces)).encode(), keys=tuple(keys))
+            try:
+                outgoing = prepare_message(message, self._new_unique_id(), Compression(4096))
+                await self._sender.send(outgoing, None, _SEND_TIMEOUT_S)
+            except RocketBrokerError as error:
+                log.warning("group %s: %d traces were not sent: %s", self._group, len(traces), error)
+
+    # -- sends
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        """Ignore the beginning of a try; its context has the time."""
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        """Trace a send that a broker answered, unless the broker switched traces off."""
+        result = context.result
+        if result is None or result.region_id is None or not result.trace_on:
+            return
+        first = context.messages[0]
+        keys = first.keys or ""
+        self.append(
+            PubTrace(
+                context.start_ms,
+                result.region_id,
+                self._group,
+                self._namespace.unwrap(context.queue.topic),
+                result.msg_id,
+                first.tags or "",
+                keys if isinstance(keys, str) else " ".join(keys),
+                context.broker_addr,
+                sum(len(message.body) for message in context.messages),
+                self._clock.time_ms() - context.start_ms,
+                _MESSAGE_TYPES[context.msg_type],
+                result.offset_msg_id,
+                result.send_status is SendStatus.SEND_OK,
+            )
+        )
+
+    # -- transactions
+
+    def end_transaction(
+        self, message: Message | MessageExt, msg_id: str, transaction_id: str, state: str, broker: str, *, checked: bool
+    ) -> None:
+        """Trace the outcome of a transaction; ``checked`` if a broker asked for it."""
+        keys = message.keys or ""
+        self.append(
+            EndTransactionTrace(
+                self._clock.time_ms(),
+                _DEFAULT_REGION,
+                self._group,
+                self._namespace.unwrap(message.topic),
+                msg_id,
+                message.tags or "",
+                keys if isinstance(keys, str) else " ".join(keys),
+                broker,
+                _TRANSACTION_END,
+                transaction_id,
+                state,
+                checked,
+            )
+        )
+
+    # -- consumption
+
+    def consume_message(self, received: ReceivedMessage) -> None:
+        """Trace the begin of a consumption, and its end once the message has an outcome."""
+        properties = received.properties
+        region_id = properties.get(PROPERTY_MSG_REGION)
+        if region_id is None or properties.get(PROPERTY_TRACE_SWITCH) == "false":
+            return
+        start_ms, request_id, keys = self._clock.time_ms(), uuid.uuid4().hex.upper(), received.keys or ""
+        msg_id = received.msg_id
+        self.append(
+            SubBeforeTrace(start_ms, region_id, self._group, request_id, msg_id, received.reconsume_times, keys)
+        )
+
+        def end(outcome: Outcome) -> None:
+            success = outcome is Outcome.ACKNOWLEDGED
+            cost_ms, code = self._clock.time_ms() - start_ms, _SUCCESS if success else _FAILED
+            self.append(SubAfterTrace(request_id, msg_id, cost_ms, success, keys, code, start_ms, self._group))
+
+        received.on_outcome = end

@@ -1,0 +1,89 @@
+"""Message traces as RocketMQ stores them (org.apache.rocketmq.client.trace.TraceDataEncoder).
+
+trace := kind, (0x01, field)*, 0x02
+
+The kinds and their fields are those of the classes below, in order. Times are in ms.
+"""
+
+from typing import NamedTuple
+
+_FIELD = "\x01"
+_END = "\x02"
+
+
+class PubTrace(NamedTuple):
+    """A message was sent."""
+
+    time_ms: int
+    region_id: str
+    group: str
+    topic: str
+    msg_id: str
+    tags: str
+    keys: str
+    store_host: str
+    body_length: int
+    cost_ms: int
+    msg_type: int
+    offset_msg_id: str
+    success: bool
+
+
+class SubBeforeTrace(NamedTuple):
+    """The consumption of a message begins."""
+
+    time_ms: int
+    region_id: str
+    group: str
+    request_id: str
+    msg_id: str
+    retry_times: int
+    keys: str
+
+
+class SubAfterTrace(NamedTuple):
+    """The consumption of a message has ended; ``context_code`` is the ordinal of a ConsumeReturnType."""
+
+    request_id: str
+    msg_id: str
+    cost_ms: int
+    success: bool
+    keys: str
+    context_code: int
+    time_ms: int
+    group: str
+
+
+class EndTransactionTrace(NamedTuple):
+    """A transaction was ended."""
+
+    time_ms: int
+    region_id: str
+    group: str
+    topic: str
+    msg_id: str
+    tags: str
+    keys: str
+    store_host: str
+    msg_type: int
+    transaction_id: str
+    state: str
+    from_check: bool
+
+
+Trace = PubTrace | SubBeforeTrace | SubAfterTrace | EndTransactionTrace
+
+
+def encode_trace(trace: Trace) -> str:
+    """Return the text of a trace."""
+    kind = type(trace).__name__.removesuffix("Trace")
+    return _FIELD.join([kind, *map(_text, trace)]) + _END
+
+
+def trace_keys(trace: Trace) -> list[str]:
+    """Return the keys that a trace is found by: the message's id and its keys."""
+    return [trace.msg_id, *trace.keys.split()]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
