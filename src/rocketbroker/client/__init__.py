@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.broker_errors import VersionNotSupportedError as VersionNotSupportedError
     from rocketbroker.client.client_config import ClientConfig as ClientConfig
     from rocketbroker.client.client_instance import ClientInstance as ClientInstance
+    from rocketbroker.client.consume_message_hook import ConsumeMessageHook as ConsumeMessageHook
     from rocketbroker.client.consumer.consumer_settings import ConsumerOptions as ConsumerOptions
     from rocketbroker.client.consumer.flow_control import FlowControl as FlowControl
     from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore as LocalFileOffsetStore
@@ -81,6 +82,8 @@ if TYPE_CHECKING:
     from rocketbroker.client.message import Message as Message
     from rocketbroker.client.message import MessageType as MessageType
     from rocketbroker.client.message_selector import MessageSelector as MessageSelector
+    from rocketbroker.client.opentelemetry_hook import OpenTelemetryHook as OpenTelemetryHook
+    from rocketbroker.client.opentelemetry_hook import with_trace_context as with_trace_context
     from rocketbroker.client.outgoing import CompressionType as CompressionType
     from rocketbroker.client.producer import Producer as Producer
     from rocketbroker.client.pull_consumer import PullConsumer as PullConsumer
@@ -145,6 +148,7 @@ _HOMES = {
     "ClientInstance": ".client_instance",
     "ClientStateError": ".errors",
     "CompressionType": ".outgoing",
+    "ConsumeMessageHook": ".consume_message_hook",
     "ConsumeFromWhere": "..codec.remoting.bodies.heartbeat",
     "ConsumeMsgTimeoutError": ".broker_errors",
     "ConsumerNotOnlineError": ".broker_errors",
@@ -177,6 +181,7 @@ _HOMES = {
     "NoPermissionError": ".broker_errors",
     "NotInCurrentUnitError": ".broker_errors",
     "NotLeaderForQueueError": ".broker_errors",
+    "OpenTelemetryHook": ".opentelemetry_hook",
     "Outcome": ".consumer.received_message",
     "PolicyNotExistError": ".broker_errors",
     "PollingFullError": ".broker_errors",
@@ -218,6 +223,7 @@ _HOMES = {
     "TransactionFailedError": ".broker_errors",
     "TransactionProducer": ".transaction_producer",
     "TransactionSendResult": ".transaction_producer",
+    "with_trace_context": ".opentelemetry_hook",
     "TransactionShouldCommitError": ".broker_errors",
     "TransactionShouldRollbackError": ".broker_errors",
     "TransactionStateGroupWrongError": ".broker_errors",

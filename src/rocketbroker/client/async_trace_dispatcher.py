@@ -181,4 +181,4 @@ class AsyncTraceDispatcher:
             cost_ms, code = self._clock.time_ms() - start_ms, _SUCCESS if success else _FAILED
             self.append(SubAfterTrace(request_id, msg_id, cost_ms, success, keys, code, start_ms, self._group))
 
-        received.on_outcome = end
+        received.observers += (end,)

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 
 from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consume_message_hook import ConsumeMessageHook
 from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageConcurrentlyService,
     ConsumeMessageOrderlyService,
@@ -56,6 +57,7 @@ class PushConsumer(GroupConsumer):
         consume_timeout_s: seconds after which a message counts as failed (consumeTimeout).
         suspend_current_queue_s: seconds before an orderly consumer repeats a failed message.
         stop_timeout_s: seconds that ``close`` waits for handlers.
+        hooks: called before each message is consumed.
         options: the settings of ``ConsumerOptions``.
 
     Raises:
@@ -75,6 +77,7 @@ class PushConsumer(GroupConsumer):
         consume_timeout_s: float = 900.0,
         suspend_current_queue_s: float = 1.0,
         stop_timeout_s: float = 10.0,
+        hooks: Sequence[ConsumeMessageHook] = (),
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -93,8 +96,10 @@ class PushConsumer(GroupConsumer):
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
         self._trace: AsyncTraceDispatcher | None = None
+        self._hooks = tuple(hooks)
         if self._client.config.enable_trace:
             self._trace = AsyncTraceDispatcher(self._client, self.group, self._clock)
+            self._hooks = (*hooks, self._trace)
         if settings.message_model is MessageModel.CLUSTERING:
             self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + self.group)
 
@@ -167,9 +172,17 @@ class PushConsumer(GroupConsumer):
         received = await self._service.take()
         if received is not None and self._client.config.namespace:
             received.topic = self._client.namespace.unwrap(received.topic)
-        if received is not None and self._trace is not None:
-            self._trace.consume_message(received)
+        if received is not None and self._hooks:
+            received.group = self._client.namespace.unwrap(self.group)
+            self._call_hooks(received)
         return received
+
+    def _call_hooks(self, received: ReceivedMessage) -> None:
+        for hook in self._hooks:
+            try:
+                hook.consume_message(received)
+            except Exception:
+                log.exception("consumer %s: the hook %r failed", self.group, hook)
 
     def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         self._service.put(held, messages)

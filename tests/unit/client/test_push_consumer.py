@@ -7,8 +7,9 @@ from rocketbroker.client.consumer.received_message import ReceivedMessage
 from rocketbroker.client.errors import ClientStateError, HandlerError, InvalidMessageError
 from rocketbroker.client.push_consumer import PushConsumer
 from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.common.errors import BrokerResponseError
-from tests.support.consumer_parts import message
+from tests.support.consumer_parts import message, process_queue
 
 NOWHERE = "127.0.0.1:1"
 
@@ -69,6 +70,26 @@ async def test_a_message_consumed_on_request_has_a_result(handler: object, resul
 async def test_a_loop_takes_no_message_on_request():
     with pytest.raises(BrokerResponseError, match="has no handler"):
         await PushConsumer("CG", NOWHERE).consume_directly(message(3), "broker-a")
+
+
+class Broken:
+    def consume_message(self, received: ReceivedMessage) -> None:
+        received.observers += (lambda _outcome: print(1 / 0),)
+        raise ValueError("broken hook")
+
+
+async def test_the_errors_of_hooks_change_nothing(caplog: pytest.LogCaptureFixture):
+    consumer = PushConsumer("CG", NOWHERE, hooks=[Broken()], message_model=MessageModel.BROADCASTING)
+    held = process_queue([0])
+    assert held.first is not None
+    consumer._put(held, [held.first])
+    received = await consumer._take()
+    assert received is not None
+    await received.ack()
+    assert received.group == "CG"
+    assert "broken hook" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert len(held) == 0
 
 
 def test_the_state_has_the_stacks_on_request():

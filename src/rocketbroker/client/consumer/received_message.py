@@ -1,5 +1,6 @@
 """Message for the application, which it acknowledges or gives back."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
@@ -10,6 +11,8 @@ from rocketbroker.codec.message.message_const import PROPERTY_KEYS, PROPERTY_RET
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
@@ -33,17 +36,19 @@ class ReceivedMessage:
         message_ext: the record as it was pulled.
         topic: topic that the message was sent to, also for a retry.
         outcome: result of the consumption, None before it.
-        on_outcome: called with the result.
+        group: the consumer group.
+        observers: called with the result.
     """
 
-    __slots__ = ("_settle", "message_ext", "on_outcome", "outcome", "process_queue", "topic")
+    __slots__ = ("_settle", "group", "message_ext", "observers", "outcome", "process_queue", "topic")
 
     def __init__(self, message_ext: MessageExt, process_queue: ProcessQueue, settle: Settle) -> None:
         self.message_ext = message_ext
         self.process_queue = process_queue
         self._settle = settle
         self.outcome: Outcome | None = None
-        self.on_outcome: Callable[[Outcome], None] | None = None
+        self.group = ""
+        self.observers: tuple[Callable[[Outcome], None], ...] = ()
         self.topic = original_topic(message_ext)
 
     def __repr__(self) -> str:
@@ -136,9 +141,15 @@ class ReceivedMessage:
                 return
             raise ClientStateError(f"message {self.msg_id} was already {self.outcome.value}; settle each message once")
         self.outcome = outcome
-        if self.on_outcome is not None:
-            self.on_outcome(outcome)
+        self._call_observers(outcome)
         await self._settle(self, outcome, delay_level)
+
+    def _call_observers(self, outcome: Outcome) -> None:
+        for observer in self.observers:
+            try:
+                observer(outcome)
+            except Exception:
+                log.exception("message %s: the observer %r failed", self.msg_id, observer)
 
 
 def original_topic(message: MessageExt) -> str:
