@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.our_servers import ROOT
 
-# What a kill leaves to the next start: keys wait up to 0.1 s for others before they are entered, and under SYNC_FLUSH a
+# What a kill leaves to the next start: keys wait up to 1 s for others before they are entered, and under SYNC_FLUSH a
 # message is entered into its queue once it is on disk. A kill amid a start leaves queues that are not rebuilt yet
 # and end before what was consumed; that no committed offset is beyond the end of the log is checked beside it.
 LEFT_BY_A_KILL = {

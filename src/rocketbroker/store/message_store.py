@@ -58,7 +58,7 @@ from rocketbroker.store.replica_log import ReplicaLog
 log = logging.getLogger(__name__)
 
 # Longest time that keys wait for others before they are written to the index.
-_INDEX_TICK_S = 0.1
+_INDEX_TICK_S = 1.0
 _COLD_READERS = 2
 # Longest record without its body.
 _RECORD_ROOM = 128 * 1024
