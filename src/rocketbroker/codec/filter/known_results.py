@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.codec.byte_columns import gather
+from rocketbroker.codec.byte_columns import Positions, gather
 from rocketbroker.codec.message.property_slices import Slices
 
 Words = npt.NDArray[np.uint64]
@@ -77,11 +77,11 @@ class KnownResults:
         return found
 
     def _add(
-        self, table: _Table, places: npt.NDArray[np.intp], words: list[Words], matched: Mask, rows: object
+        self, table: _Table, places: npt.NDArray[np.intp], words: list[Words], matched: Mask, rows: Positions
     ) -> None:
         """Put the results of ``rows`` into the table, one for each place."""
         chosen, first = np.unique(places[rows], return_index=True)
-        rows = np.asarray(rows)[first]
+        rows = rows[first]
         replaced = _Table([each.copy() for each in table.words], table.matched.copy())
         for word, of_table in zip(words, replaced.words, strict=True):
             of_table[chosen] = word[rows]

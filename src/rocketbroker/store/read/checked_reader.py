@@ -184,13 +184,6 @@ class CheckedReader:
         start = offset - file.file_from_offset
         return self._cached.holds(file, start, start + size)
 
-    def on_thread(self, work: Callable[[], T]) -> ColdRead[T]:
-        """Return a read that does ``work`` on a thread."""
-        return ColdRead(partial(self._run, work))
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
     def read(self, messages: UncheckedMessages) -> SoundMessages | ColdRead[SoundMessages]:
         """Read messages, at once if they are in the page cache and not too many, else when the result is awaited.
 

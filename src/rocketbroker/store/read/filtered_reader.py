@@ -1,21 +1,21 @@
 """Selection by a filter on properties, which needs the records (DefaultMessageStore.getMessage).
 
 One pass examines at most ``maxFilterMessageSize`` bytes of queue entries. The filter sees new messages in the mapped
-files: one pass on the event loop, or more on a thread, where numpy lets other threads run. The rest may come from the
-disk: ``CheckedReader`` gets the places of as many as the event loop may read, and applies the filter to the sound ones.
+files, in as many passes as a turn of the event loop has time for. The rest may come from the disk: ``CheckedReader``
+gets the places of as many as the event loop may read, and applies the filter to the sound ones.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import partial
 from itertools import compress
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.record_properties import MANY, Numbers, record_properties
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader, ColdRead
+from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.read.get_message import (
     GetMessageRequest,
     PropertyFilter,
@@ -29,6 +29,9 @@ from rocketbroker.store.read.queue_reader import QueueReader
 
 # A read that scans ahead looks at so many times the messages of one pass.
 _MOST_PASSES: Final = 8
+# Seconds of a turn of the event loop after which no further pass begins. A thread would take longer: numpy gives the
+# interpreter up in each of its calls, and then waits for it.
+_TURN_S: Final = 0.001
 # CommitLog offsets of messages, ascending, and their sizes.
 Places = tuple[Numbers, Numbers]
 
@@ -101,7 +104,7 @@ class FilteredReader:
 
     def select(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter
-    ) -> Selection | ColdRead[Selection]:
+    ) -> Selection:
         """Select messages from an offset that the queue has."""
         limit = max(self._reader.scan_limit(), request.max_msgs)
         if request.offset < queue.trusted_from:
@@ -113,20 +116,15 @@ class FilteredReader:
         if len(found[0]) and not self._reader.is_in_memory(int(found[0][0])):
             return self._select_unchecked(queue, request, message_filter, min(limit, left))
         passes = _Passes(found, self._spans(found[0]), len(queue.topic_block), message_filter)
-        if len(found[0]) > limit:
-            return self._checked_reader.on_thread(partial(self._select_ahead, request, passes, limit))
-        passes.look_at(limit)
-        return self._select_new(request, found, passes.matched)
-
-    def _select_ahead(self, request: GetMessageRequest, passes: "_Passes", limit: int) -> Selection:
-        """Select new messages by as many passes as it takes, the first of ``limit`` messages."""
         max_msgs, _ = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=True)
+        end = perf_counter() + _TURN_S
         passes.look_at(limit)
-        while not passes.is_done and passes.count < max_msgs:
-            # As many as should hold what is missing, by what matched so far.
+        while not passes.is_done and passes.count < max_msgs and perf_counter() < end:
+            # As many as should hold what is missing, by what matched so far; three times as many take a known time.
             done, missing = len(passes.matched), max_msgs - passes.count
-            passes.look_at(max(limit, done * missing // passes.count) if passes.count else done * 2)
-        return self._select_new(request, passes.found, passes.matched)
+            wanted = max(limit, done * missing // passes.count) if passes.count else done * 3
+            passes.look_at(min(wanted, done * 3))
+        return self._select_new(request, found, passes.matched)
 
     def _select_new(self, request: GetMessageRequest, found: Places, matched: Sequence[bool]) -> Selection:
         """Select messages that this process stored a short while ago."""

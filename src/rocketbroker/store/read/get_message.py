@@ -35,7 +35,7 @@ class GetMessageRequest(msgspec.Struct, frozen=True):
     """A read from a queue, starting at ``offset``: at least one message if there is any, then up to the limits.
 
     ``matches`` selects messages by tags code, ``message_filter`` by properties; at most one of them is set. With
-    ``scans_ahead`` the filter may look at several times as many messages, on a thread.
+    ``scans_ahead`` the filter may look at several times as many messages.
     """
 
     topic: str

@@ -55,9 +55,9 @@ class MessageFetcher:
             if new is not None:
                 return new
         selection = self._select(queue, request)
-        if isinstance(selection, ColdRead):
-            return ColdRead(partial(self._select_later, selection, request, ends, self._queues.cuts))
-        if selection.unchecked is None or not selection.message_count:
+        if not selection.message_count:
+            return GetMessageResult(selection.status, selection.next_begin_offset, *ends)
+        if selection.unchecked is None:
             return self._new_messages(selection, ends)
         sound = self._checked_reader.read(selection.unchecked)
         if isinstance(sound, ColdRead):
@@ -65,21 +65,11 @@ class MessageFetcher:
         return _result(sound, selection, ends)
 
     def _new_messages(self, selection: Selection, ends: tuple[int, int]) -> GetMessageResult:
-        if not selection.message_count:
-            return GetMessageResult(selection.status, selection.next_begin_offset, *ends)
         buffers = self._commit_log.slices(selection.ranges)
         size = sum(map(len, buffers))
         return GetMessageResult(
             selection.status, selection.next_begin_offset, *ends, buffers, selection.message_count, size
         )
-
-    async def _select_later(
-        self, select: ColdRead[Selection], request: GetMessageRequest, ends: tuple[int, int], cuts: int
-    ) -> GetMessageResult:
-        selection = await select
-        if self._queues.cuts == cuts:
-            return self._new_messages(selection, ends)
-        return await self._fetch_again(request)
 
     async def _read_later(
         self,
@@ -90,15 +80,12 @@ class MessageFetcher:
         cuts: int,
     ) -> GetMessageResult:
         if self._queues.cuts != cuts:
-            return await self._fetch_again(request)
+            # The log was truncated: the selected messages may be gone, and others in their place.
+            found = self.fetch(request)
+            return found if isinstance(found, GetMessageResult) else await found
         return _result(await read, selection, ends)
 
-    async def _fetch_again(self, request: GetMessageRequest) -> GetMessageResult:
-        """Fetch after the log was truncated: the selected messages may be gone, and others in their place."""
-        found = self.fetch(request)
-        return found if isinstance(found, GetMessageResult) else await found
-
-    def _select(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> Selection | ColdRead[Selection]:
+    def _select(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> Selection:
         if isinstance(queue, BatchConsumeQueue):
             return self._batch_reader.select(queue, request)
         if request.message_filter is not None:

@@ -1,5 +1,7 @@
 """Tests of KnownResults: each message gets the result of its own values, known or not."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +21,7 @@ class Table:
         self.known = KnownResults(count)
         self.asked = 0
 
-    def matched(self, rows: list[tuple[bytes, ...]]) -> list[bool]:
+    def matched(self, rows: Sequence[tuple[bytes, ...]]) -> list[bool]:
         raws = list(zip(*rows, strict=True))
         data = b"".join(value for column in raws for value in column).ljust(16, b"\xff")
         columns, at = [], 0

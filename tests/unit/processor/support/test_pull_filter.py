@@ -23,6 +23,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read import filtered_reader
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import Exchange, answers_to
 from tests.support.held_pulls import held_count
@@ -151,13 +152,14 @@ async def test_tags_beside_filters(consumer: Consumer):
     assert numbers(consumer.pull("TAGS = 'c'")) == [2]
 
 
-async def test_a_pull_of_more_than_800_messages_is_filtered_on_a_thread(consumer: Consumer):
+async def test_a_pull_looks_at_more_than_800_messages_if_it_has_the_time(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(filtered_reader, "_TURN_S", 60.0)
     consumer.put(*range(2100))
-    pull = consumer.pull("n = 850")
-    assert isinstance(pull, InTurn)
-    assert numbers(await pull.work) == [850]
+    assert numbers(consumer.pull("n = 850")) == [850]
     # It ends with the file of the queue.
-    assert outcome(await consumer.pull("n = 2050").work) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
+    assert outcome(consumer.pull("n = 2050")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
     assert numbers(consumer.pull("n = 2050", 2000)) == [2050]
 
 
@@ -223,7 +225,10 @@ async def test_each_message_is_looked_at_once_for_a_held_pull(consumer: Consumer
     assert held_count(consumer.holds) == 1
 
 
-async def test_a_held_pull_looks_at_no_more_in_one_turn_of_the_loop_than_a_pull(consumer: Consumer):
+async def test_a_held_pull_looks_at_no_more_than_800_messages_in_one_turn_of_the_loop(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(filtered_reader, "_TURN_S", 60.0)
     consumer.pull("n >= 1700", flags=SUSPEND)
     consumer.put(*range(1700))
     (held,) = consumer.holds._held["T", 0]
@@ -234,7 +239,7 @@ async def test_a_held_pull_looks_at_no_more_in_one_turn_of_the_loop_than_a_pull(
     consumer.put(*range(1000), 1700)
     await settled()
     ((_, answer),) = consumer.connection.answers
-    assert outcome(await answer.work) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
+    assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
     assert held_count(consumer.holds) == 0
 
 

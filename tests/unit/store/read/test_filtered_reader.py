@@ -9,9 +9,9 @@ import pytest
 from rocketbroker.codec.filter.sql_filter import compiled
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
-from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.read import filtered_reader
 from rocketbroker.store.read.checked_reader import ColdRead
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from tests.support.stores import QUEUE_FILE, V6_HOST, count_as_far_back, fetch, make_store, message, pulled
@@ -120,20 +120,32 @@ async def test_a_read_examines_a_limited_number_of_messages(store: MessageStore)
         ("n = 45", [], 40),
     ],
 )
-async def test_a_read_that_scans_ahead_makes_more_passes_on_a_thread(
-    store: MessageStore, text: str, found: list[int], next_offset: int
+async def test_a_read_that_scans_ahead_makes_more_passes(
+    store: MessageStore, text: str, found: list[int], next_offset: int, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(filtered_reader, "_TURN_S", 60.0)
     change(store, maxFilterMessageSize=20 * 5)
     put(store, range(50))
     request = GetMessageRequest("T", 0, 0, 4, 1 << 20, message_filter=compiled(text), scans_ahead=True)
-    waiting = store.fetcher.fetch(request)
-    assert isinstance(waiting, ColdRead)
-    result = await waiting
+    result = store.fetcher.fetch(request)
+    assert isinstance(result, GetMessageResult)
 
     assert (numbers_of(result), result.next_begin_offset) == (found, next_offset)
     assert result.message_count == len(found)
     status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
     assert result.status is status
+
+
+async def test_a_read_that_scans_ahead_begins_no_pass_after_its_time(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(filtered_reader, "_TURN_S", 0.0)
+    change(store, maxFilterMessageSize=20 * 5)
+    put(store, range(50))
+
+    result = read(store, "n = 3", max_msgs=4, ahead=True)
+
+    assert (numbers_of(result), result.next_begin_offset) == ([3], 5)
 
 
 async def test_the_last_messages_of_a_queue_are_filtered_at_once(store: MessageStore):
@@ -142,25 +154,6 @@ async def test_the_last_messages_of_a_queue_are_filtered_at_once(store: MessageS
     result = store.fetcher.fetch(request)
     assert isinstance(result, GetMessageResult)
     assert numbers_of(result) == [45]
-
-
-async def test_a_truncation_while_messages_are_filtered_has_them_filtered_again(store: MessageStore):
-    put(store, range(50))
-    looked_at: list[int] = []
-
-    class Filter:
-        def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
-            if not looked_at:
-                store.queues.cuts += 1
-            looked_at.append(len(properties))
-            return compiled("n = 45").is_matched_by_commit_log(properties)
-
-    request = GetMessageRequest("T", 0, 0, 32, 1 << 20, message_filter=Filter(), scans_ahead=True)
-    waiting = store.fetcher.fetch(request)
-    assert isinstance(waiting, ColdRead)
-
-    assert numbers_of(await waiting) == [45]
-    assert sum(looked_at) == 2 * 50
 
 
 @pytest.mark.parametrize("kind", ["new", "old"])
