@@ -71,13 +71,6 @@ MUTATIONS = (
         REPLICA_LOG,
     ),
     Mutation(
-        "a pull whose messages were cut while they were filtered is not made again",
-        "store/read/message_fetcher.py",
-        "        if self._queues.cuts == cuts:\n",
-        "        if self._queues.cuts >= cuts:\n",
-        "tests/unit/store/read/test_filtered_reader.py",
-    ),
-    Mutation(
         "a cut does not wait for cleaning",
         "store/clean/log_truncation.py",
         "        async with self._file_changes:\n",
