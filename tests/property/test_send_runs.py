@@ -252,11 +252,11 @@ class TestSyncFlush:
 
     FIRST = b"".join(send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(20))
 
-    def same(self, sends: list[bytes], runs: list[int], **settings: Any) -> list[Command]:
+    def same(self, sends: list[bytes], runs: list[int], *, first: bytes = FIRST, **settings: Any) -> list[Command]:
         """Send them together and alone; return the answers, which are the same, as is all that was stored."""
         settings["flush_disk_type"] = "SYNC_FLUSH"
-        answers, *together = asyncio.run(sent([self.FIRST, b"".join(sends)], runs, **settings))
-        expected, *alone = asyncio.run(sent([self.FIRST, *sends], **settings))
+        answers, *together = asyncio.run(sent([first, b"".join(sends)], runs, **settings))
+        expected, *alone = asyncio.run(sent([first, *sends], **settings))
 
         found = by_opaque(answers)
         assert found == by_opaque(expected)
@@ -322,6 +322,15 @@ class TestSyncFlush:
 
         assert [answer.code for answer in answers] == [0] * (capacity - 20) + [2] * (50 - capacity)
         assert (30 in runs) is (capacity == 50)
+
+    def test_a_run_of_batches_waits_for_the_disk_as_one(self):
+        runs: list[int] = []
+        first = b"".join(batch(number + 1, number % 4, b"one") for number in range(20))
+
+        answers = self.same([batch(number, 1, b"two") for number in range(100, 130)], runs, first=first)
+
+        assert runs[-1] == 30
+        assert [answer.code for answer in answers] == [0] * 30
 
 
 BATCHES = st.tuples(

@@ -3,6 +3,7 @@
 Whatever is special about a batch is left to ``BatchSend``: a run with such a batch in it is processed batch by batch.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -10,12 +11,13 @@ from typing import Final
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, TRANSACTION_ROLLBACK_TYPE, host_flags
 from rocketbroker.codec.remoting.escaped_properties import decode_plain
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Connection, RunAnswers
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import message_ids, send_response
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.send_answers import SendAnswers
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import TopicTarget
 from rocketbroker.store.commitlog.put_message import BatchRun
@@ -36,6 +38,7 @@ class BatchRuns:
         appender: append path of the messages.
         store_host: the broker's address in the form of records.
         key_limit: limit of a message's keys.
+        answers: delay of answers.
     """
 
     fields: Final = SendRuns.fields
@@ -48,6 +51,7 @@ class BatchRuns:
         appender: MessageAppender,
         store_host: bytes,
         key_limit: KeyLimit,
+        answers: SendAnswers,
     ) -> None:
         self._sends = sends
         self._store_config = store_config
@@ -55,6 +59,7 @@ class BatchRuns:
         self._store_host = store_host
         self._host_hex = store_host.hex().upper()
         self._key_limit = key_limit
+        self._answers = answers
 
     @staticmethod
     def accepts(command: Command) -> bool:
@@ -68,7 +73,7 @@ class BatchRuns:
         command: Command,
         values: Sequence[Sequence[bytes]],
         bodies: Sequence[ReadableBuffer],
-    ) -> bytes | None:
+    ) -> bytes | asyncio.Future[RunAnswers] | None:
         """Store all batches and return their answers, or store none and return ``None`` if one of them is special.
 
         Arguments are those of ``SendRuns.process``.
@@ -99,7 +104,8 @@ class BatchRuns:
                 send_response(opaque, queue_id, queue_offset, its_ids, unique_key, self._sends.own.answer_fields)
             )
             begin = end
-        return b"".join(answers)
+        joined = b"".join(answers)
+        return self._answers.run_when_safe(joined, result, target) if target.waits else joined
 
     def _prepare(
         self,
@@ -112,7 +118,7 @@ class BatchRuns:
         from rocketbroker.codec.message.alike_messages import alike_messages
 
         target = self._sends.target(connection, command.header)
-        if target is None or target.waits or target.is_batch_cq:
+        if target is None or target.is_batch_cq:
             return None
         queue_ids, born_timestamps, texts, _ = zip(*values, strict=True)
         queues = list(map(int, queue_ids))
@@ -122,6 +128,8 @@ class BatchRuns:
         properties, found = plain
         always_fits = self._key_limit.always_fits
         if max(map(len, properties)) > always_fits or max(map(len, bodies)) > self._store_config.max_message_size:
+            return None
+        if target.waits and not self._answers.takes_run(target, properties):
             return None
         messages = alike_messages(bodies)
         if messages is None or len(messages.properties) > always_fits:
