@@ -257,6 +257,8 @@ class BrokerController:
             ),
             self._clock,
             self.outer_api.register_all,
+            lambda: self.store.queues.topics,
+            lambda: self.replication.client.problem if self.replication.client.has_other_history else "",
         )
 
     def _make_cleaning(self) -> CleanFilesService:

@@ -41,6 +41,7 @@ class HAClient:
     Attributes:
         address: HA address of the master that is followed, empty without one.
         problem: reason why the log is not followed, empty while it is.
+        has_other_history: true since this log had messages that the master did not have, until it follows again.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class HAClient:
         self._reported = 0
         self.address = ""
         self.problem = "it has not connected to its master yet"
+        self.has_other_history = False
         self._last_read_ms = self._last_write_ms = self._received_bytes = self._bytes_per_s = 0
 
     async def start(self) -> None:
@@ -88,6 +90,7 @@ class HAClient:
             try:
                 await self._follow()
             except DifferentHistoryError as error:
+                self.has_other_history = True
                 pause_s = _STOPPED_S
                 self._note(await self._different(error))
             except (RemotingError, CodecError, StoreError) as error:
@@ -122,6 +125,7 @@ class HAClient:
                 if not check.is_done:
                     continue
                 check = None
+                self.has_other_history = False
                 self._note("")
             await self._take([part for part in parts if part.data])
 

@@ -116,12 +116,13 @@ class TestOtherHistory:
             slave.address = master.address
             await until(lambda: f"mqstore truncate {tmp_path / 's'} {cut}" in slave.client.problem)
             assert "the master's log has other bytes from" in slave.client.problem
+            assert slave.client.has_other_history
 
             await slave.replica.truncate(cut)
 
             await caught_up(master, slave)
             assert log_bytes(slave.store) == log_bytes(master.store)
-            assert slave.client.problem == ""
+            assert (slave.client.problem, slave.client.has_other_history) == ("", False)
 
 
 async def copied(source: MessageStore, target: MessageStore, count: int) -> int:

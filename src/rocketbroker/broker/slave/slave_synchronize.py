@@ -9,7 +9,7 @@ when the slave most likely has its copy; otherwise a takeover would lose the mes
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -32,6 +32,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 log = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 10.0
+LOOK_S: Final = 1.0
 # A master whose clock is further ahead than this has no true progress of its timer.
 _CLOCKS_APART_MS: Final = 2 * 3_600_000
 _MOST_LEVELS: Final = 255
@@ -50,7 +51,7 @@ class FollowedTables(NamedTuple):
 
 
 class SlaveSynchronize:
-    """Fetches the master's tables every ``INTERVAL_S``, and at once from a new master.
+    """Fetches the master's tables every ``INTERVAL_S``, and at once from a new master or after a new topic's message.
 
     Args:
         master: address of the master.
@@ -58,6 +59,7 @@ class SlaveSynchronize:
         tables: the tables of this broker.
         clock: checks the times of the master.
         register: registers this broker again, to learn of a master.
+        stored_topics: returns the topics that have messages in this broker's store.
         fault: returns why this slave does not follow the master's log, empty if it does: then nothing is taken over.
     """
 
@@ -68,6 +70,7 @@ class SlaveSynchronize:
         tables: FollowedTables,
         clock: Clock,
         register: Callable[[], object],
+        stored_topics: Callable[[], Collection[str]],
         fault: Callable[[], str] = str,
     ) -> None:
         self._master = master
@@ -75,6 +78,7 @@ class SlaveSynchronize:
         self._tables = tables
         self._clock = clock
         self._register = register
+        self._stored_topics = stored_topics
         self._fault = fault
         self._topic_names = MasterNames("topics", tables.topics.system_topics)
         self._group_names = MasterNames("consumer groups", BUILT_IN_GROUPS)
@@ -82,6 +86,8 @@ class SlaveSynchronize:
         # Progress of the last round.
         self._delay_offsets: DelayOffsetSerializeWrapper | None = None
         self._timer_checkpoint: TimerCheckpoint | None = None
+        # Topics with messages that no table of the master had so far.
+        self._unknown: set[str] = set()
         # Last log text of each table that could not be followed.
         self._logged: dict[str, str] = {}
         self._wake = asyncio.Event()
@@ -92,6 +98,7 @@ class SlaveSynchronize:
         """Start following; the tables must be loaded."""
         self._tables.offsets.keep_commits()
         self._tasks.forever(self._run, "run")
+        self._tasks.every(LOOK_S, self._look_for_topics, "look for topics")
 
     async def stop(self) -> None:
         """Stop following."""
@@ -100,6 +107,14 @@ class SlaveSynchronize:
     def _master_changed(self, _master: Master) -> None:
         self._delay_offsets = self._timer_checkpoint = None
         self._wake.set()
+
+    def _look_for_topics(self) -> None:
+        """Fetch the tables when the log has brought messages of a topic that is not known yet."""
+        known = self._tables.topics.topics
+        unknown = {topic for topic in self._stored_topics() if topic not in known}
+        if not unknown <= self._unknown:
+            self._wake.set()
+        self._unknown = unknown
 
     async def _run(self) -> None:
         while True:

@@ -63,6 +63,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         timer=Timer(store, clock).service,
         copied=CopiedTables.within(folder),
         registrations=[],
+        stored_topics=set(),
         address=MasterAddress(lambda: "127.0.0.1:1"),
         fault="",
     )
@@ -77,6 +78,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
                 tables,
                 clock,
                 lambda: found.registrations.append(1),
+                lambda: found.stored_topics,
                 lambda: found.fault,
             )
             async with stopping(found.sync):

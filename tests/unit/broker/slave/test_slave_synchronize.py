@@ -1,6 +1,7 @@
 import pytest
 
 from rocketbroker.broker.out.master_address import Master
+from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -248,3 +249,14 @@ async def test_offsets_committed_here_return_to_the_master(slave, filled):
     assert filled.offsets.table == {"T@G": {0: 20, 1: 3}}
     assert slave.offsets.slave_commits == {}
     assert len(filled.commits) == 2
+
+
+async def test_a_message_of_a_new_topic_fetches_the_tables_at_once(slave, master, monkeypatch):
+    monkeypatch.setattr(slave_synchronize, "LOOK_S", 0.01)
+    await slave.sync.start()
+    await until(lambda: slave.topics.data_version == master.topics.data_version)
+    master.topics.update(TopicConfig("New", 4, 4))
+
+    slave.stored_topics.add("New")
+
+    await until(lambda: "New" in slave.topics.topics)
