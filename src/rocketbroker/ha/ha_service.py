@@ -14,6 +14,7 @@ from rocketbroker.ha.ha_connection import HAConnection
 from rocketbroker.ha.slave_gate import SlaveGate
 from rocketbroker.ha.transfer_source import TransferSource
 from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.transport.listening_sockets import cannot_listen
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +58,21 @@ class HAService:
         transfers.ack_offsets = self._ack_offsets
 
     async def start(self) -> None:
-        """Listen for slaves."""
+        """Listen for slaves.
+
+        Raises:
+            ConfigError: Another process took the port after it was bound.
+        """
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             # A duplicate: the service may stop and start again with the role.
             listening = sock.dup()
+            try:
+                listening.listen(_BACKLOG)  # uvloop would leak a socket that cannot listen
+            except OSError as error:
+                listening.close()
+                host, port = sock.getsockname()[:2]
+                raise cannot_listen(host, port, error) from error
             self._servers.append(
                 await loop.create_server(
                     lambda: HAConnection(self, self._source, self._config, self._tasks),

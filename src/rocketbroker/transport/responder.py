@@ -21,7 +21,7 @@ _MOST_OPEN = 1024
 _MOST_BODY_BYTES = 4 * 1024 * 1024
 # Causes of a slow request.
 _HANDLER = "its handler, or requests of the same read event, kept the event loop busy"
-_DISK = "its answer waited for the disk or for name servers"
+_DISK = "its answer waited for the disk, for slaves or for name servers"
 
 
 class AnsweredConnection(Protocol):

@@ -44,7 +44,9 @@ async def test_records_and_routes_carry_the_port_that_the_system_chose(tmp_path:
         for each in (port, port - 2):
             answer = await client.invoke(f"{LOOPBACK}:{each}", request(RequestCode.GET_BROKER_CONFIG), 60)
             lines = bytes(answer.body).decode().splitlines()
-            assert {f"listenPort={port}", f"haListenPort={port + 1}"} <= set(lines)
+            assert f"listenPort={port}" in lines
+            # The next port, unless another process has it.
+            assert any(line.startswith("haListenPort=") and line != "haListenPort=0" for line in lines)
 
 
 async def test_offsets_committed_while_it_stops_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,7 @@
 """HA port of a master: reports that are wrong close the connection, and count for nothing."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,12 +10,14 @@ from struct import pack
 import pytest
 
 from rocketbroker.codec.ha_frames import TRANSFER_HEADER
+from rocketbroker.common.errors import ConfigError
 from rocketbroker.ha import ha_service
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, outcome_of
 from tests.support.ha_pair import HAMaster, ha_master
 from tests.support.ports import LOOPBACK
 from tests.support.replicas import fill, log_bytes
+from tests.support.stores import make_store
 from tests.support.waiting import until
 
 LIMIT_S = 60
@@ -149,3 +152,20 @@ async def test_the_number_of_connections_is_bounded(tmp_path: Path, monkeypatch:
         await until(lambda: len(master.service.connections) == 1)
         async with connected(master) as (reader, _), asyncio.timeout(LIMIT_S):
             assert await reader.read() == b""
+
+
+async def test_a_port_that_another_process_took_is_named(tmp_path: Path):
+    store = make_store(tmp_path)
+    await store.start()
+    master = HAMaster(store)
+    try:
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind((LOOPBACK, master.port))
+            other.listen()
+            with pytest.raises(ConfigError, match=f"cannot listen on {LOOPBACK}:{master.port}"):
+                await master.service.start()
+    finally:
+        await master.service.stop()
+        master.close()
+        await store.stop()

@@ -245,4 +245,4 @@ class TestSlowRequests:
         future.set_result(response(0))
 
         await until(lambda: transport.answers)
-        assert "its answer waited for the disk or for name servers" in caplog.text
+        assert "its answer waited for the disk, for slaves or for name servers" in caplog.text
