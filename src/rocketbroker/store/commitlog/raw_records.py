@@ -1,5 +1,6 @@
 """Bytes of another store's CommitLog, before they are appended unchanged (CommitLog.appendData)."""
 
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -15,10 +16,14 @@ from rocketbroker.codec.message.message_encoder import (
 )
 from rocketbroker.codec.storefile.body_check import body_range, wrong_body
 from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.codec.storefile.log_walk import FileWalk
+from rocketbroker.codec.storefile.log_window import LogExtent, LogWindow
 from rocketbroker.codec.storefile.record_search import store_timestamp
 from rocketbroker.common.errors import StoreError
 
 _LONG: Final = Struct(">q")
+# Bytes from which on records are found by columns.
+_MANY_BYTES: Final = 64 << 10
 
 
 class RawRecords(NamedTuple):
@@ -42,7 +47,8 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
     Raises:
         StoreError: The first bytes are not those of a sound record at this offset.
     """
-    at, earliest_ms = begin, None
+    many = _many_records(memoryview(data)[begin:], offset, free) if len(data) - begin >= _MANY_BYTES else None
+    at, earliest_ms = (begin, None) if many is None else (begin + many.size, many.earliest_ms)
     while at - begin < free and at + BLANK_LENGTH <= len(data):
         size, magic = peek(data, at)
         left = free - (at - begin)
@@ -70,6 +76,38 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
         earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
         at += size
     return RawRecords(at - begin, earliest_ms)
+
+
+class _Memory:
+    """Bytes of a log as a ``StoreFile``."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """See ``StoreFile``."""
+        return bytes(self._data[position : position + length])
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """See ``StoreFile``."""
+        found = self._data[position : position + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def _many_records(data: memoryview, offset: int, free: int) -> RawRecords:
+    """Find sound records by columns, up to the first one that is not whole or not sound."""
+    extent = LogExtent(offset, free, min(len(data), free))
+    window = LogWindow(_Memory(data), extent, extent.data_end, extent.data_end)
+    walk, size, earliest_ms = FileWalk(window, 0, extent.data_end, check_bodies=True), 0, None
+    # The walk raises an error at a record that is not whole, after all before it.
+    with suppress(StoreError):
+        for stretch in walk:
+            size = stretch.end_offset - offset
+            stored = int(stretch.records.field("store_timestamp").min())
+            earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
+    return RawRecords(size, earliest_ms)
 
 
 def _damage(record: memoryview) -> str:

@@ -6,6 +6,7 @@ import pytest
 from rocketbroker.codec.message.message_encoder import encode_blank, encode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog import raw_records
 from rocketbroker.store.commitlog.raw_records import RawRecords, whole_records
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from tests.support.stores import V4_HOST, V6_HOST, message, open_log
@@ -13,9 +14,16 @@ from tests.support.stores import V4_HOST, V6_HOST, message, open_log
 FILE = 4096
 
 
-def record(offset: int, stored: int = 7, born_host: bytes = V4_HOST) -> bytes:
+def outcome(data: bytes, begin: int, free: int) -> RawRecords | str:
+    try:
+        return whole_records(data, 0, begin, free)
+    except StoreError as error:
+        return str(error)
+
+
+def record(offset: int, stored: int = 7, born_host: bytes = V4_HOST, properties: bytes = b"") -> bytes:
     sys_flag = 0 if born_host == V4_HOST else 1 << 4
-    return encode_record(0, 0, 0, offset, sys_flag, 0, born_host, stored, V4_HOST, 0, 0, b"body", b"Topic", b"")
+    return encode_record(0, 0, 0, offset, sys_flag, 0, born_host, stored, V4_HOST, 0, 0, b"body", b"Topic", properties)
 
 
 def fill(log: CommitLog, queue: ConsumeQueue, count: int) -> None:
@@ -35,6 +43,29 @@ class TestWholeRecords:
         for length in range(201):
             found = whole_records((first + second)[:length], 0, FILE, FILE)
             assert found == (RawRecords(length // 100 * 100, [None, 9, 5][length // 100]))
+
+    @pytest.mark.parametrize("free", [1 << 20, 20_000])
+    def test_many_records_are_found_like_few(self, monkeypatch: pytest.MonkeyPatch, free: int):
+        begin = (1 << 20) - free
+        parts, at = list[bytes](), begin
+        for number in range(180):
+            host = V6_HOST if number % 7 == 3 else V4_HOST
+            parts.append(record(at, 1000 - number, host, b"P\x01" + bytes([65]) * (number % 40) + b"\x02"))
+            at += len(parts[-1])
+        data = b"".join(parts)
+        for end in (*range(len(data) - 400, len(data) + 1), 300, free + 100):
+            cut = data[:end]
+            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1 << 30)
+            wanted = outcome(cut, begin, free)
+            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1)
+            assert outcome(cut, begin, free) == wanted, end
+        for at in range(0, 3000, 17):
+            bad = bytearray(data)
+            bad[at] ^= 0x40
+            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1 << 30)
+            wanted = outcome(bytes(bad), begin, free)
+            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1)
+            assert outcome(bytes(bad), begin, free) == wanted, at
 
     def test_store_times_follow_either_kind_of_address(self):
         assert whole_records(record(0, 4711, V6_HOST), 0, 0, FILE).earliest_ms == 4711
