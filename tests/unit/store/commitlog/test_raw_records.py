@@ -5,8 +5,8 @@ import pytest
 
 from rocketbroker.codec.message.message_encoder import encode_blank, encode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog import raw_records
+from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.raw_records import RawRecords, whole_records
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from tests.support.stores import V4_HOST, V6_HOST, message, open_log
