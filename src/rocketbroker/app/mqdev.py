@@ -5,6 +5,7 @@ mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store D
 """
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Coroutine
@@ -42,6 +43,18 @@ def _address(text: str) -> str:
         raise typer.BadParameter(f"{text!r} is not an IP address; give one such as {LOOPBACK}") from None
 
 
+def _reachable(text: str) -> str:
+    """Return the address of a host: brokers register addresses, and messages hold them."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        pass
+    try:
+        return socket.gethostbyname(text)
+    except OSError as error:
+        raise typer.BadParameter(f"{text!r} is neither an IP address nor a known host: {error.strerror}") from None
+
+
 @app.command()
 def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     port: Annotated[
@@ -61,8 +74,9 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         str | None,
         typer.Option(
             "--advertise",
-            parser=_address,
-            metavar="IP",
+            parser=_reachable,
+            metavar="HOST",
+            envvar="MQ_ADVERTISED_HOST",
             help="Address that clients connect to, such as the host's when mqdev runs in a container.",
         ),
     ] = None,
