@@ -1,5 +1,6 @@
 """Every console example of README, Start and How-to runs, and prints what its page shows."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,16 @@ PAGES = [
 ]
 
 
+# Tool that the examples of a language need; those of Java have a mark of their own.
+TOOLS = {"go": "go", "javascript": "node"}
+
+
 def marked(page: Path) -> object:
-    is_java = any(block.language == "java" for block in blocks_of(page))
-    return pytest.param(page, id=f"{page.parent.name}/{page.name}", marks=[pytest.mark.java] if is_java else [])
+    languages = {block.language for block in blocks_of(page)}
+    missing = sorted(tool for language, tool in TOOLS.items() if language in languages and not shutil.which(tool))
+    marks = [pytest.mark.java] if "java" in languages else []
+    marks += [pytest.mark.skip(reason=f"needs {', '.join(missing)}")] if missing else []
+    return pytest.param(page, id=f"{page.parent.name}/{page.name}", marks=marks)
 
 
 @pytest.mark.timeout(600)

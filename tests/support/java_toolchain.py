@@ -23,6 +23,8 @@ from tests.support.ports import free_ports
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
 ARCHIVE_SOURCES = SOURCES / "archive"
 VERSIONS = ("5.5.0", "4.9.8")  # of the official client; 5.5.0 brings mqadmin, broker and name server too
+JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
+COPY_JAR_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 MAVEN_LIMIT = 600  # seconds
 JAVAC_LIMIT = 120
@@ -122,6 +124,17 @@ def jars(version: str) -> Path:
         _call([find_tools()["mvn"], "-q", "-B", "-f", str(pom), COPY_GOAL, *options], MAVEN_LIMIT)
 
     return made_once(cache_dir() / f"jars-{version}-{_digest(pom.read_bytes())}", fetch)
+
+
+def junit_jar() -> Path:
+    """Return the jar of JUnit with its command, fetched by Maven at first use."""
+
+    def fetch(folder: Path) -> None:
+        options = [f"-Dartifact={JUNIT}", f"-DoutputDirectory={folder}", "-Dmdep.stripVersion=true"]
+        _call([find_tools()["mvn"], "-q", "-B", COPY_JAR_GOAL, *options], MAVEN_LIMIT)
+
+    folder = made_once(cache_dir() / f"junit-{JUNIT.rsplit(':', 1)[1]}", fetch)
+    return folder / "junit-platform-console-standalone.jar"
 
 
 def classes(driver: str, version: str, folder: Path = SOURCES) -> Path:

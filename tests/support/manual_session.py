@@ -3,8 +3,8 @@
 A page is one session in one folder. A block of Python or properties whose first line is a comment with a file name is
 saved under that name, a Java class under its own. In a console block each line after ``$`` is a command, and the lines
 below it are printed by it: numbers, ids and paths may differ. Servers run until the page ends. Ports are free ones.
-Where the reader begins there are the folders ``conf`` of the checkout, ``lib`` with the official Java client and
-``apache-store`` with a store of Apache RocketMQ.
+Where the reader begins there are the folders ``conf`` of the checkout, ``lib`` with the official Java client,
+``apache-store`` with a store of Apache RocketMQ, and the file ``junit.jar``.
 """
 
 import os
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tests.support import golden_store
 from tests.support.java import LIGHT
-from tests.support.java_toolchain import find_tools, jars
+from tests.support.java_toolchain import find_tools, jars, junit_jar
 from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,12 +89,14 @@ class Session:
         path = f"{commands}:{ROOT / 'bin'}:{os.environ['PATH']}"
         home = {"HOME": str(self.folder), "PATH": path, "ROCKETMQ_HOME": str(self.folder)}
         home["PYTEST_PLUGINS"] = "rocketbroker.testing.pytest_plugin"  # an installed package is found without it
+        home["GOCACHE"] = os.environ.get("GOCACHE") or str(Path.home() / ".cache" / "go-build")  # hundreds of packages
         self._environment = {**os.environ, **home, "COLUMNS": "160"}
 
     def _java(self) -> str:
         if "java" not in find_tools():
             return "exit 1"
         (self.folder / "lib").symlink_to(jars("5.5.0"))
+        (self.folder / "junit.jar").symlink_to(junit_jar())
         return f'exec {find_tools()["java"]} {" ".join(LIGHT)} -Duser.home={self.folder} "$@"'
 
     def read(self, page: Path) -> None:
