@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Any
 
-from bench.send_path import SendPath, body_of, header_of, template_of
+from bench.send_path import SendPath, body_of, header_of, read_event, template_of
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.hot_responses import frames, send_responses
@@ -91,12 +91,7 @@ class Burst:
         """Feed the requests to a connection, by one read event or each by its own."""
         for frames_ in self._reads:
             for event in frames_ if alone else [b"".join(frames_)]:
-                data = memoryview(event)
-                while data:
-                    room = connection.get_buffer(-1)
-                    part, data = data[: len(room)], data[len(room) :]
-                    room[: len(part)] = part  # the copy that recv would make
-                    connection.buffer_updated(len(part))
+                read_event(connection, event)
 
     def _decode(self) -> None:
         for values, _ in self._runs:

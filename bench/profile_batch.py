@@ -2,8 +2,9 @@
 
     bench/run profile_batch [--count 32] [--size 128] [--bursts 200]
 
-A burst is as many batches as the index takes at a time, and one pull of 32 messages from each queue. The least CPU time
-of a burst counts, since other work of the machine can only add to it.
+A burst is as many batches as the index takes at a time, four times seven batches that come by one read event, and one
+pull of 32 messages from each queue. The least CPU time of a burst counts, since other work of the machine can only add
+to it.
 """
 
 import asyncio
@@ -13,12 +14,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import thread_time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bench.machine import commit
-from bench.send_path import QUEUES, TOPIC, SendPath, batch_frame, body_of, header_of, send_path
+from bench.send_path import QUEUES, TOPIC, SendPath, batch_frame, body_of, header_of, pull_frame, read_event, send_path
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts, split_batch
 from rocketbroker.codec.remoting.handler import Route
@@ -28,12 +29,11 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.store.commitlog.append_batch import AppendBatch
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.index.index_service import BATCH_MESSAGES
-from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _PULLED = 32
-_PULL_BYTES = 1 << 20
+_TOGETHER = 7
 _HOST = bytes(8)
 
 STEPS = {
@@ -70,18 +70,24 @@ def timings(path: SendPath, frames: list[bytes], count: int) -> dict[str, float]
     return {step: _cpu_of(work) / len(frames) / messages.get(step, count) * 1e6 for step, work in steps.items()}
 
 
-def pull_timing(path: SendPath, offset: int) -> float:
-    """Measure the CPU time of one pull from each queue, in µs a message: selected, and joined for the answer."""
-    results: list[Any] = []
+def together_timing(path: SendPath, frames: list[bytes], count: int) -> float:
+    """Measure the CPU time of batches by sevens, from the bytes read to the answers and the index, in µs a message."""
+    index_service = path.store.index_service
+    assert index_service is not None
+    events = [b"".join(frames[first : first + _TOGETHER]) for first in range(0, len(frames), _TOGETHER)]
 
-    def pull() -> None:
-        for queue_id in range(QUEUES):
-            found = path.store.fetcher.fetch(GetMessageRequest(TOPIC, queue_id, offset, _PULLED, _PULL_BYTES))
-            results.append(found)
-            b"".join(getattr(found, "buffers", ()))
+    def handle() -> None:
+        for event in events:
+            read_event(path.connection, event)
+        index_service.flush()
 
-    seconds = _cpu_of(pull)
-    return seconds / sum(found.message_count for found in results if isinstance(found, GetMessageResult)) * 1e6
+    return _cpu_of(handle) / len(frames) / count * 1e6
+
+
+def pull_timing(path: SendPath) -> float:
+    """Measure the CPU time of one pull from each queue, in µs a message, from the bytes read to the answers."""
+    event = b"".join(pull_frame(queue_id, 0, _PULLED) for queue_id in range(QUEUES))
+    return _cpu_of(lambda: read_event(path.connection, event)) / QUEUES / _PULLED * 1e6
 
 
 def parted(least: dict[str, float]) -> dict[str, float]:
@@ -100,9 +106,10 @@ def table(steps: dict[str, float]) -> Iterator[str]:
         yield f"| {step} | {microseconds:.2f} | {microseconds / steps['whole']:.0%} | {STEPS.get(step, 'all steps')} |"
 
 
-async def profile(root: Path, count: int, size: int, bursts: int) -> tuple[dict[str, float], float]:
-    """Return the least time of each step of a batch, and of a pull, over ``bursts`` bursts."""
+async def profile(root: Path, count: int, size: int, bursts: int) -> tuple[dict[str, float], float, float]:
+    """Return the least time of each step of a batch, of batches that come together, and of a pull."""
     least: dict[str, float] = {}
+    together: list[float] = []
     pulled: list[float] = []
     batches = max((BATCH_MESSAGES - 1) // (2 * count), 1)  # one more would make a dispatch flush the index
     async with send_path(root) as path:
@@ -115,8 +122,10 @@ async def profile(root: Path, count: int, size: int, bursts: int) -> tuple[dict[
             frames = [batch_frame(burst * batches + each, count, b"x" * size) for each in range(batches)]
             for step, microseconds in timings(path, frames, count).items():
                 least[step] = min(microseconds, least.get(step, microseconds))
-            pulled.append(pull_timing(path, 0))
-    return parted(least), min(pulled)
+            frames = [batch_frame(burst * batches + each, count, b"x" * size) for each in range(4 * _TOGETHER)]
+            together.append(together_timing(path, frames, count))
+            pulled.append(pull_timing(path))
+    return parted(least), min(together), min(pulled)
 
 
 def _decoded(route: Route, frame: bytes) -> Command:
@@ -142,10 +151,11 @@ def profile_batch(
 ) -> None:
     """Print the cost of each step of a batch and of a pull. A broker adds the event loop and the system calls."""
     with tempfile.TemporaryDirectory(prefix="rocketbroker-profile-", dir=folder) as root:
-        steps, pulled = asyncio.run(profile(Path(root), count, size, bursts))
+        steps, together, pulled = asyncio.run(profile(Path(root), count, size, bursts))
     print(f"commit {commit()}, Python {sys.version.split()[0]}, batches of {count} x {size} B, {bursts} bursts\n")
     print("\n".join(table(steps)))
-    print(f"\na pull of {_PULLED} messages: {pulled:.2f} µs a message")
+    print(f"\n{_TOGETHER} batches by one read event, from the bytes read to the answers: {together:.2f} µs a message")
+    print(f"a pull of {_PULLED} messages, likewise: {pulled:.2f} µs a message")
 
 
 def main() -> int:

@@ -10,10 +10,11 @@ from rocketbroker.codec.message.message_batch import split_batch
 
 
 async def test_the_steps_make_up_the_whole(tmp_path: Path):
-    steps, pulled = await profile(tmp_path, count=5, size=10, bursts=2)
+    steps, together, pulled = await profile(tmp_path, count=5, size=10, bursts=2)
 
     assert list(steps) == [*STEPS, "whole"]
     assert sum(steps[step] for step in STEPS) == pytest.approx(steps["whole"])
+    assert together > 0
     assert pulled > 0
 
 
