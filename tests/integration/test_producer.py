@@ -13,6 +13,7 @@ from rocketbroker.client import (
     Producer,
     PullConsumer,
     SendFailedError,
+    SystemBusyError,
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.testing import RocketMQServer
@@ -98,7 +99,7 @@ async def test_a_busy_broker_is_tried_again(mq: RocketMQServer, producer: Produc
     mq.faults.answer(ResponseCode.SYSTEM_BUSY, times=None)
     with pytest.raises(SendFailedError, match="sent 3 times") as failed:
         await producer.send(Message("Orders", b"3"))
-    assert [type(cause) for cause in failed.value.causes] == [BrokerResponseError] * 3
+    assert [type(cause) for cause in failed.value.causes] == [SystemBusyError] * 3
     mq.assert_messages("Orders", [b"1", b"2"])
 
 

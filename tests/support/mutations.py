@@ -393,6 +393,20 @@ MUTATIONS = (
         CONSUME_SERVICE,
     ),
     Mutation(
+        "the values of a request are signed in the order of its header",
+        "client/acl_client_rpc_hook.py",
+        "for name in sorted(fields)",
+        "for name in fields",
+        "tests/unit/client/test_acl_client_rpc_hook.py",
+    ),
+    Mutation(
+        "a forked process uses the connections of the first",
+        "transport/remoting_client.py",
+        "        client.is_forked = True\n",
+        "        client.is_forked = False\n",
+        "tests/unit/client/test_loop_watchdog.py",
+    ),
+    Mutation(
         "a message of a queue that was given up is given out",
         "client/consumer/consume_message_service.py",
         "        if message not in held:\n            return None\n",

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Unpack
 
 from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
@@ -166,13 +166,16 @@ class PushConsumer(GroupConsumer):
         self._check_started()
         if self._listener is not None:
             raise ClientStateError(f"consumer {self.group} has a handler; iterate a consumer without one")
-        return MessageIterator(self._take, self._left)
+        return MessageIterator(self._take(), self._left)
 
-    async def _take(self) -> ReceivedMessage | None:
+    def _take(self) -> Callable[[], Awaitable[ReceivedMessage | None]]:
+        """Return the function that waits for a message: the service's own unless there is more to do."""
+        return self._take_noted if self._hooks or self._client.config.namespace else self._service.take
+
+    async def _take_noted(self) -> ReceivedMessage | None:
         received = await self._service.take()
-        if received is not None and self._client.config.namespace:
+        if received is not None:
             received.topic = self._client.namespace.unwrap(received.topic)
-        if received is not None and self._hooks:
             received.group = self._client.namespace.unwrap(self.group)
             self._call_hooks(received)
         return received
@@ -188,7 +191,8 @@ class PushConsumer(GroupConsumer):
         self._service.put(held, messages)
 
     async def _work(self, listener: MessageListener) -> None:
-        while (message := await self._take()) is not None:
+        take = self._take()
+        while (message := await take()) is not None:
             await listener.consume(message)
 
     async def _expire(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rocketbroker.client import broker_errors
 from rocketbroker.client.broker_errors import BrokerAnswerError, NoPermissionError, SystemBusyError, broker_error
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.errors import NameServerError
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
@@ -15,7 +16,7 @@ from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError, RemoteProtocolError, RemotingConnectError
+from rocketbroker.common.errors import BrokerResponseError, CodecError, RemoteProtocolError, RemotingConnectError
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 # Those of controllers, and of Java's own RPC layer, never reach a client.
@@ -98,3 +99,18 @@ async def test_a_name_server_that_lies_is_a_typed_error(body: bytes, kind: type[
     ):
         with pytest.raises(kind, match=text):
             await producer.send(Message("T", b"body"), MessageQueue("T", "broker-a", 0))
+
+
+async def test_a_silent_name_server_is_named_after_its_time():
+    silent: Script = lambda _fields, _body: None  # noqa: E731
+    async with ScriptedServer({RequestCode.GET_ROUTEINFO_BY_TOPIC: silent}) as names:
+        config = ClientConfig(names.address, mq_client_api_timeout_s=0.05)
+        async with Producer("PG", config) as producer:
+            with pytest.raises(NameServerError, match=f"no answer from {names.address} to request code 105"):
+                await producer.send(Message("T", b"body"))
+
+
+async def test_properties_that_are_too_long_are_a_typed_error():
+    async with Producer("PG", "127.0.0.1:1") as producer:
+        with pytest.raises(CodecError, match="properties"):
+            await producer.send(Message("T", b"body", properties={"p": "x" * 40_000}))

@@ -83,7 +83,7 @@ async def test_the_errors_of_hooks_change_nothing(caplog: pytest.LogCaptureFixtu
     held = process_queue([0])
     assert held.first is not None
     consumer._put(held, [held.first])
-    received = await consumer._take()
+    received = await consumer._take()()
     assert received is not None
     await received.ack()
     assert received.group == "CG"
