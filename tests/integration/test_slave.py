@@ -24,6 +24,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.running import running, stopping
+from tests.support.stores import message, read_queue
 from tests.support.waiting import until
 
 
@@ -51,14 +52,22 @@ class Pair(NamedTuple):
     namesrv: NamesrvController
 
     @asynccontextmanager
-    async def broker(self, number: int, port: int = 0, **properties: str) -> AsyncIterator[BrokerController]:
-        """A running master (0) or slave."""
+    async def broker(
+        self, number: int, port: int = 0, store: str = "", **properties: str
+    ) -> AsyncIterator[BrokerController]:
+        """A running master (0) or slave, with a store of its own or a given one."""
         role = {"brokerRole": "SLAVE", "slaveReadEnable": "true"} if number else {}
         settings = broker_settings(
             port,
-            self.folder / f"broker-{number}",
+            self.folder / (store or f"broker-{number}"),
             self.namesrv.address,
-            properties={"brokerId": str(number), "mappedFileSizeCommitLog": str(1 << 20), **role, **properties},
+            properties={
+                "brokerId": str(number),
+                "brokerIP2": "127.0.0.1",
+                "mappedFileSizeCommitLog": str(1 << 20),
+                **role,
+                **properties,
+            },
         )
         async with running(BrokerController.bind(settings)) as broker:
             yield broker
@@ -150,3 +159,22 @@ async def test_a_second_master_of_the_name_is_rejected(pair: Pair, caplog: pytes
             assert second.outer_api.registered_at == []
             assert slave.master_address.master.address == master.address
     assert "give each broker its own brokerName, brokerId and address" in caplog.text
+
+
+async def test_the_store_of_a_slave_serves_a_new_master(pair: Pair, client: RemotingClient):
+    async with pair.broker(1) as slave, pair.broker(0) as master:
+        update_topic(master, "T")
+        master.subscription_groups.find("G")
+        for number in range(5):
+            master.store.appender.put_message(message(b"%d" % number, "T", 0))
+        master.store.appender.dispatch()
+        await commit(client, master, 3)
+        await until(lambda: slave.store.queues.max_offset_in_queue("T", 0) == 5)
+        await until(lambda: slave.consumer_offsets.query("G", "T", 0) == 3)
+
+    async with pair.broker(0, store="broker-1") as promoted:
+        assert [each.body for each in read_queue(promoted.store, "T", 0, 0)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert promoted.consumer_offsets.query("G", "T", 0) == 3
+        promoted.store.appender.put_message(message(b"5", "T", 0))
+        promoted.store.appender.dispatch()
+        assert promoted.store.queues.max_offset_in_queue("T", 0) == 6

@@ -121,7 +121,7 @@ class BrokerRegistration:
             cluster_name=config.broker_cluster_name,
             ha_server_addr=f"{config.broker_ip2}:{self._store_config.ha_listen_port}",
             broker_id=config.broker_id,
-            enable_acting_master=False,
+            enable_acting_master=config.enable_slave_acting_master,
             compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )

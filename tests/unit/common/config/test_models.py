@@ -177,3 +177,9 @@ def test_delete_when_takes_hours(hours):
 def test_delete_when_refuses_other_text(hours):
     with pytest.raises(ValidationError, match="not hours"):
         MessageStoreConfig.model_validate({"deleteWhen": hours})
+
+
+def test_a_slave_does_not_act_as_master():
+    with pytest.raises(ValidationError, match="rejected: a slave of this version never acts as master"):
+        BrokerConfig.model_validate({"enableSlaveActingMaster": "true"})
+    assert not BrokerConfig.model_validate({"enableSlaveActingMaster": "false"}).enable_slave_acting_master
