@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.common.errors import StoreError
@@ -20,6 +20,8 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 if TYPE_CHECKING:
     from rocketbroker.store.dispatch.reput_columns import ReputColumns
 
+# Bytes of the log that a step of ``run`` dispatches at least: a walk takes its first records one by one, which is slow.
+_STEP: Final = 256 << 10
 # Called with the offsets of a part of the log without a sound record, and the reason.
 DamageListener = Callable[[int, int, str], None]
 
@@ -92,13 +94,13 @@ class ReputMessageService:
         self._work.set()
 
     def dispatch_some(self, end: int) -> None:
-        """Dispatch one stretch of records before ``end``, or skip damage; ``offset`` advances.
+        """Dispatch a part of the records before ``end``, or skip damage; ``offset`` advances.
 
         Raises:
             StoreFullError: The disk has no room for entries that are missing; the call may be made again.
             StoreError: It failed for another reason, or too many keys wait for the index; likewise.
         """
-        walk = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end)
+        walk, enough = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end), self.offset + _STEP
         for stretch in walk:
             try:
                 self.dispatch(stretch)
@@ -108,7 +110,8 @@ class ReputMessageService:
                 raise
             self.offset = stretch.end_offset
             self.last_stored_ms = store_timestamp_at(self._commit_log.queue, stretch.last_offset) or 0
-            return
+            if self.offset >= enough:
+                return
         if walk.offset < end:
             self._pass_damage(walk, end)
         self.offset = walk.offset
