@@ -13,6 +13,7 @@ from rocketbroker.codec.message.message_sys_flag import (
 )
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.storefile.body_check import may_look_torn
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
@@ -46,6 +47,11 @@ _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
 # An enum lookup takes 20 times as long.
 _PUT_OK = PutMessageStatus.PUT_OK
+_LOOKS_TORN = PutMessageResult(
+    PutMessageStatus.MESSAGE_ILLEGAL,
+    reason="the properties end with a NUL character or have 511 in a row: after a power loss such a message would look "
+    "incomplete; put the value into the body, or encode it",
+)
 _STATUS_OF: dict[type[StoreError], PutMessageStatus] = {
     StoreFullError: PutMessageStatus.DISK_FULL,
     StoreBusyError: PutMessageStatus.OS_PAGE_CACHE_BUSY,
@@ -106,6 +112,8 @@ class MessageAppender:
         properties = message.properties
         if len(properties) > MAX_PROPERTIES_LENGTH:
             return _properties_too_long(len(properties))
+        if may_look_torn(properties):
+            return _LOOKS_TORN
         if len(message.body) > self._config.max_message_size:
             return self._body_too_long(len(message.body))
         queued = message.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
@@ -252,6 +260,8 @@ class MessageAppender:
             return refused
         if parts.body_size > self._config.max_message_size:
             return self._body_too_long(parts.body_size)
+        if b"\0" in b"".join(parts.properties) and any(map(may_look_torn, parts.properties)):
+            return _LOOKS_TORN
         timestamp = self._clock.time_ms()
         commit_log = self._commit_log
         try:

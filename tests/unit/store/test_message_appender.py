@@ -140,6 +140,8 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
         ),
         ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32,768 bytes; the limit is 32,767"),
         ({"properties": b"k" * 5000}, PutMessageStatus.MESSAGE_ILLEGAL, "mappedFileSizeCommitLog"),
+        ({"properties": {"k": "v" + 511 * "\0" + "w"}}, PutMessageStatus.MESSAGE_ILLEGAL, "a NUL character"),
+        ({"properties": b"k\x01v\0"}, PutMessageStatus.MESSAGE_ILLEGAL, "a NUL character"),
         ({"topic": "../up"}, PutMessageStatus.MESSAGE_ILLEGAL, "cannot be a folder name"),
     ],
 )
@@ -182,12 +184,15 @@ def test_a_batch_is_stored_back_to_back_in_one_file(parts: Parts):
 
 def test_a_batch_is_stored_whole_or_not_at_all(parts: Parts):
     too_long = parts.appender.put_messages(message(), batch(*[bytes(1500)] * 3))
+    looks_torn = parts.appender.put_messages(message(), BatchParts([0] * 2, [b""] * 2, [b"k\x01v\x02", b"k\x01v\0"]))
     too_long_for_a_file = parts.appender.put_messages(
         message(), BatchParts([0] * 10, [bytes(100)] * 10, [b"p" * 500] * 10)
     )
 
     assert too_long.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert "4,500 bytes" in too_long.reason
+    assert looks_torn.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert "NUL" in looks_torn.reason
     assert too_long_for_a_file.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert parts.log.max_offset == 0
     assert parts.appender.put_message(message()).queue_offset == 0

@@ -18,6 +18,7 @@ from rocketbroker.codec.message.message_encoder import PROPERTIES_LENGTH
 from rocketbroker.codec.message.message_properties import find_properties
 
 _PAIR_END: Final = b"\x02"
+_NUL: Final = b"\0"
 
 
 class AlikeMessages(NamedTuple):
@@ -52,7 +53,10 @@ class AlikeMessages(NamedTuple):
 
 
 def alike_messages(batches: Sequence[ReadableBuffer]) -> AlikeMessages | None:
-    """Return the messages in the bodies of batches; ``None`` if they differ in more, or if lengths do not add up."""
+    """Return the messages in the bodies of batches.
+
+    Returns ``None`` if they differ in more, if properties hold a NUL, or if lengths do not add up.
+    """
     if len(batches[0]) < MIN_INNER_SIZE:
         return None
     size, flag, body_length = SIZE_FLAG_LENGTH.unpack_from(batches[0])
@@ -73,6 +77,6 @@ def alike_messages(batches: Sequence[ReadableBuffer]) -> AlikeMessages | None:
     for part in (slice(INNER_BODY_POSITION), slice(behind, begin), slice(end, size)):
         if rows[:, part].tobytes() != data[part] * len(rows):
             return None
-    if _PAIR_END in unique_keys:
+    if _PAIR_END in unique_keys or _NUL in unique_keys or _NUL in properties:
         return None
     return AlikeMessages(rows, flag, body_length, properties, tags, unique_key, unique_keys)

@@ -31,8 +31,8 @@ _decode: Final = msgspec.json.Decoder(str).decode
 def decode_plain(texts: Sequence[bytes]) -> tuple[list[bytes], list[FoundProperties]] | None:
     """Return the raw properties of messages, each ended by a separator, and what ``find_properties`` finds in them.
 
-    Returns ``None`` if one of them has no unique id of letters and digits, a property for the broker, or is no text of
-    a JSON string.
+    Returns ``None`` if one of them has no unique id of letters and digits, a property for the broker or a NUL, or is no
+    text of a JSON string.
     """
     properties: list[bytes] = []
     found: list[FoundProperties] = []
@@ -70,7 +70,7 @@ def _read(text: bytes) -> _Pairs | None:
     except (msgspec.MsgspecError, UnicodeError):
         return None
     tags, unique_key, keys, is_special = find_properties(raw)
-    return None if unique_key is not None or is_special else (raw, tags, keys)
+    return None if unique_key is not None or is_special or b"\0" in raw else (raw, tags, keys)
 
 
 def _remember(texts: dict[bytes, _Pairs], text: bytes, pairs: _Pairs) -> _Pairs:

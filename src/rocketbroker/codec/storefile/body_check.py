@@ -18,6 +18,8 @@ from rocketbroker.codec.storefile.audit_rules import AuditRule
 SECTOR: Final = 512
 _MAGIC_END: Final = 8
 _CRC_AT: Final = 8
+# Zeros before them, in the length of the properties, may complete a sector.
+_ZEROS: Final = bytes(SECTOR - 1)
 
 
 def body_range(record: bytes | memoryview) -> tuple[int, int]:
@@ -40,6 +42,11 @@ def damage_in(record: bytes | memoryview, position: int) -> tuple[AuditRule, str
     if _lacks_sector(record, position):
         return AuditRule.RECORD_CRC, "a sector of its topic or properties holds only zeros"
     return None
+
+
+def may_look_torn(properties: bytes) -> bool:
+    """Return true if a record with these properties may look like one that did not reach the disk as a whole."""
+    return b"\0" in properties and (properties.endswith(b"\0") or _ZEROS in properties)
 
 
 def _lacks_sector(record: bytes | memoryview, position: int) -> bool:

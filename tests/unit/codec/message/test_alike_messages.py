@@ -89,8 +89,8 @@ def test_batches_that_differ_in_more_are_not_alike(other: bytes) -> None:
 
 @pytest.mark.parametrize(
     "properties",
-    [b"", b"TAGS\x01T\x02", b"UNIQ_KEY\x01%02d\x02KEYS\x01k\x02", b"xUNIQ_KEY\x01%02d\x02"],
-    ids=["none", "no unique id", "keys", "another name"],
+    [b"", b"TAGS\x01T\x02", b"UNIQ_KEY\x01%02d\x02KEYS\x01k\x02", b"xUNIQ_KEY\x01%02d\x02", b"UNIQ_KEY\x01%02d\0\x02"],
+    ids=["none", "no unique id", "keys", "another name", "NUL"],
 )
 def test_messages_need_a_unique_id_and_no_keys(properties: bytes) -> None:
     assert (
