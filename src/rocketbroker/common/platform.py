@@ -32,6 +32,8 @@ except ImportError:  # Windows
 
 #: ``msync`` does all that ``fdatasync`` does, and the other way round. Elsewhere a mapped file needs both.
 MSYNC_IS_FDATASYNC: Final = sys.platform == "linux"
+#: Flag of msync(2): return when the bytes are on disk. Linux's number asks macOS for something else.
+MS_SYNC: Final = 0x10 if sys.platform == "darwin" else 4
 #: Advice of madvise(2) in Linux 5.14 and later; ``None`` elsewhere, where the number may mean anything.
 MADV_POPULATE_WRITE: Final = 23 if sys.platform == "linux" else None
 #: List of locks of the kernel.

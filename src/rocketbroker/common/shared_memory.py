@@ -11,9 +11,8 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from rocketbroker.common.platform import libc_function
+from rocketbroker.common.platform import MS_SYNC, libc_function
 
-_MS_SYNC: Final = 4
 _FAILED: Final = ctypes.c_void_p(-1).value
 _mmap = libc_function(
     "mmap",
@@ -60,7 +59,7 @@ def sync_shared(mapping: Mapping) -> None:
     Raises:
         OSError: The disk failed; dirty pages may be lost.
     """
-    if _msync(ctypes.addressof(mapping), ctypes.sizeof(mapping), _MS_SYNC):
+    if _msync(ctypes.addressof(mapping), ctypes.sizeof(mapping), MS_SYNC):
         raise _last_error()
 
 

@@ -4,8 +4,10 @@ import ctypes
 import errno
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -274,3 +276,14 @@ def test_without_limits_of_open_files_none_is_raised(monkeypatch: pytest.MonkeyP
     raise_open_file_limit(240)
 
     assert open_file_limit() == 10_240
+
+
+def test_the_numbers_of_linux_are_not_given_to_macos(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    spec = spec_from_file_location("platform_of_macos", platform.__file__)
+    assert spec
+    assert spec.loader
+    of_macos = module_from_spec(spec)
+    spec.loader.exec_module(of_macos)
+
+    assert (of_macos.MS_SYNC, of_macos.MADV_POPULATE_WRITE, of_macos.MSYNC_IS_FDATASYNC) == (0x10, None, False)
