@@ -171,8 +171,8 @@ MUTATIONS = (
     Mutation(
         "run: a special message is stored like others",
         "codec/remoting/escaped_properties.py",
-        "return None if unique_key is not None or is_special else",
-        "return None if unique_key is not None else",
+        "return None if unique_key is not None or is_special or",
+        "return None if unique_key is not None or",
         RUNS,
     ),
     Mutation(
