@@ -30,8 +30,11 @@ from rocketbroker.common.file_system import LOCAL, SECTOR, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
 
 _ALLOCATE_STEP = 4 * 1024 * 1024
-# Store times in a file go back by at most this much; a message after a clock that was set back further begins a file.
+# Store times in a file go back by at most this much, and to at most this much before its first one.
 MOST_BACK_MS = 1000
+# Among the first entries, one in so many of a file, times may go back further: a clock that is set back often would
+# otherwise fill the disk with files of a few entries.
+_UNORDERED = 100
 
 Column = npt.NDArray[np.int64]
 
@@ -55,6 +58,8 @@ class IndexFile:
         self.file = MappedFile(path, size, min(_ALLOCATE_STEP, size), file_system)
         self._slot_count = slot_count
         self._entry_count = entry_count
+        # Entries from this number on have times in order.
+        self._ordered_from = entry_count // _UNORDERED
         self._entries_position = INDEX_HEADER_SIZE + slot_count * HASH_SLOT_SIZE
         # Read instead of using the mapping: touching a hole of a tmpfs allocates a page, and raises SIGBUS without
         # room.
@@ -88,9 +93,12 @@ class IndexFile:
 
         The range of the header and the order of a chain hold only while store times do not go back.
         """
-        times = timestamps[: self.room]
-        newest = np.maximum(np.maximum.accumulate(times), self.header.end_timestamp)
-        is_back = times < newest - MOST_BACK_MS
+        header, times = self.header, timestamps[: self.room]
+        newest = np.maximum(np.maximum.accumulate(times), header.end_timestamp)
+        newest[: max(self._ordered_from - header.index_count, 0)] = 0
+        # An entry cannot say how long before the first one its message was stored.
+        earliest = header.begin_timestamp if header.index_count > 1 else times[:1]
+        is_back = times < np.maximum(newest, earliest) - MOST_BACK_MS
         return int(is_back.argmax()) if is_back.any() else len(times)
 
     def put_keys(self, key_hashes: npt.NDArray[np.int32], physical_offsets: Column, timestamps: Column) -> None:
@@ -171,7 +179,7 @@ class IndexFile:
         for entry in follow_chain(self._read, self._slot_count, newest, self.header.index_count):
             # Entries hold whole seconds, so all messages of a second count.
             stored = self.header.begin_timestamp + entry.time_diff * 1000
-            if stored <= begin_ms - 1000 - MOST_BACK_MS:
+            if stored <= begin_ms - 1000 - MOST_BACK_MS and entry.number >= self._ordered_from:
                 break
             # A message that is older than the file's first one has the time of that one.
             earliest = stored if entry.time_diff else stored - MOST_BACK_MS

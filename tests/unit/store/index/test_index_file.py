@@ -124,6 +124,23 @@ def test_a_file_takes_no_key_of_a_message_much_older_than_those_it_has(file: Ind
     assert file.fitting(np.array([NOW + 5000 - MOST_BACK_MS, NOW + 9000], np.int64)) == 2
 
 
+def test_times_among_the_first_entries_may_go_back(tmp_path: Path):
+    file = IndexFile(tmp_path / NAME, SLOTS, 400)
+    times = np.array([0, 60_000, 30_000, 31_000, -1000, 59_000], np.int64) + NOW
+
+    # The first entry has number 1, and from number 4 on times are in order.
+    assert file.fitting(times) == 3
+    assert file.fitting(times[[0, 4, 1, 5]]) == 4
+    assert file.fitting(np.array([NOW, NOW - MOST_BACK_MS - 1])) == 1, "before the first one"
+    put(file, *[("k", number, int(time)) for number, time in enumerate(times[:3])])
+    assert file.fitting(times[3:]) == 0
+    put(file, ("k", 3, NOW + 60_000))
+
+    assert hits(file.chain(hash_of("k"), NOW + 60_000, ALWAYS)) == [3, 1]
+    assert hits(file.chain(hash_of("k"), NOW, NOW + 1000)) == [0]
+    file.close()
+
+
 def test_a_damaged_chain_ends_instead_of_going_round(file: IndexFile):
     put(file, ("k", 1, NOW), ("k", 2, NOW))
     first = 40 + SLOTS * 4 + 20
