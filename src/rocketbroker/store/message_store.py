@@ -57,7 +57,7 @@ from rocketbroker.store.replica_log import ReplicaLog
 
 log = logging.getLogger(__name__)
 
-# Longest time that keys wait for others before they are written to the index.
+# Longest time that keys wait for others before they are written to the index; shorter than the checkpoint steps back.
 _INDEX_TICK_S = 1.0
 _COLD_READERS = 2
 # Longest record without its body.
@@ -119,7 +119,7 @@ class MessageStore:
         self.appender = self._make_appender(sync_flush=sync_flush)
         self.acknowledgements = Acknowledgements(self.flusher.acknowledge if sync_flush else None, replicated)
         self._queue_flusher = self._make_queue_flusher()
-        self._index_sync = IndexSync(self.index_service, self._checkpoint) if self.index_service else None
+        self._index_sync = self._make_index_sync(self.index_service) if self.index_service else None
         # Reading
         checked_reader = CheckedReader(self.commit_log, self.damage_log, self._cold_readers)
         reader = self._reader = QueueReader(self.commit_log, config, _hot_bytes(config), checked_reader)
@@ -186,6 +186,9 @@ class MessageStore:
             self._last_dispatched,
             self._queues_flushed,
         )
+
+    def _make_index_sync(self, index_service: IndexService) -> IndexSync:
+        return IndexSync(index_service, self._checkpoint, self._last_stored)
 
     def _make_deletion(self) -> TopicDeletion:
         return TopicDeletion(

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.index.index_service import IndexService
@@ -18,14 +19,20 @@ class IndexSync:
     Args:
         index_service: the index.
         checkpoint: records the store time up to which the index is on disk.
+        last_stored: returns the store time of the last message in ms; called after each sync.
         interval_s: seconds between syncs of ``sync_if_due``.
     """
 
     def __init__(
-        self, index_service: IndexService, checkpoint: StoreCheckpoint, interval_s: float = INTERVAL_S
+        self,
+        index_service: IndexService,
+        checkpoint: StoreCheckpoint,
+        last_stored: Callable[[], int],
+        interval_s: float = INTERVAL_S,
     ) -> None:
         self._index_service = index_service
         self._checkpoint = checkpoint
+        self._last_stored = last_stored
         self._interval_s = interval_s
         self._next = 0.0
         # Reason of a failed sync, never cleared: what that sync left out may be lost although a later one succeeds.
@@ -48,4 +55,5 @@ class IndexSync:
             self.error = f"the index could not be synced: {error.strerror}"
         else:
             if not self.error:
-                self._checkpoint.advance(index_msg_timestamp=entered)
+                # After the clock was set back, keys of earlier times than those on disk wait.
+                self._checkpoint.advance(index_msg_timestamp=min(entered, self._last_stored()))

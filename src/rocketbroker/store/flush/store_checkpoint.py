@@ -8,7 +8,8 @@ from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint as Ch
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
-# RocketMQ steps back this far: messages of one millisecond may be on both sides of a flush.
+# RocketMQ steps back this far: messages of one millisecond may be on both sides of a flush. After the clock was set
+# back, keys of messages stored since may wait while the time of the index is taken.
 _SAFETY_MS = 3000
 _DAY_MS = 24 * 3600 * 1000
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
@@ -74,9 +75,8 @@ class StoreCheckpoint:
     def min_timestamp(self, *, with_index: bool) -> int:
         """Return the time before which all messages are on disk in CommitLog and queues (and the index)."""
         layout = self.layout
-        found = min(layout.physic_msg_timestamp, layout.logics_msg_timestamp) - _SAFETY_MS
-        # Other messages of the index's last millisecond may not be in it.
-        return max(min(found, layout.index_msg_timestamp - 1) if with_index else found, 0)
+        found = min(layout.physic_msg_timestamp, layout.logics_msg_timestamp)
+        return max((min(found, layout.index_msg_timestamp) if with_index else found) - _SAFETY_MS, 0)
 
     def save(self) -> None:
         """Write and sync the file (blocks).

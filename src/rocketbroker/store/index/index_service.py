@@ -25,6 +25,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
     file_size,
     key_hash_of,
 )
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.index.key_runs import KeyRuns
 from rocketbroker.store.logfile.damaged_files import set_aside
@@ -196,7 +197,7 @@ class IndexService:
     def sync(self) -> int:
         """Sync the entered keys (blocks; on any thread).
 
-        Return the store time in ms of the last message entered before, 0 without one.
+        Return the store time in ms of the last message entered before, 0 without one or if keys could not be entered.
 
         Raises:
             OSError: The disk failed.
@@ -266,12 +267,17 @@ class IndexService:
             StoreError: It failed for another reason; likewise.
         """
         self._hash_runs()
-        while self._hashed or self._offsets:
-            if not self._hashed:
-                self._hash_some()
-            while len(self._hashed[0].offsets):
-                self._hashed[0] = self._hashed[0].behind(self._enter(self._hashed[0]))
-            self._entered_timestamp = self._hashed.popleft().stored_until
+        try:
+            while self._hashed or self._offsets:
+                if not self._hashed:
+                    self._hash_some()
+                while len(self._hashed[0].offsets):
+                    self._hashed[0] = self._hashed[0].behind(self._enter(self._hashed[0]))
+                self._entered_timestamp = self._hashed.popleft().stored_until
+        except StoreError:
+            # The clock may be set back while keys wait: they may have earlier times than those entered.
+            self._entered_timestamp = 0
+            raise
 
     def _enter(self, keys: IndexKeys) -> int:
         """Enter as many keys as fit into one file; return their number."""

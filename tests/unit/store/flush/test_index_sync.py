@@ -8,6 +8,7 @@ from rocketbroker.store.flush.index_sync import IndexSync
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
+from tests.support.stores import ALWAYS
 
 NOW = 1_795_255_162_876
 
@@ -30,7 +31,7 @@ def add(index: IndexService, tmp_path: Path, offset: int, stored: int) -> None:
 
 
 def test_the_checkpoint_takes_what_was_entered_before(index: IndexService, checkpoint: StoreCheckpoint, tmp_path: Path):
-    sync = IndexSync(index, checkpoint)
+    sync = IndexSync(index, checkpoint, lambda: ALWAYS)
     add(index, tmp_path, 0, NOW)
     index.flush()
     add(index, tmp_path, 1, NOW + 1)
@@ -45,7 +46,7 @@ def test_it_syncs_once_in_its_interval(
 ):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    sync = IndexSync(index, checkpoint, 10.0)
+    sync = IndexSync(index, checkpoint, lambda: ALWAYS, 10.0)
     for number, at in enumerate([100.0, 109.0, 110.0]):
         add(index, tmp_path, number, NOW + number)
         index.flush()
@@ -60,7 +61,7 @@ def test_after_a_failure_the_checkpoint_stays(
     def refuse(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    sync = IndexSync(index, checkpoint)
+    sync = IndexSync(index, checkpoint, lambda: ALWAYS)
     add(index, tmp_path, 0, NOW)
     index.flush()
     with monkeypatch.context() as patched:
@@ -71,3 +72,16 @@ def test_after_a_failure_the_checkpoint_stays(
     sync.sync()
 
     assert checkpoint.layout.index_msg_timestamp == 0
+
+
+def test_the_checkpoint_stays_back_with_a_clock_that_was_set_back(
+    index: IndexService, checkpoint: StoreCheckpoint, tmp_path: Path
+):
+    add(index, tmp_path, 0, NOW)
+    index.flush()
+    add(index, tmp_path, 1, NOW - 60_000)
+    sync = IndexSync(index, checkpoint, lambda: NOW - 60_000)
+
+    sync.sync()
+
+    assert checkpoint.layout.index_msg_timestamp == NOW - 60_000

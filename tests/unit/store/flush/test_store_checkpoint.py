@@ -50,7 +50,7 @@ def test_the_earliest_of_the_times_counts_and_three_seconds_before_it(tmp_path: 
     checkpoint.advance(physic_msg_timestamp=50_000, logics_msg_timestamp=40_000, index_msg_timestamp=30_000)
 
     assert checkpoint.min_timestamp(with_index=False) == 37_000
-    assert checkpoint.min_timestamp(with_index=True) == 29_999
+    assert checkpoint.min_timestamp(with_index=True) == 27_000
 
 
 def test_a_time_of_zero_is_no_time_and_other_fields_stay(tmp_path: Path):

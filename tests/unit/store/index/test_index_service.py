@@ -323,7 +323,7 @@ def test_a_full_disk_keeps_hashed_keys_from_where_it_refused_them(index: Index, 
         with pytest.raises(StoreFullError):
             index.service.flush()
     assert index.service.waiting == 5
-    assert index.service.sync() == NOW
+    assert index.service.sync() == 0, "the clock may have been set back since"
 
     assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
     assert index.service.sync() == NOW + 5

@@ -70,6 +70,34 @@ async def test_no_key_is_missing_before_a_clock_that_was_set_back(tmp_path: Path
     await store.stop()
 
 
+async def test_no_key_that_waited_while_the_index_was_synced_is_missing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = make_store(tmp_path / "live", clock)
+    await store.start()
+    put(store, b"first", 0, 0)
+    note_on_disk(store)
+    clock.advance(-60)
+    put(store, b"older", 0, 0)
+    store.flusher.flush()
+    assert store._index_sync is not None
+    store._index_sync.sync()
+    clock.advance(1)
+    assert put(store, b"filler", 0, LOG_FILE - 200) == LOG_FILE
+    clock.advance(60)
+    put(store, b"later", 0, 0)
+    store.flusher.flush()
+    store._queue_flusher.flush()
+    killed = crash_copy(tmp_path / "live", tmp_path / "killed")
+    await store.stop()
+
+    again = make_store(killed, clock)
+    await again.start()
+
+    found = (await again.queries.query_message("Topic", "Uolder", 9, 0, ALWAYS)).records
+    assert [decode_record(record).body for record in found] == [b"older"]
+    await again.stop()
+
+
 async def test_files_before_the_checkpoint_are_not_checked(tmp_path: Path) -> None:
     clock = FakeClock()
     store = make_store(tmp_path / "live", clock)
