@@ -1,5 +1,6 @@
 """Sends against a running store: each answer names a record that holds what was sent."""
 
+import asyncio
 import inspect
 import os
 import threading
@@ -30,6 +31,7 @@ from rocketbroker.processor.support import batch_send
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.store.flush.acknowledgement import Acknowledgements, OnAcknowledged
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded
@@ -368,6 +370,23 @@ def test_a_batch_for_a_topic_of_batches_is_one_record(parts: SimpleNamespace, se
     assert store.queues.max_offset_in_queue("T", 0) == 3
     assert fields_of(send(command()))["queueOffset"] == "3"
     assert parts.stats.topic_put("T").nums == 4
+
+
+async def test_a_batch_with_wait_false_waits_for_no_slave(parts: SimpleNamespace, store: MessageStore):
+    ends: list[OnAcknowledged] = []
+    store.acknowledgements = Acknowledgements(None, lambda _, tell: ends.append(tell))
+    processor = processor_of(parts, store)
+    body = encode_batch([(0, b"one", b""), (0, b"two", b"")])
+    processor.process(FakeConnection(), command())  # creates the topic
+    ends.clear()
+
+    answers = [
+        processor.process(FakeConnection(), batch_command(body, properties={"WAIT": wait}))
+        for wait in ("true", "false")
+    ]
+
+    assert [isinstance(each, bytes) or asyncio.ensure_future(each).done() for each in answers] == [False, True]
+    assert len(ends) == 1
 
 
 def test_a_batch_without_an_id_is_stored_one_by_one(parts: SimpleNamespace, send: Send, store: MessageStore):

@@ -91,6 +91,7 @@ class BatchSend:
             topic=header.topic,
             queue_id=queue_id,
             body=b"",
+            properties=properties,
             sys_flag=header.sys_flag | target.sys_flag | host_flags(connection.remote_host, self._store_host),
             born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
