@@ -106,7 +106,7 @@ class ConsumerSendMsgBackProcessor:
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR if no message is at the
-                offset; SYSTEM_BUSY if too many wait for the disk, or more bytes are sent back than were pulled; the
+                offset; SYSTEM_BUSY if too many are not acknowledged, or more bytes are sent back than were pulled; the
                 codes of a send if the copy could not be stored.
         """
         if self._acknowledgements.required or connection.waited_s:

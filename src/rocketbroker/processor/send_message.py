@@ -97,7 +97,7 @@ class SendMessageProcessor:
         self._fast_failure = fast_failure
         self._key_limit = KeyLimit(store_config.max_keys_per_message)
         self._answers = SendAnswers(acknowledgements, targets, fast_failure)
-        self._waits_for_flush = acknowledgements.required
+        self._must_wait = acknowledgements.required
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
         self._own = BrokerProperties(config)
         # For requests of the same kind that come together.
@@ -106,7 +106,7 @@ class SendMessageProcessor:
 
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
         """Store one message, or a batch, and answer with its id and queue offset."""
-        if self._waits_for_flush or connection.waited_s:
+        if self._must_wait or connection.waited_s:
             self._fast_failure.check(connection)
         header = command.header
         config, own = self._config, self._own

@@ -275,7 +275,8 @@ class BrokerConfig(ClientLimits):
     send_thread_pool_queue_capacity: Whole = setting(
         "sendThreadPoolQueueCapacity",
         10_000,
-        "Maximum number of sends that wait for the disk at a time (SYNC_FLUSH); more are rejected with SYSTEM_BUSY.",
+        "Maximum number of sends that wait for disk or slaves at a time (SYNC_FLUSH, SYNC_MASTER); more are rejected "
+        "with SYSTEM_BUSY.",
         _HOT,
         low=1,
         high=10_000_000,
@@ -283,8 +284,8 @@ class BrokerConfig(ClientLimits):
     wait_time_mills_in_send_queue: Whole = setting(
         "waitTimeMillsInSendQueue",
         200,
-        "Longest wait of a send for earlier sends of its connection that wait for the disk; then it is rejected with "
-        "SYSTEM_BUSY.",
+        "Longest wait of a send for earlier sends of its connection that wait for disk or slaves; then it is rejected "
+        "with SYSTEM_BUSY.",
         _HOT_MS,
         low=1,
         high=10 * _MINUTE_MS,

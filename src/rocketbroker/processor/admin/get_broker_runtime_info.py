@@ -71,7 +71,7 @@ class GetBrokerRuntimeInfoProcessor:
         clock: clock for the uptime.
         executor: threads that query the disks, which may block.
         timer_info: returns the keys of timer messages.
-        send_info: returns the keys of the queue in which sends wait for the disk.
+        send_info: returns the keys of the queue of sends that are not acknowledged.
         replication_problem: returns the reason why a slave does not follow its master, empty if it does.
     """
 

@@ -1,16 +1,15 @@
 """Rejection of sends that are too many or too late, before anything is stored.
 
 This corresponds to org.apache.rocketmq.broker.latency.BrokerFastFailure and to the bounded queue of its send threads.
-Here a send is handled as it is read, and waits in one place only: for the disk, under SYNC_FLUSH. So the queue consists
-of the sends that wait for the disk. A send waits for its turn while its connection has too many of them and is not
-read.
+Here a send is handled as it is read, and waits in one place only: for the disk (SYNC_FLUSH) and slaves (SYNC_MASTER) to
+acknowledge it. So the queue consists of the sends that are not acknowledged. A send waits for its turn while its
+connection has too many of them and is not read.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -22,7 +21,7 @@ A = TypeVar("A")
 
 
 class BrokerFastFailure:
-    """Counts the sends that wait for the disk, and rejects those beyond the limit.
+    """Counts the sends that are not acknowledged yet, and rejects those beyond the limit.
 
     Args:
         config: most sends that may wait, and the longest wait of a send for its turn.
@@ -32,12 +31,13 @@ class BrokerFastFailure:
         self._config = config
         # Sends that are stored and not answered yet.
         self.waiting = 0
-        # Store times of these sends, one for those of a run, oldest first.
-        self._since: deque[float] = deque()
+        # Store times of these sends by their answer, one for those of a run, oldest first. A send that waits for no
+        # slave, or for its topic too, ends before or after those beside it.
+        self._since: dict[asyncio.Future[Any], float] = {}
 
     def runtime_info(self) -> dict[str, str]:
         """Return the queue of sends for GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
-        head_ms = (asyncio.get_running_loop().time() - self._since[0]) * 1000 if self._since else 0
+        head_ms = (asyncio.get_running_loop().time() - next(iter(self._since.values()))) * 1000 if self._since else 0
         return {
             "sendThreadPoolQueueSize": str(self.waiting),
             "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
@@ -54,8 +54,8 @@ class BrokerFastFailure:
         capacity = config.send_thread_pool_queue_capacity
         if self.waiting >= capacity:
             raise _busy(
-                f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends wait for the disk; "
-                f"the limit is {capacity} (sendThreadPoolQueueCapacity)"
+                f"[OVERLOAD]system busy, start flow control for a while: {self.waiting} sends are not acknowledged "
+                f"yet; the limit is {capacity} (sendThreadPoolQueueCapacity)"
             )
         waited_ms = int(connection.waited_s * 1000)
         limit_ms = config.wait_time_mills_in_send_queue
@@ -81,8 +81,8 @@ class BrokerFastFailure:
         """
         loop = asyncio.get_running_loop()
         self.waiting += sends
-        self._since.append(loop.time())
         future: asyncio.Future[A] = loop.create_future()
+        self._since[future] = loop.time()
         wait(partial(self._acknowledged, future, answer, sends))
         return future
 
@@ -90,8 +90,7 @@ class BrokerFastFailure:
         self, future: asyncio.Future[A], answer: Callable[[Acknowledgement], A], sends: int, outcome: Acknowledgement
     ) -> None:
         self.waiting -= sends
-        # Sends are flushed in the order in which they were stored; only one that waits for its topic may be overtaken.
-        self._since.popleft()
+        del self._since[future]
         if not future.done():
             future.set_result(answer(outcome))
 

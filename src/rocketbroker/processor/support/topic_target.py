@@ -31,7 +31,7 @@ _UNIT_SUB_FLAG = 2
 class TopicTarget:
     """A topic that may be sent to.
 
-    ``waits`` is true if the answer to a send may have to wait for the disk, or for the topic itself if that is new.
+    ``waits`` is true if the answer to a send may have to wait for disk or slaves, or for the topic itself if it is new.
     """
 
     __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag", "waits")

@@ -13,7 +13,7 @@ from tests.support.fakes import FakeConnection
 
 
 def waiting(fast_failure: BrokerFastFailure, count: int) -> list[OnAcknowledged]:
-    """Let so many sends wait for the disk; returns a callback for each that ends its wait."""
+    """Let so many sends wait; returns a callback for each that ends its wait."""
     ends: list[OnAcknowledged] = []
     for _ in range(count):
         fast_failure.answer_when_acknowledged(ends.append, str)
@@ -36,7 +36,7 @@ async def test_one_more_than_may_wait_is_rejected_until_one_is_answered():
 
     assert error.value.code == ResponseCode.SYSTEM_BUSY
     assert "[OVERLOAD]system busy" in error.value.remark
-    assert "2 sends wait for the disk; the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
+    assert "2 sends are not acknowledged yet; the limit is 2 (sendThreadPoolQueueCapacity)" in error.value.remark
     first(ACKNOWLEDGED)
     fast_failure.check(FakeConnection())
 
@@ -52,6 +52,17 @@ async def test_the_queue_of_sends_is_measured(monkeypatch):
     assert told(fast_failure) == ("1", "7", "1500")
     second(ACKNOWLEDGED)
     assert told(fast_failure) == ("0", "7", "0")
+
+
+async def test_a_send_that_ends_before_an_older_one_leaves_its_time(monkeypatch):
+    fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
+    loop = FakeLoop(asyncio.get_running_loop(), iter([10.0, 11.5, 12.25]))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    _, second = waiting(fast_failure, 2)
+
+    second(ACKNOWLEDGED)
+
+    assert told(fast_failure) == ("1", "7", "2250")
 
 
 async def test_each_send_of_a_run_counts():
