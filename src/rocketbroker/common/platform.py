@@ -30,7 +30,7 @@ try:
 except ImportError:  # Windows
     fcntl = resource = None
 
-#: ``msync`` does all that ``fdatasync`` does, and the other way round. Elsewhere a mapped file needs both.
+#: ``msync`` does all that ``fdatasync`` does, and vice versa. Elsewhere a mapped file needs both.
 MSYNC_IS_FDATASYNC: Final = sys.platform == "linux"
 #: Flag of msync(2): return when the bytes are on disk. Linux's number asks macOS for something else.
 MS_SYNC: Final = 0x10 if sys.platform == "darwin" else 4
@@ -48,6 +48,8 @@ _MOST_OPEN_FILES: Final = 10_240
 _CHUNK: Final = 1 << 20
 # Threads may allocate the same range: the second must find what the first has written. Chosen by inode.
 _ALLOCATING: Final = tuple(threading.Lock() for _ in range(64))
+# The position of a file is shared by all threads.
+_SEEKING: Final = threading.Lock()
 
 
 def libc_function(name: str, *arguments: Any, result: Any = ctypes.c_int) -> Callable[..., Any]:
@@ -78,8 +80,9 @@ def write_at(fd: int, data: memoryview, position: int) -> int:
     """Write at a position and return the number of bytes written."""
     if hasattr(os, "pwrite"):
         return os.pwrite(fd, data, position)
-    os.lseek(fd, position, os.SEEK_SET)
-    return os.write(fd, data)
+    with _SEEKING:
+        os.lseek(fd, position, os.SEEK_SET)
+        return os.write(fd, data)
 
 
 def allocate(fd: int, start: int, length: int) -> None:

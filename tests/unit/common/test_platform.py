@@ -213,6 +213,28 @@ def test_without_pwrite_bytes_are_written_at_their_position(fd: int, tmp_path: P
     assert (content[100:104], content[50:54], sum(content)) == (b"data", b"more", sum(b"datamore"))
 
 
+def test_without_pwrite_a_second_thread_does_not_move_the_position(
+    fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seek = os.lseek
+    second = threading.Thread(target=platform.write_at, args=(fd, memoryview(b"second"), 1000))
+
+    def seek_and_begin_second(fd: int, position: int, how: int) -> int:
+        found = seek(fd, position, how)
+        if second.ident is None:
+            second.start()
+            second.join(0.05)
+        return found
+
+    monkeypatch.delattr(os, "pwrite")
+    monkeypatch.setattr(os, "lseek", seek_and_begin_second)
+    platform.write_at(fd, memoryview(b"first"), 10)
+    second.join()
+
+    data = (tmp_path / "file").read_bytes()
+    assert (data[10:15], data[1000:1006]) == (b"first", b"second")
+
+
 def test_a_missing_function_of_the_c_library_fails_with_enosys():
     count = platform.libc_function("no_such_function", ctypes.c_int)
     address = platform.libc_function("no_such_function", ctypes.c_int, result=ctypes.c_void_p)
