@@ -234,8 +234,8 @@ MUTATIONS = (
     Mutation(
         "messages before a clock that was set back count as indexed",
         "store/recovery/unknown_part.py",
-        "        has_latest = has_latest or _has_since(queue, file, latest_ms)\n",
-        "        has_latest = True\n",
+        "            has_latest, lacking = bool(found), lacking + (found is False)\n",
+        "            has_latest = True\n",
         UNKNOWN_PART,
     ),
     Mutation(

@@ -4,6 +4,7 @@ Messages stored 3 s before the times of the checkpoint are known to be on disk. 
 after it the first damage ends the log.
 """
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.queue_ends import most_end
 from rocketbroker.store.recovery.loaded_store import LoadedStore
+
+log = logging.getLogger(__name__)
 
 # A clock that is set back by less may not show in the checkpoint: the log is synced every 10 s by default.
 _UNNOTICED_MS = 10_000
@@ -76,30 +79,40 @@ def _last_known_begin(queue: MappedFileQueue, least: int, known_ms: int, latest_
 
     A message after a clock that was set back may begin a file that no checkpoint knows yet. Such a file follows the
     message of ``latest_ms``, the latest time of the checkpoint. So a file qualifies only if that message is in it or
-    after it.
+    after it. The search for it ends after the last file and the whole one before it: a checkpoint later than those may
+    be later than all records.
     """
-    has_latest = False
+    has_latest, lacking = False, 0
     for file in reversed(queue.files):
         begin = file.file_from_offset
         if begin <= least:
             break
-        has_latest = has_latest or _has_since(queue, file, latest_ms)
+        if not has_latest:
+            found = _has_since(queue, file, latest_ms)
+            has_latest, lacking = bool(found), lacking + (found is False)
+        if lacking > 1 and not has_latest:
+            text = "recovery: the checkpoint is later (%s ms) than the last records; the CommitLog is read from %s on"
+            log.warning(text, latest_ms, least)
+            break
         stored = store_timestamp_at(queue, begin) if has_latest else None
         if stored is not None and stored <= known_ms - _UNNOTICED_MS:
             return begin
     return least
 
 
-def _has_since(queue: MappedFileQueue, file: MappedFile, time_ms: int) -> bool:
-    """Return true if a sound record of a file was stored at or after a time."""
+def _has_since(queue: MappedFileQueue, file: MappedFile, time_ms: int) -> bool | None:
+    """Return true if a sound record of a file was stored at or after a time, ``None`` if it has no sound record."""
     walk = LogWalk(queue, file.file_from_offset, check_crc=False, end=file.file_from_offset + file.size)
     found: int | None = walk.offset
+    has_any = None
     while found is not None:
         walk.offset = found
-        if any(stretch.first_after(time_ms - 1, 0) is not None for stretch in walk):
-            return True
+        for stretch in walk:
+            has_any = False
+            if stretch.first_after(time_ms - 1, 0) is not None:
+                return True
         found = walk.next_sound()
-    return False
+    return has_any
 
 
 def take_unknown_part(

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.store.logfile.mapped_file import MappedFile
+from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.recovery import unknown_part
 from tests.support.commit_log_writer import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.stores import ALWAYS, LOG_FILE, crash_copy, make_store, message, read_queue
@@ -115,4 +118,37 @@ async def test_files_before_the_checkpoint_are_not_checked(tmp_path: Path) -> No
 
     assert again.recovery_report.checked_from == 5 * LOG_FILE
     assert not again.recovery_report.corrupt_ranges
+    await again.stop()
+
+
+async def test_the_whole_log_is_not_searched_for_a_time_that_no_record_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    store = make_store(tmp_path / "live", clock)
+    await store.start()
+    for number in range(6):
+        clock.advance(20)
+        put(store, b"%d" % number, 0, LOG_FILE // 2)
+    note_on_disk(store)
+    later = clock.time_ms() + 60_000
+    store._checkpoint.advance(physic_msg_timestamp=later, logics_msg_timestamp=later)
+    store._checkpoint.save()
+    killed = crash_copy(tmp_path / "live", tmp_path / "killed")
+    await store.stop()
+    searched: list[int] = []
+    has_since = unknown_part._has_since
+
+    def counted(queue: MappedFileQueue, file: MappedFile, time_ms: int) -> bool | None:
+        searched.append(file.file_from_offset // LOG_FILE)
+        return has_since(queue, file, time_ms)
+
+    monkeypatch.setattr(unknown_part, "_has_since", counted)
+
+    again = make_store(killed, clock)
+    await again.start()
+
+    assert [number for number in searched if number < 6] == [5, 4], "a file 6 is prepared and empty"
+    assert f"the checkpoint is later ({later} ms) than the last records" in caplog.text
+    assert [one.body[:1] for one in read_queue(again, "Topic", 0)] == [b"%d" % number for number in range(6)]
     await again.stop()
