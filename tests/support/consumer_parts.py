@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -32,6 +33,14 @@ def process_queue(
     held.put(messages)
     held.next_offset = messages[-1].queue_offset + 1 if messages else 0
     return held
+
+
+async def _keep_outcome(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int) -> None: ...
+
+
+def consumption(of: MessageExt, held: ProcessQueue) -> ReceivedMessage:
+    """Return a message as a consumer gives it out."""
+    return ReceivedMessage(of, held, "CG", _keep_outcome)
 
 
 class MemoryOffsets:

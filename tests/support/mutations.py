@@ -458,9 +458,8 @@ MUTATIONS = (
     Mutation(
         "an orderly queue gives out the next message before the first has ended",
         "client/consumer/consume_message_service.py",
-        "            return ReceivedMessage(message, entry, self._settle)\n",
-        "            entry.remove(message)\n            self._ready.put_nowait(entry)\n"
-        "            return ReceivedMessage(message, entry, self._settle)\n",
+        "            entry.start(received, self._clock.monotonic())\n",
+        "            entry.remove(message)\n            self._ready.put_nowait(entry)\n",
         CONSUME_SERVICE,
     ),
     Mutation(

@@ -21,7 +21,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
             ``http://host:8080/rocketmq/nsaddr``; by default the environment variable NAMESRV_ADDR.
         credentials: user of a cluster with access control; requests are signed.
         tls: True for TLS with certificates checked against those of the system, or a context with other settings.
-        namespace: prefix of the names of topics and groups, which the application does not see.
+        namespace: prefix of the names of topics and groups; queues and raw records show it, messages do not.
         unit_name: name of the unit, a part of the client id and of the address server's URL.
         unit_mode: tell brokers that the client belongs to a unit.
         vip_channel_enabled: send messages to the second port of brokers, ``listenPort - 2``.

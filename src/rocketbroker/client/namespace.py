@@ -1,6 +1,11 @@
 """Namespaces: a prefix of the names of topics and groups (org.apache.rocketmq.remoting.protocol.NamespaceUtil)."""
 
-from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX, is_system_topic
+from rocketbroker.codec.message.topic_validator import (
+    CID_RMQ_SYS_PREFIX,
+    DLQ_GROUP_TOPIC_PREFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    is_system_topic,
+)
 
 _SEPARATOR = "%"
 _KINDS = (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
@@ -19,7 +24,7 @@ class Namespace:
     def wrap(self, name: str) -> str:
         """Return the name that brokers know: ``Orders`` becomes ``name%Orders``."""
         kind, own = _split(name)
-        if not self._prefix or not name or own.startswith(self._prefix) or is_system_topic(name):
+        if not self._prefix or not name or own.startswith((self._prefix, CID_RMQ_SYS_PREFIX)) or is_system_topic(name):
             return name
         return f"{kind}{self._prefix}{own}"
 

@@ -109,10 +109,11 @@ class PushConsumer(GroupConsumer):
         send_back = None
         if self._settings.message_model is MessageModel.CLUSTERING:
             send_back = SendMessageBack(self._client, self.group, times)
+        group = self._client.namespace.unwrap(self.group)
         if not self._orderly:
-            return ConsumeMessageConcurrentlyService(self._offsets, send_back, self._clock)
+            return ConsumeMessageConcurrentlyService(group, self._offsets, send_back, self._clock)
         return ConsumeMessageOrderlyService(
-            self._offsets, send_back, self._clock, suspend_s, times, self._queues.table.is_locked
+            group, self._offsets, send_back, self._clock, suspend_s, times, self._queues.table.is_locked
         )
 
     async def start(self) -> None:
@@ -176,7 +177,6 @@ class PushConsumer(GroupConsumer):
         received = await self._service.take()
         if received is not None:
             received.topic = self._client.namespace.unwrap(received.topic)
-            received.group = self._client.namespace.unwrap(self.group)
             self._call_hooks(received)
         return received
 
@@ -211,7 +211,9 @@ class PushConsumer(GroupConsumer):
         start = self._clock.monotonic()
         queue = MessageQueue(message.topic, broker_name, message.queue_id)
         held = ProcessQueue(queue, message.queue_offset, start, HeldBytes(FlowControl()))
-        received = ReceivedMessage(message, held, _keep_outcome)
+        namespace = self._client.namespace
+        received = ReceivedMessage(message, held, namespace.unwrap(self.group), _keep_outcome)
+        received.topic = namespace.unwrap(received.topic)
         error = await self._listener.consume(received)
         result = CMResult.CR_SUCCESS if received.outcome is Outcome.ACKNOWLEDGED else CMResult.CR_LATER
         if error is not None:

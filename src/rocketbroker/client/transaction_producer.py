@@ -151,7 +151,8 @@ class TransactionProducer(Producer):
     ) -> None:
         state = LocalTransactionState.UNKNOWN
         try:
-            state = await _outcome(self._check, message)
+            shown = msgspec.structs.replace(message, topic=self._client.namespace.unwrap(message.topic))
+            state = await _outcome(self._check, shown)
         except Exception:
             log.exception("producer %s: the check of transaction %s failed", self.group, header.transaction_id)
         end = EndTransactionRequestHeader(

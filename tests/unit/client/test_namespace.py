@@ -9,6 +9,8 @@ NAMES = [
     ("%RETRY%billing", "%RETRY%NS%billing"),
     ("%DLQ%billing", "%DLQ%NS%billing"),
     ("TBW102", "TBW102"),
+    ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_TRANS"),
+    ("%RETRY%CID_RMQ_SYS_TRANS", "%RETRY%CID_RMQ_SYS_TRANS"),
     ("", ""),
 ]
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.received_message import ReceivedMessage
 from rocketbroker.client.errors import ClientStateError, HandlerError, InvalidMessageError
@@ -65,6 +66,27 @@ async def test_a_message_consumed_on_request_has_a_result(handler: object, resul
     consumer = PushConsumer("CG", NOWHERE, handler=handler)  # type: ignore[arg-type]
     answer = await consumer.consume_directly(message(3), "broker-a")
     assert (answer.consume_result, answer.remark, answer.order) == (result, remark, False)
+
+
+async def test_a_message_consumed_on_request_has_names_without_the_namespace():
+    seen: list[tuple[str, str]] = []
+
+    async def handle(received: ReceivedMessage) -> None:
+        seen.append((received.topic, received.group))
+
+    consumer = PushConsumer("CG", ClientConfig(NOWHERE, namespace="NS"), handler=handle)
+    await consumer.consume_directly(message(3, topic="NS%T"), "broker-a")
+    assert seen == [("T", "CG")]
+
+
+async def test_messages_show_their_group_without_hooks():
+    consumer = PushConsumer("CG", ClientConfig(NOWHERE, namespace="NS"))
+    held = process_queue([0])
+    assert held.first is not None
+    consumer._put(held, [held.first])
+    received = await consumer._service.take()
+    assert received is not None
+    assert received.group == "CG"
 
 
 async def test_a_loop_takes_no_message_on_request():

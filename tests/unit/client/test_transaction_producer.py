@@ -2,17 +2,46 @@
 
 import pytest
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.message import Message
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.consumer_parts import message
 from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of
 
 
 def check(_message: MessageExt) -> LocalTransactionState:
     return LocalTransactionState.UNKNOWN
+
+
+class Broker:
+    """Connection of a broker that asks for outcomes."""
+
+    remote_address = "127.0.0.1:10911"
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+
+    def send_oneway(self, command: Command) -> None:
+        self.topics.append(command.header.topic)  # type: ignore[attr-defined]
+
+
+async def test_a_check_sees_the_topic_without_the_namespace():
+    seen: list[str] = []
+
+    def note(asked: MessageExt) -> LocalTransactionState:
+        seen.append(asked.topic)
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    producer = TransactionProducer("PG", ClientConfig("127.0.0.1:1", namespace="NS"), check=note)
+    broker = Broker()
+    header = CheckTransactionStateRequestHeader(0, 0)
+    await producer._answer_check(message(0, topic="NS%T"), header, broker)  # type: ignore[arg-type]
+    assert (seen, broker.topics) == (["T"], ["NS%T"])
 
 
 @pytest.mark.parametrize("error", [None, KeyError("no such order")])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from rocketbroker.client.consumer.offset_store import OffsetStore
-from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.process_queue import Consumption, ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.consumer.send_message_back import DEAD_LETTER_LEVEL, SendMessageBack
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # Seconds before a message that could not be sent back is consumed again here.
 _LOCAL_RETRY_S = 5.0
+# Delay level of a message that exceeded consumeTimeout: 10 s by default.
+_EXPIRED_LEVEL = 3
 
 
 T = TypeVar("T")
@@ -32,12 +34,16 @@ class ConsumeMessageService(ABC, Generic[T]):
 
     Args:
         name: name of its tasks.
+        group: the consumer group that messages show.
         offsets: store of the consumed offsets.
         send_back: gives failed messages back; None for broadcasting, where they are dropped.
         clock: source of time.
     """
 
-    def __init__(self, name: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
+    def __init__(
+        self, name: str, group: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock
+    ) -> None:
+        self._group = group
         self._offsets = offsets
         self._send_back = send_back
         self._clock = clock
@@ -63,11 +69,12 @@ class ConsumeMessageService(ABC, Generic[T]):
     async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
         """Give up messages whose consumption began before a time."""
         for held in queues:
-            for message in held.started_before(started_before):
-                await self._expire(held, message)
+            for consumption in held.started_before(started_before):
+                if consumption.outcome is None:  # else it ended while another one was sent back
+                    await self._expire(held, consumption)
 
-    async def _expire(self, held: ProcessQueue, message: MessageExt) -> None:
-        log.warning("message %s of %s exceeds consumeTimeout", message.offset_msg_id, held.queue)
+    async def _expire(self, held: ProcessQueue, consumption: Consumption) -> None:
+        log.warning("message %s of %s exceeds consumeTimeout", consumption.message_ext.offset_msg_id, held.queue)
 
     def close(self) -> None:
         """Give out no more messages: all waiters return None."""
@@ -88,63 +95,45 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService[ReceivedMessage]):
     """Messages in the order of their arrival, any number at a time.
 
     Args:
+        group: the consumer group that messages show.
         offsets: store of the consumed offsets.
         send_back: gives failed messages back; None for broadcasting, where they are dropped.
         clock: source of time.
     """
 
-    def __init__(self, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
-        super().__init__("consume-message-concurrently", offsets, send_back, clock)
-        # Queue and offset of messages being sent back. A handler may fail while its message expires, or the reverse.
-        self._returning: set[tuple[ProcessQueue, int]] = set()
+    def __init__(self, group: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
+        super().__init__("consume-message-concurrently", group, offsets, send_back, clock)
 
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         """Give out messages after those that arrived before."""
         for message in messages:
-            self._ready.put_nowait(ReceivedMessage(message, held, self._settle))
+            self._ready.put_nowait(ReceivedMessage(message, held, self._group, self._settle))
 
     def _begin(self, entry: ReceivedMessage) -> ReceivedMessage | None:
         held, message = entry.process_queue, entry.message_ext
         if message not in held:
             return None
-        held.start(message, self._clock.monotonic())
+        held.start(entry, self._clock.monotonic())
         return entry
 
-    async def _expire(self, held: ProcessQueue, message: MessageExt) -> None:
+    async def _expire(self, held: ProcessQueue, consumption: Consumption) -> None:
         """Send back a message that took too long, so that the offset of its queue can advance."""
-        if message not in held or self._is_returning(held, message):
-            return  # settled while another one was sent back
-        await super()._expire(held, message)
-        if self._send_back is None or await self._return(self._send_back, held, message, 3):
-            self._remove(held, message)
+        await super()._expire(held, consumption)
+        await consumption.retry_later(delay_level=_EXPIRED_LEVEL)
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
         held, message = received.process_queue, received.message_ext
         if message not in held:
-            return  # expired, or the queue is another member's
+            return  # the queue is another member's
         if outcome is not Outcome.ACKNOWLEDGED:
-            if self._is_returning(held, message):
-                return
             if self._send_back is None:
                 log.warning("broadcasting: message %s is not consumed again", received.msg_id)
-            elif not await self._return(self._send_back, held, message, delay_level):
+            elif not await self._send_back.send_back(held.queue, message, delay_level):
                 message.reconsume_times += 1
                 held.suspend(message)
                 self._tasks.start(self._put_again(held, message), "retry")
                 return
         self._remove(held, message)
-
-    def _is_returning(self, held: ProcessQueue, message: MessageExt) -> bool:
-        return (held, message.queue_offset) in self._returning
-
-    async def _return(self, send_back: SendMessageBack, held: ProcessQueue, message: MessageExt, level: int) -> bool:
-        """Send a message back; return false on failure."""
-        entry = held, message.queue_offset
-        self._returning.add(entry)
-        try:
-            return await send_back.send_back(held.queue, message, level)
-        finally:
-            self._returning.discard(entry)
 
     async def _put_again(self, held: ProcessQueue, message: MessageExt) -> None:
         await asyncio.sleep(_LOCAL_RETRY_S)
@@ -155,6 +144,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
     """Messages of each queue in order, one at a time; a failed one suspends its queue.
 
     Args:
+        group: the consumer group that messages show.
         offsets: store of the consumed offsets.
         send_back: makes dead letters; None for broadcasting, where failed messages are dropped.
         clock: source of time.
@@ -165,6 +155,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
 
     def __init__(
         self,
+        group: str,
         offsets: OffsetStore,
         send_back: SendMessageBack | None,
         clock: Clock,
@@ -172,7 +163,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
         max_reconsume_times: int,
         is_locked: Callable[[ProcessQueue], bool],
     ) -> None:
-        super().__init__("consume-message-orderly", offsets, send_back, clock)
+        super().__init__("consume-message-orderly", group, offsets, send_back, clock)
         self._suspend_s = suspend_s
         self._max_reconsume_times = max_reconsume_times
         self._is_locked = is_locked
@@ -192,8 +183,9 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
         elif not self._is_locked(entry):
             self._later(entry)
         else:
-            entry.start(message, self._clock.monotonic())
-            return ReceivedMessage(message, entry, self._settle)
+            received = ReceivedMessage(message, entry, self._group, self._settle)
+            entry.start(received, self._clock.monotonic())
+            return received
         return None
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:

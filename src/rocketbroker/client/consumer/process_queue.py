@@ -3,10 +3,23 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Protocol
 
 from rocketbroker.client.consumer.flow_control import HeldBytes
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+
+
+class Consumption(Protocol):
+    """Message that was given out. ``outcome`` is None until its consumption ends."""
+
+    message_ext: MessageExt
+
+    @property
+    def outcome(self) -> object: ...
+
+    async def retry_later(self, *, delay_level: int = 0) -> None:
+        """End the consumption and give the message back."""
 
 
 class ProcessQueue:
@@ -33,7 +46,7 @@ class ProcessQueue:
         self._held_bytes = held_bytes
         # Ordered by offset. The first entry of a plain dict is found by skipping all entries removed before it.
         self._held: OrderedDict[int, MessageExt] = OrderedDict()
-        self._started: dict[int, float] = {}
+        self._started: dict[int, tuple[float, Consumption]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -71,9 +84,10 @@ class ProcessQueue:
             self._count(_size(message))
         return new
 
-    def start(self, message: MessageExt, now: float) -> None:
+    def start(self, consumption: Consumption, now: float) -> None:
         """Note that a message is being consumed."""
-        self._started[message.queue_offset] = self.last_consume = now
+        self._started[consumption.message_ext.queue_offset] = now, consumption
+        self.last_consume = now
         self._idle.clear()
 
     def suspend(self, message: MessageExt) -> None:
@@ -89,9 +103,9 @@ class ProcessQueue:
         self._count(-_size(message))
         return True
 
-    def started_before(self, now: float) -> list[MessageExt]:
-        """Return the messages whose consumption began before a time."""
-        return [self._held[offset] for offset, start in self._started.items() if start < now]
+    def started_before(self, now: float) -> list[Consumption]:
+        """Return the consumptions that began before a time."""
+        return [consumption for start, consumption in self._started.values() if start < now]
 
     async def wait_idle(self) -> None:
         """Wait until no message is being consumed."""

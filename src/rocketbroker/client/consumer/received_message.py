@@ -35,19 +35,19 @@ class ReceivedMessage:
     Attributes:
         message_ext: the record as it was pulled.
         topic: topic that the message was sent to, also for a retry.
+        group: the consumer group, without the namespace.
         outcome: result of the consumption, None before it.
-        group: the consumer group.
         observers: called with the result.
     """
 
     __slots__ = ("_settle", "group", "message_ext", "observers", "outcome", "process_queue", "topic")
 
-    def __init__(self, message_ext: MessageExt, process_queue: ProcessQueue, settle: Settle) -> None:
+    def __init__(self, message_ext: MessageExt, process_queue: ProcessQueue, group: str, settle: Settle) -> None:
         self.message_ext = message_ext
         self.process_queue = process_queue
         self._settle = settle
         self.outcome: Outcome | None = None
-        self.group = ""
+        self.group = group
         self.observers: tuple[Callable[[Outcome], None], ...] = ()
         self.topic = original_topic(message_ext)
 
@@ -139,7 +139,10 @@ class ReceivedMessage:
         if self.outcome is not None:
             if self.outcome is outcome:
                 return
-            raise ClientStateError(f"message {self.msg_id} was already {self.outcome.value}; settle each message once")
+            raise ClientStateError(
+                f"message {self.msg_id} was already {self.outcome.value}; settle each message once, within "
+                "consume_timeout_s"
+            )
         self.outcome = outcome
         self._call_observers(outcome)
         await self._settle(self, outcome, delay_level)

@@ -13,8 +13,9 @@ from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageService,
 )
 from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.received_message import ReceivedMessage
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.consumer.send_message_back import SendMessageBack
+from rocketbroker.client.errors import ClientStateError
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from tests.support.consumer_parts import QUEUE, MemoryOffsets, process_queue
@@ -46,11 +47,17 @@ class Stage:
         self.locked = True
 
     def concurrently(self, *, broadcast: bool = False) -> ConsumeMessageConcurrentlyService:
-        return ConsumeMessageConcurrentlyService(self.offsets, None if broadcast else self.back, self.clock)
+        return ConsumeMessageConcurrentlyService("CG", self.offsets, None if broadcast else self.back, self.clock)
 
     def orderly(self, *, times: int = 5, broadcast: bool = False) -> ConsumeMessageOrderlyService:
         back = None if broadcast else self.back
-        return ConsumeMessageOrderlyService(self.offsets, back, self.clock, 0.01, times, lambda _held: self.locked)
+        return ConsumeMessageOrderlyService(
+            "CG", self.offsets, back, self.clock, 0.01, times, lambda _held: self.locked
+        )
+
+
+class Make(Protocol):
+    def __call__(self) -> ConsumeMessageService[Any]: ...
 
 
 @pytest.fixture
@@ -125,6 +132,42 @@ async def test_a_message_that_takes_too_long_is_sent_back_at_level_3(stage: Stag
     assert stage.back.taken == [(0, 3)], "the late result counts no more"
 
 
+async def test_a_message_that_takes_too_long_ends_as_given_back(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0])
+    fill(service, held)
+    late = await take(service)
+    outcomes: list[Outcome] = []
+    late.observers += (outcomes.append,)
+    await service.expire([held], stage.clock.monotonic() + 1)
+    assert (late.outcome, outcomes) == (Outcome.RETRIED, [Outcome.RETRIED])
+    with pytest.raises(ClientStateError, match="was already given back for a retry"):
+        await late.ack()
+
+
+async def test_a_message_that_expires_and_cannot_be_sent_back_is_consumed_again_here(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(consume_message_service, "_LOCAL_RETRY_S", 0.01)
+    service, held = stage.concurrently(), process_queue([0])
+    fill(service, held)
+    await take(service)
+    stage.back.works = False
+    await service.expire([held], stage.clock.monotonic() + 1)
+    again = await take(service)
+    assert (again.queue_offset, again.reconsume_times) == (0, 1)
+    await again.ack()
+    assert stage.offsets.offsets == {QUEUE: 1}
+    await service.stop()
+
+
+@pytest.mark.parametrize("kind", ["concurrently", "orderly"])
+async def test_messages_show_their_group(stage: Stage, kind: str):
+    make: Make = getattr(stage, kind)
+    service = make()
+    fill(service, process_queue([0]))
+    assert (await take(service)).group == "CG"
+
+
 async def test_a_message_that_is_acknowledged_while_another_one_expires_is_not_sent_back(stage: Stage):
     service, held = stage.concurrently(), process_queue([0, 1])
     fill(service, held)
@@ -152,10 +195,6 @@ async def test_a_message_that_fails_and_expires_at_once_is_sent_back_once(stage:
     await asyncio.gather(*both)
     assert stage.back.taken == [(0, 3 if expires_first else 2)]
     assert stage.offsets.offsets == {QUEUE: 1}
-
-
-class Make(Protocol):
-    def __call__(self) -> ConsumeMessageService[Any]: ...
 
 
 @pytest.mark.parametrize("kind", ["concurrently", "orderly"])

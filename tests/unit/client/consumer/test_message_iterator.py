@@ -11,7 +11,7 @@ class Source:
     def __init__(self, number: int) -> None:
         self.outcomes: dict[int, Outcome] = {}
         self.left = LeftMessages()
-        self._messages = [ReceivedMessage(message(at), process_queue(), self._settle) for at in range(number)]
+        self._messages = [ReceivedMessage(message(at), process_queue(), "CG", self._settle) for at in range(number)]
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:
         self.outcomes[received.queue_offset] = outcome

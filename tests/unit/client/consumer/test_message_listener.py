@@ -21,7 +21,7 @@ async def settle(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int
 async def outcome_of(handler: Handler, timeout_s: float = 5.0) -> tuple[Outcome | None, Exception | None]:
     clock = SystemClock()
     listener = MessageListener(handler, 2, timeout_s, ConsumerStats(clock), clock)
-    received = ReceivedMessage(message(0), process_queue(), settle)
+    received = ReceivedMessage(message(0), process_queue(), "CG", settle)
     error = await listener.consume(received)
     listener.stop()
     return received.outcome, error

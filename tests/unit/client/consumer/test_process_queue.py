@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.support.consumer_parts import message, process_queue
+from tests.support.consumer_parts import consumption, message, process_queue
 
 
 def test_the_offset_to_commit_is_before_the_first_held_message():
@@ -30,9 +30,10 @@ def test_messages_under_way_are_known_by_their_start():
     held = process_queue([1, 2])
     first = held.first
     assert first is not None
-    held.start(first, 10.0)
+    started = consumption(first, held)
+    held.start(started, 10.0)
     assert held.started_before(10.0) == []
-    assert held.started_before(11.0) == [first]
+    assert held.started_before(11.0) == [started]
     held.suspend(first)
     assert held.started_before(11.0) == []
 
@@ -42,7 +43,7 @@ async def test_a_queue_is_idle_without_messages_under_way():
     first = held.first
     assert first is not None
     await held.wait_idle()
-    held.start(first, 1.0)
+    held.start(consumption(first, held), 1.0)
     waiting = asyncio.timeout(5)
     async with waiting, asyncio.TaskGroup() as group:
         task = group.create_task(held.wait_idle())

@@ -16,7 +16,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.errors import RemotingTimeoutError
-from tests.support.consumer_parts import MemoryOffsets, message
+from tests.support.consumer_parts import MemoryOffsets, consumption, message
 from tests.support.fakes import FakeClock
 from tests.support.waiting import until
 
@@ -137,7 +137,7 @@ async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     (under_way,) = held.put([message(5)])
-    held.start(under_way, 1.0)
+    held.start(consumption(under_way, held), 1.0)
     reset = asyncio.create_task(stage.table.move({FIRST: 1}))
     await until(lambda: held.dropped)
     stage.table.doubt_locks()
@@ -172,7 +172,7 @@ async def test_a_queue_is_unlocked_when_its_message_has_ended():
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     (under_way,) = held.put([message(5)])
-    held.start(under_way, 1.0)
+    held.start(consumption(under_way, held), 1.0)
     await stage.table.update("T", [])
     assert not await stage.table.update("T", [FIRST]), "not while it is released"
     for _ in range(10):
