@@ -1,5 +1,6 @@
 """Message traces, collected and sent in the background (org.apache.rocketmq.client.trace.AsyncTraceDispatcher)."""
 
+import asyncio
 import logging
 import os
 import secrets
@@ -8,7 +9,7 @@ from collections import deque
 
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage, original_topic
 from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.message_sender import MessageSender
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
@@ -37,9 +38,14 @@ log = logging.getLogger(__name__)
 _GROUP = "_INNER_TRACE_PRODUCER"
 _INTERVAL_S = 0.5
 _SEND_TIMEOUT_S = 5.0
+# Limit for everything that is sent at the end.
+_STOP_TIMEOUT_S = 5.0
 # Traces that wait; beyond these the oldest are dropped.
 _MOST_WAITING = 2048
 _MOST_IN_A_MESSAGE = 100
+_MOST_BODY_BYTES = 128_000
+# All properties of a message share 32,767 bytes.
+_MOST_KEY_BYTES = 30_000
 # Ordinals of org.apache.rocketmq.common.message.MessageType, and of ConsumeReturnType.
 _MESSAGE_TYPES = {MessageType.NORMAL: 0, MessageType.TRANSACTION: 1, MessageType.DELAY: 3, MessageType.ORDER: 4}
 _TRANSACTION_END = 2
@@ -62,6 +68,8 @@ class AsyncTraceDispatcher:
         self._topic = client.config.trace_topic
         self._clock = clock
         self._waiting: deque[Trace] = deque()
+        self._in_flight: list[Trace] = []
+        self._flushing = asyncio.Lock()
         self._dropped = 0
         self._new_unique_id = UniqueIds(
             ip_bytes(client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms
@@ -83,9 +91,21 @@ class AsyncTraceDispatcher:
         self._tasks.every(_INTERVAL_S, self._flush, "flush")
 
     async def stop(self) -> None:
-        """Send the rest."""
-        await self._tasks.stop()
-        await self._flush()
+        """Send the rest, unless that takes too long."""
+        reason: object = None
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S), self._flushing:
+                await self._send_waiting()
+        except TimeoutError:
+            reason = f"no broker stored them within {_STOP_TIMEOUT_S:g} s after the end"
+        except RocketBrokerError as error:
+            reason = error
+        finally:
+            await self._tasks.stop()
+        if reason is not None:
+            self._in_flight.extend(self._waiting)
+            self._waiting.clear()
+            self._warn_lost(reason)
 
     def append(self, trace: Trace) -> None:
         """Collect a trace."""
@@ -95,18 +115,45 @@ class AsyncTraceDispatcher:
         self._waiting.append(trace)
 
     async def _flush(self) -> None:
+        async with self._flushing:
+            try:
+                await self._send_waiting()
+            except RocketBrokerError as error:
+                self._warn_lost(error)
+
+    async def _send_waiting(self) -> None:
+        """Send messages until no trace waits or a send fails."""
         if self._dropped:
             log.warning("group %s: %d traces were dropped, since %d wait", self._group, self._dropped, _MOST_WAITING)
             self._dropped = 0
         while self._waiting:
-            traces = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_IN_A_MESSAGE))]
-            keys = dict.fromkeys(key for trace in traces for key in trace_keys(trace))
-            message = Message(self._topic, "".join(map(encode_trace, traces)).encode(), keys=tuple(keys))
-            try:
-                outgoing = prepare_message(message, self._new_unique_id(), Compression(4096))
-                await self._sender.send(outgoing, None, _SEND_TIMEOUT_S)
-            except RocketBrokerError as error:
-                log.warning("group %s: %d traces were not sent: %s", self._group, len(traces), error)
+            message = self._next_message()
+            outgoing = prepare_message(message, self._new_unique_id(), Compression(4096))
+            await self._sender.send(outgoing, None, _SEND_TIMEOUT_S)
+            self._in_flight.clear()
+
+    def _next_message(self) -> Message:
+        """Take the traces that fit into one message; keys that do not fit are left out."""
+        texts: list[bytes] = []
+        keys: dict[str, None] = {}
+        body_room, key_room = _MOST_BODY_BYTES, _MOST_KEY_BYTES
+        while self._waiting and len(texts) < _MOST_IN_A_MESSAGE:
+            text = encode_trace(self._waiting[0]).encode()
+            sizes = {key: len(key.encode()) + 1 for key in trace_keys(self._waiting[0]) if key not in keys}
+            if texts and (len(text) > body_room or sum(sizes.values()) > key_room):
+                break
+            self._in_flight.append(self._waiting.popleft())
+            texts.append(text)
+            body_room -= len(text)
+            for key, size in sizes.items():
+                if size <= key_room:
+                    keys[key] = None
+                    key_room -= size
+        return Message(self._topic, b"".join(texts), keys=tuple(keys))
+
+    def _warn_lost(self, reason: object) -> None:
+        log.warning("group %s: %d traces were not sent: %s", self._group, len(self._in_flight), reason)
+        self._in_flight.clear()
 
     # -- sends
 
@@ -116,7 +163,7 @@ class AsyncTraceDispatcher:
     def send_message_after(self, context: SendMessageContext) -> None:
         """Trace a send that a broker answered, unless the broker switched traces off."""
         result = context.result
-        if result is None or result.region_id is None or not result.trace_on:
+        if context.queue.topic == self._topic or result is None or result.region_id is None or not result.trace_on:
             return
         first = context.messages[0]
         keys = first.keys or ""
@@ -166,6 +213,8 @@ class AsyncTraceDispatcher:
 
     def consume_message(self, received: ReceivedMessage) -> None:
         """Trace the begin of a consumption, and its end once the message has an outcome."""
+        if original_topic(received.message_ext) == self._topic:
+            return  # its traces would be consumed, and traced, for ever
         properties = received.properties
         region_id = properties.get(PROPERTY_MSG_REGION)
         if region_id is None or properties.get(PROPERTY_TRACE_SWITCH) == "false":

@@ -81,8 +81,8 @@ def encode_trace(trace: Trace) -> str:
 
 
 def trace_keys(trace: Trace) -> list[str]:
-    """Return the keys that a trace is found by: the message's id and its keys."""
-    return [trace.msg_id, *trace.keys.split()]
+    """Return the keys that a trace is found by: the message's id, or the first id of a batch, and its keys."""
+    return [trace.msg_id.partition(",")[0], *trace.keys.split()]
 
 
 def _text(value: object) -> str:
