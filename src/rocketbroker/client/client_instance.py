@@ -90,7 +90,7 @@ class ClientInstance:
         await self.stop()
 
     def _connection_lost(self, _connection: Connection) -> None:
-        self.heartbeats.forget_greetings()
+        self.heartbeats.connection_lost()
         self._processor.connection_lost()
 
     def register_consumer(self, group: str, consumer: ConsumerInner) -> None:

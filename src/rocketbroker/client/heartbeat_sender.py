@@ -43,6 +43,9 @@ class HeartbeatSender:
         self._timeout_s = timeout_s
         self._producers: set[str] = set()
         self._consumers: dict[str, ConsumerData] = {}
+        # Brokers that a heartbeat was ever sent to. Those without a connection have forgotten the client.
+        self._known: set[str] = set()
+        # Brokers whose last heartbeat had the current groups.
         self._greeted: set[str] = set()
         self._tasks = TaskOwner("heartbeat-sender")
 
@@ -65,42 +68,39 @@ class HeartbeatSender:
         self._greeted.clear()
 
     async def unregister_producer(self, group: str) -> None:
-        """Unregister a producer group at all brokers that know it."""
+        """Unregister a producer group at all brokers that may know it."""
         self._producers.discard(group)
         await self._unregister(UnregisterClientRequestHeader(self.client_id, producer_group=group))
 
     async def unregister_consumer(self, group: str) -> None:
-        """Unregister a consumer group at all brokers that know it."""
+        """Unregister a consumer group at all brokers that may know it."""
         self._consumers.pop(group, None)
         await self._unregister(UnregisterClientRequestHeader(self.client_id, consumer_group=group))
 
     async def greet(self, address: str) -> None:
         """Send a heartbeat to a broker unless it knows the current groups; log a failure."""
         if address not in self._greeted:
-            self._greeted.add(address)
             await self._send(address)
 
     def greet_soon(self, address: str) -> None:
         """Send a heartbeat like ``greet``, in a task."""
         if address not in self._greeted:
-            self._greeted.add(address)
+            self._note(address)
             self._tasks.start(self._send(address), "greet")
 
-    def forget_greetings(self) -> None:
-        """Greet every broker again on next use: brokers forget a client with its connection."""
-        self._greeted.clear()
+    def connection_lost(self) -> None:
+        """Greet brokers without a connection again on next use: brokers forget a client with its connection."""
+        self._greeted = set(filter(self._remoting.is_connected, self._greeted))
 
     async def send_to_all(self) -> None:
         """Send a heartbeat to all brokers of known routes; without consumers, to masters only."""
         if not self._producers and not self._consumers:
             return
-        addresses = self._broker_addresses(not self._consumers)
-        self._greeted |= addresses
-        await asyncio.gather(*map(self._send, addresses))
+        await asyncio.gather(*map(self._send, self._broker_addresses(not self._consumers)))
 
     def send_from_thread(self) -> None:
         """Send a heartbeat to all brokers that know the client, from another thread while the event loop is blocked."""
-        for address in tuple(self._greeted):
+        for address in tuple(self._known):
             self._remoting.send_from_thread(address, self._request())
 
     def _request(self) -> Command:
@@ -108,7 +108,12 @@ class HeartbeatSender:
         body = HeartbeatData(self.client_id, producers, list(self._consumers.values())).encode()
         return client_request(RequestCode.HEART_BEAT, body=body)
 
+    def _note(self, address: str) -> None:
+        self._known.add(address)
+        self._greeted.add(address)
+
     async def _send(self, address: str) -> None:
+        self._note(address)
         try:
             check_success(await self._remoting.invoke(address, self._request(), self._timeout_s))
         except RocketBrokerError as error:
@@ -116,9 +121,12 @@ class HeartbeatSender:
             log.warning("heartbeat to %s failed: %s", address, error)
 
     async def _unregister(self, header: UnregisterClientRequestHeader) -> None:
-        for address in list(self._greeted):
-            try:
-                command = client_request(RequestCode.UNREGISTER_CLIENT, header)
-                check_success(await self._remoting.invoke(address, command, self._timeout_s))
-            except RocketBrokerError as error:
-                log.warning("unregistering at %s failed: %s", address, error)
+        addresses = self._greeted.union(filter(self._remoting.is_connected, self._known))
+        await asyncio.gather(*(self._unregister_at(address, header) for address in addresses))
+
+    async def _unregister_at(self, address: str, header: UnregisterClientRequestHeader) -> None:
+        try:
+            command = client_request(RequestCode.UNREGISTER_CLIENT, header)
+            check_success(await self._remoting.invoke(address, command, self._timeout_s))
+        except RocketBrokerError as error:
+            log.warning("unregistering at %s failed: %s", address, error)

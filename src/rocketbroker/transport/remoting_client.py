@@ -102,6 +102,11 @@ class RemotingClient:
                 connection = self._connections[address] = await self._open(address)
             return connection
 
+    def is_connected(self, address: str) -> bool:
+        """Return true if the connection to an address is open."""
+        connection = self._connections.get(address)
+        return connection is not None and connection.is_open
+
     async def _open(self, address: str) -> RemotingConnection:
         host, port = split_address(address)
         if not self._is_watching:

@@ -51,7 +51,11 @@ async def test_a_broker_is_greeted_again_after_a_loss_or_a_change():
         for _ in range(3):
             await sender.greet(broker.address)
         assert len(broker.of(BEAT)) == 1
-        sender.forget_greetings()
+        sender.connection_lost()
+        await sender.greet(broker.address)
+        assert len(broker.of(BEAT)) == 1, "the loss of another connection changes nothing here"
+        remoting.close_address(broker.address)
+        sender.connection_lost()
         await sender.greet(broker.address)
         sender.register_consumer(ConsumerData("CG"))
         await sender.greet(broker.address)
@@ -69,6 +73,36 @@ async def test_a_refused_heartbeat_is_tried_again(caplog: pytest.LogCaptureFixtu
         await remoting.stop()
     assert answers == []
     assert "CODE: 2" in caplog.text
+
+
+async def test_a_broker_is_unregistered_from_after_a_change_of_groups():
+    remoting = RemotingClient()
+    async with ScriptedServer({}) as gone, ScriptedServer({}) as broker:
+        sender = HeartbeatSender(remoting, "id", lambda _masters_only: {gone.address, broker.address})
+        sender.register_consumer(ConsumerData("CG"))
+        await sender.send_to_all()
+        remoting.close_address(gone.address)
+        sender.connection_lost()
+        sender.register_producer("PG")
+        await sender.unregister_consumer("CG")
+        (goodbye,) = broker.of(RequestCode.UNREGISTER_CLIENT)
+        assert gone.of(RequestCode.UNREGISTER_CLIENT) == [], "it forgot the client with the connection"
+        await remoting.stop()
+    assert goodbye.fields == {"clientID": "id", "consumerGroup": "CG"}
+
+
+async def test_heartbeats_from_a_thread_do_not_need_a_greeting(monkeypatch: pytest.MonkeyPatch):
+    remoting = RemotingClient()
+    beats: list[str] = []
+    async with ScriptedServer({}) as broker:
+        sender = HeartbeatSender(remoting, "id", lambda _masters_only: {broker.address})
+        sender.register_consumer(ConsumerData("CG"))
+        await sender.send_to_all()
+        sender.register_producer("PG")
+        monkeypatch.setattr(remoting, "send_from_thread", lambda address, _command: beats.append(address))
+        sender.send_from_thread()
+        await remoting.stop()
+    assert beats == [broker.address]
 
 
 async def test_signing_off_names_the_group_and_outlives_a_dead_broker():
