@@ -4,10 +4,14 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_instance import ClientInstance, unreachable
 from rocketbroker.client.errors import ClientError, SendFailedError
+from rocketbroker.client.message import Message
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
+from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.outgoing import Outgoing
 from rocketbroker.client.queue_selection import QueueSelector
 from rocketbroker.client.send_message_hook import SendMessageContext, SendMessageHook
@@ -100,7 +104,7 @@ class MessageSender:
         context = self._before(outgoing, queue, address)
         try:
             await self._client.remoting.invoke_oneway(address, self._request(outgoing, queue, oneway=True))
-        except Exception as error:
+        except BaseException as error:
             context.error = error
             raise
         finally:
@@ -163,7 +167,7 @@ class MessageSender:
         context = self._before(outgoing, queue, address)
         try:
             context.result = await self._exchange(outgoing, queue, address, timeout_s)
-        except Exception as error:
+        except BaseException as error:
             context.error = error
             raise
         finally:
@@ -189,9 +193,10 @@ class MessageSender:
         )
 
     def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext:
+        namespace = self._client.namespace
         context = SendMessageContext(
-            self._group,
-            outgoing.messages,
+            namespace.unwrap(self._group),
+            [_shown(message, namespace) for message in outgoing.messages],
             outgoing.unique_ids,
             outgoing.msg_type,
             queue,
@@ -211,3 +216,9 @@ class MessageSender:
                 hook.send_message_after(context)
             except Exception:
                 log.exception("producer %s: the hook %r failed after a send", self._group, hook)
+
+
+def _shown(message: Message, namespace: Namespace) -> Message:
+    """Return a message with the name of its topic that the application knows."""
+    topic = namespace.unwrap(message.topic)
+    return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)

@@ -40,16 +40,18 @@ class OpenTelemetryHook:
 
     def send_message_after(self, context: SendMessageContext) -> None:
         """Record a try of a send."""
+        topic, number = context.messages[0].topic, len(context.messages)
+        host, _, port = context.broker_addr.rpartition(":")
         attributes: dict[str, str | int] = {
-            **_attributes("send", "send", context.queue.topic, context.producer_group),
+            **_attributes("send", topic),
             "messaging.destination.partition.id": str(context.queue.queue_id),
-            "messaging.batch.message_count": len(context.messages),
-            "server.address": context.broker_addr,
+            "server.address": host.strip("[]"),
+            "server.port": int(port),
         }
         span = self._tracer.start_span(
-            f"{context.queue.topic} send",
+            f"{topic} send",
             kind=SpanKind.PRODUCER,
-            attributes={**attributes, "messaging.message.id": context.unique_ids},
+            attributes={**attributes, **_identity(context)},
             start_time=context.start_ms * _MS,
         )
         if context.error is not None:
@@ -58,12 +60,12 @@ class OpenTelemetryHook:
             span.set_status(Status(StatusCode.ERROR, str(context.error)))
         end_ms = self._clock.time_ms()
         span.end(end_ms * _MS)
-        self._sent.add(len(context.messages), attributes)
+        self._sent.add(number, attributes)
         self._send_duration.record((end_ms - context.start_ms) / 1000, attributes)
 
     def consume_message(self, received: ReceivedMessage) -> None:
         """Record a consumption from now to its outcome."""
-        attributes = _attributes("process", "process", received.topic, received.group)
+        attributes = {**_attributes("process", received.topic), "messaging.consumer.group.name": received.group}
         creator = trace.get_current_span(propagate.extract(received.properties)).get_span_context()
         start = self._clock.monotonic()
         span = self._tracer.start_span(
@@ -91,11 +93,16 @@ def with_trace_context(message: Message) -> Message:
     return msgspec.structs.replace(message, properties={**message.properties, **fields})
 
 
-def _attributes(name: str, kind: str, topic: str, group: str) -> dict[str, str | int]:
+def _identity(context: SendMessageContext) -> dict[str, str | int]:
+    if len(context.messages) == 1:
+        return {"messaging.message.id": context.unique_ids}
+    return {"messaging.batch.message_count": len(context.messages)}
+
+
+def _attributes(operation: str, topic: str) -> dict[str, str | int]:
     return {
         "messaging.system": "rocketmq",
-        "messaging.operation.name": name,
-        "messaging.operation.type": kind,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
         "messaging.destination.name": topic,
-        "messaging.consumer.group.name": group,
     }

@@ -13,7 +13,8 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 class SendMessageContext(msgspec.Struct):
     """One try of a send. ``result`` or ``error`` is set when it is over.
 
-    ``start_ms`` is the time at which it began. A one-way send that left, and a send that was cancelled, have neither.
+    ``start_ms`` is the time at which it began. The error of a cancelled send is a CancelledError; a one-way send that
+    left has neither. Group and messages have their names without the namespace, ``queue`` has it.
     """
 
     producer_group: str
@@ -24,7 +25,7 @@ class SendMessageContext(msgspec.Struct):
     broker_addr: str
     start_ms: int
     result: SendResult | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class SendMessageHook(Protocol):

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.errors import (
     ClientStateError,
     InvalidMessageError,
@@ -335,7 +336,17 @@ async def test_hooks_see_the_end_of_a_cancelled_send():
         send.cancel()
         with pytest.raises(asyncio.CancelledError):
             await send
-    assert notes.seen == [("before", "mute", "Normal"), ("after", "PG", "NoneType", "T")]
+    assert notes.seen == [("before", "mute", "Normal"), ("after", "PG", "CancelledError", "T")]
+
+
+async def test_hooks_see_names_without_the_namespace():
+    notes = Notes()
+    config = ClientConfig("127.0.0.1:1", namespace="NS")
+    producer = Producer("PG", config, hooks=[notes])
+    outgoing = producer._encode(producer._named(Message("T", b"x")), {})
+    context = producer._sender._before(outgoing, MessageQueue("NS%T", "broker-a", 0), "127.0.0.1:1")
+    producer._sender._after(context)
+    assert notes.seen[-1] == ("after", "PG", "NoneType", "T")
 
 
 async def test_messages_with_one_sharding_key_go_to_one_queue(stage: Stage):
