@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import os
+import ssl
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from rocketbroker.client.client_config import ClientConfig, client_config
 from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor, ConsumerInner, TransactionCheck
@@ -162,12 +163,21 @@ class ClientInstance:
         try:
             return await self.remoting.invoke(address, command, timeout_s or self._timeout_s)
         except RemotingConnectError as error:
-            raise unreachable(queue.broker_name, error) from error
+            raise_unreachable(queue.broker_name, error)
 
 
-def unreachable(broker_name: str, error: RemotingConnectError) -> RemotingConnectError:
-    """Return the error of a broker whose address does not answer, with what to do."""
-    return RemotingConnectError(
-        f"{error}; broker {broker_name} advertised this address: if it runs, set its brokerIP1 (and listenPort) to an "
-        "address that this machine reaches"
+def raise_unreachable(broker_name: str, error: RemotingConnectError, *, by_vip_channel: bool = False) -> NoReturn:
+    """Raise the error of a failed connect; add what to do if the address of the broker does not answer."""
+    cause = error.__context__ if error.__suppress_context__ else None
+    if not isinstance(cause, OSError) or isinstance(cause, ssl.SSLError):
+        raise error
+    advice = (
+        f"broker {broker_name} advertised this address: if it runs, set its brokerIP1 (and listenPort) to an address "
+        "that this machine reaches"
     )
+    if by_vip_channel:
+        advice = (
+            f"this is the second port of broker {broker_name}, listenPort - 2: set vip_channel_enabled=False unless "
+            "the broker listens there"
+        )
+    raise RemotingConnectError(f"{error}; {advice}") from error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rocketbroker.client.back_pressure import BackPressure
-from rocketbroker.client.client_instance import ClientInstance, unreachable
+from rocketbroker.client.client_instance import ClientInstance, raise_unreachable
 from rocketbroker.client.errors import ClientError, SendFailedError
 from rocketbroker.client.message import Message
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
@@ -178,7 +178,7 @@ class MessageSender:
         try:
             answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
         except RemotingConnectError as error:
-            raise unreachable(queue.broker_name, error) from error
+            raise_unreachable(queue.broker_name, error, by_vip_channel=self._client.config.vip_channel_enabled)
         return send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
 
     def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:

@@ -1,6 +1,6 @@
 """Pull requests of one consumer group (org.apache.rocketmq.client.impl.consumer.PullAPIWrapper)."""
 
-from rocketbroker.client.client_instance import ClientInstance, unreachable
+from rocketbroker.client.client_instance import ClientInstance, raise_unreachable
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_result import PullResult, pull_result
 from rocketbroker.client.requests import check_success, client_request
@@ -89,7 +89,7 @@ class PullAPIWrapper:
         try:
             answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
         except RemotingConnectError as error:
-            raise unreachable(queue.broker_name, error) from error
+            raise_unreachable(queue.broker_name, error)
         result = pull_result(answer, frozenset(subscription.tags_set))
         self._pull_from[queue] = result.suggest_which_broker_id
         return result

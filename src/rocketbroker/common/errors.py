@@ -30,9 +30,21 @@ RocketBrokerError
 └── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.java_runtime)
 """
 
+from typing import Any, Self
+
 
 class RocketBrokerError(Exception):
     """Root of all errors raised by rocketbroker."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the constructor, whose arguments ``args`` does not have."""
+        return type(self)._restore, (self.args, self.__dict__)
+
+    @classmethod
+    def _restore(cls, args: tuple[Any, ...], state: dict[str, Any]) -> Self:
+        error = cls.__new__(cls, *args)
+        error.__dict__.update(state)
+        return error
 
 
 class ConfigError(RocketBrokerError):

@@ -1,5 +1,6 @@
 """Errors for answers, and servers that do not answer as they should."""
 
+import pickle
 from contextlib import AsyncExitStack
 
 import pytest
@@ -71,6 +72,33 @@ async def test_a_broker_that_cannot_be_reached_is_named_with_its_setting():
                 await consumer.pull(queue, 0)
             with pytest.raises(RemotingConnectError, match=text):
                 await consumer.max_offset(queue)
+
+
+async def test_a_second_port_that_does_not_listen_is_named_with_its_setting():
+    async with name_server({"T": route_of({"broker-a": "127.0.0.1:3"})}) as names:
+        config = ClientConfig(names.address, vip_channel_enabled=True)
+        async with Producer("PG", config) as producer:
+            text = r"connect to 127\.0\.0\.1:1 failed.*second port of broker broker-a.*set vip_channel_enabled=False"
+            with pytest.raises(RemotingConnectError, match=text):
+                await producer.send(Message("T", b"body"), MessageQueue("T", "broker-a", 0))
+
+
+async def test_a_forked_client_is_not_told_about_addresses():
+    async with name_server({"T": route_of({"broker-a": "127.0.0.1:1"})}) as names:
+        queue = MessageQueue("T", "broker-a", 0)
+        async with PullConsumer("CG", names.address) as consumer:
+            await consumer.fetch_subscribe_queues("T")
+            consumer._client.remoting.is_forked = True
+            with pytest.raises(RemotingConnectError, match=r"forked from; make a client after the fork$"):
+                await consumer.max_offset(queue)
+            consumer._client.remoting.is_forked = False
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, 4711])
+def test_errors_of_answers_are_pickled_with_their_hints(code: int):
+    error = broker_error(code, "the remark")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.parametrize(
