@@ -42,4 +42,4 @@ _HOMES = {
     "table": ".spark.spark_tables",
 }
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)

@@ -232,4 +232,4 @@ _HOMES = {
     "VersionNotSupportedError": ".broker_errors",
 }
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES, optional=[".opentelemetry_hook"])

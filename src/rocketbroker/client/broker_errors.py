@@ -2,55 +2,6 @@
 
 Each is a BrokerResponseError with ``code``, ``remark`` (the server's text) and ``hint``, which a traceback shows as a
 note.
-
-BrokerResponseError
-└── BrokerAnswerError              known code
-    ├── ServerFaultError                   SYSTEM_ERROR
-    ├── SystemBusyError                    SYSTEM_BUSY
-    ├── RequestCodeNotSupportedError       REQUEST_CODE_NOT_SUPPORTED
-    ├── TransactionFailedError             TRANSACTION_FAILED
-    ├── FlushDiskTimeoutError              FLUSH_DISK_TIMEOUT
-    ├── SlaveNotAvailableError             SLAVE_NOT_AVAILABLE
-    ├── FlushSlaveTimeoutError             FLUSH_SLAVE_TIMEOUT
-    ├── MessageIllegalAnswerError          MESSAGE_ILLEGAL
-    ├── ServiceNotAvailableError           SERVICE_NOT_AVAILABLE
-    ├── VersionNotSupportedError           VERSION_NOT_SUPPORTED
-    ├── NoPermissionError                  NO_PERMISSION
-    ├── TopicNotExistError                 TOPIC_NOT_EXIST
-    ├── TopicExistAlreadyError             TOPIC_EXIST_ALREADY
-    ├── PullNotFoundError                  PULL_NOT_FOUND
-    ├── PullRetryImmediatelyError          PULL_RETRY_IMMEDIATELY
-    ├── PullOffsetMovedError               PULL_OFFSET_MOVED
-    ├── QueryNotFoundError                 QUERY_NOT_FOUND
-    ├── SubscriptionParseFailedError       SUBSCRIPTION_PARSE_FAILED
-    ├── SubscriptionNotExistError          SUBSCRIPTION_NOT_EXIST
-    ├── SubscriptionNotLatestError         SUBSCRIPTION_NOT_LATEST
-    ├── SubscriptionGroupNotExistError     SUBSCRIPTION_GROUP_NOT_EXIST
-    ├── FilterDataNotExistError            FILTER_DATA_NOT_EXIST
-    ├── FilterDataNotLatestError           FILTER_DATA_NOT_LATEST
-    ├── InvalidParameterError              INVALID_PARAMETER
-    ├── TransactionShouldCommitError       TRANSACTION_SHOULD_COMMIT
-    ├── TransactionShouldRollbackError     TRANSACTION_SHOULD_ROLLBACK
-    ├── TransactionStateUnknownError       TRANSACTION_STATE_UNKNOW
-    ├── TransactionStateGroupWrongError    TRANSACTION_STATE_GROUP_WRONG
-    ├── NoBuyerIdError                     NO_BUYER_ID
-    ├── NotInCurrentUnitError              NOT_IN_CURRENT_UNIT
-    ├── ConsumerNotOnlineError             CONSUMER_NOT_ONLINE
-    ├── ConsumeMsgTimeoutError             CONSUME_MSG_TIMEOUT
-    ├── NoMessageError                     NO_MESSAGE
-    ├── PollingFullError                   POLLING_FULL
-    ├── PollingTimeoutError                POLLING_TIMEOUT
-    ├── BrokerNotExistError                BROKER_NOT_EXIST
-    ├── BrokerDispatchNotCompleteError     BROKER_DISPATCH_NOT_COMPLETE
-    ├── BroadcastConsumptionError          BROADCAST_CONSUMPTION
-    ├── FlowControlError                   FLOW_CONTROL
-    ├── NotLeaderForQueueError             NOT_LEADER_FOR_QUEUE
-    ├── IllegalOperationError              ILLEGAL_OPERATION
-    ├── GoAwayError                        GO_AWAY
-    ├── LmqQuotaExceededError              LMQ_QUOTA_EXCEEDED
-    ├── LiteSubscriptionQuotaExceededError LITE_SUBSCRIPTION_QUOTA_EXCEEDED
-    ├── UserNotExistError                  USER_NOT_EXIST
-    └── PolicyNotExistError                POLICY_NOT_EXIST
 """
 
 from typing import ClassVar

@@ -1,7 +1,8 @@
 """Errors of the clients: one branch of the tree in common/errors.py.
 
 RocketBrokerError
-├── BrokerResponseError          answer other than success; a class for each code (client.broker_errors)
+├── BrokerResponseError          answer other than success
+│   └── BrokerAnswerError        ... with a known code; a class for each (client.broker_errors)
 └── ClientError                  failure of a client operation (MQClientException)
     ├── ClientStateError         client not started, or closed
     ├── InvalidMessageError      invalid message, topic or group

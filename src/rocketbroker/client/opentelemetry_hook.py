@@ -4,8 +4,12 @@ Names and attributes are those of OpenTelemetry's conventions for messaging.
 """
 
 import msgspec
-from opentelemetry import metrics, propagate, trace
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+
+try:
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+except ImportError as error:
+    raise ImportError("OpenTelemetry is missing: pip install 'rocketbroker[opentelemetry]'") from error
 
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.message import Message

@@ -1,16 +1,26 @@
 """Public names of a package that load their modules on first use."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package.
+class LazyNames(NamedTuple):
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package."""
+
+    getattr: Callable[[str], Any]
+    dir: Callable[[], list[str]]
+    all: list[str]
+
+
+def lazy_names(package: str, homes: Mapping[str, str], optional: Collection[str] = ()) -> LazyNames:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
     Args:
         package: its ``__name__``.
         homes: module of each name, relative to the package: ``.producer``, ``..common.errors``.
+        optional: modules that need an extra; ``import *`` leaves their names out.
     """
 
     def attribute(name: str) -> Any:
@@ -18,4 +28,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name], package), name)
 
-    return attribute
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return LazyNames(attribute, names, [name for name, home in homes.items() if home not in optional])

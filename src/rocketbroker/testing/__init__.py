@@ -26,4 +26,4 @@ _HOMES = {
     "ServerStateError": ".errors",
 }
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)

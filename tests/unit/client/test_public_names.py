@@ -1,5 +1,7 @@
 """What ``rocketbroker.client`` offers."""
 
+import sys
+
 import pytest
 
 from rocketbroker import client
@@ -8,6 +10,18 @@ from rocketbroker import client
 @pytest.mark.parametrize("name", client._HOMES)
 def test_each_name_is_there(name: str):
     assert getattr(client, name).__name__ == name
+
+
+def test_names_are_listed():
+    assert set(client._HOMES) <= set(dir(client))
+    assert set(client._HOMES) - set(client.__all__) == {"OpenTelemetryHook", "with_trace_context"}
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    monkeypatch.delitem(sys.modules, "rocketbroker.client.opentelemetry_hook", raising=False)
+    with pytest.raises(ImportError, match=r"pip install 'rocketbroker\[opentelemetry\]'"):
+        _ = client.OpenTelemetryHook
 
 
 def test_other_names_are_not():
