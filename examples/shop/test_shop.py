@@ -94,18 +94,21 @@ async def test_an_order_that_cannot_be_billed_is_a_dead_letter(
 
 
 async def test_a_refused_card_brings_a_reminder_after_an_hour(
-    rocketmq: RocketMQServer, shop: Shop, bank: Bank, post: Post, settings: Settings
+    rocketmq: RocketMQServer, bank: Bank, post: Post, settings: Settings
 ) -> None:
     bank.errors = [CardRefusedError()]
-    await shop.place_order("order-7", 1200)
-    await rocketmq.eventually(lambda: bank.errors == [])
-    assert post.reminded == []
+    async with Shop(bank.charge, post.remind, settings) as shop:
+        await shop.place_order("order-7", 1200)
+        await rocketmq.eventually(lambda: bank.errors == [])
+    rocketmq.clock.advance(REMIND_AFTER_S - 60)
+    rocketmq.assert_messages(settings.reminders, [])
 
     def is_reminded() -> bool:
-        rocketmq.clock.advance(REMIND_AFTER_S)
+        rocketmq.clock.advance(60)
         return post.reminded == ["order-7"]
 
-    await rocketmq.eventually(is_reminded)
+    async with Shop(bank.charge, post.remind, settings):
+        await rocketmq.eventually(is_reminded)
     assert bank.charged == []
 
 

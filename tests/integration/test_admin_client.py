@@ -40,9 +40,12 @@ async def test_name_servers_are_administered(mq: RocketMQServer, admin: AdminCli
     await admin.create_and_update_topic_config_list(mq.broker_addr, [TopicConfig("A"), TopicConfig("B")])
     assert {"A", "B"} <= set(await admin.get_topics_by_cluster("DefaultCluster"))
     assert "DefaultCluster" in await admin.get_system_topic_list()
-    assert await admin.get_unit_topic_list() == []
-    assert await admin.get_has_unit_sub_topic_list() == []
-    assert await admin.get_has_unit_sub_un_unit_topic_list() == []
+    flags = {"Plain": 0, "Unit": 1, "Sub": 2, "Both": 3}
+    units = [TopicConfig(name, topic_sys_flag=flag) for name, flag in flags.items()]
+    await admin.create_and_update_topic_config_list(mq.broker_addr, units)
+    assert set(await admin.get_unit_topic_list()) == {"Unit", "Both"}
+    assert set(await admin.get_has_unit_sub_topic_list()) == {"Sub", "Both"}
+    assert await admin.get_has_unit_sub_un_unit_topic_list() == ["Sub"]
     members = await admin.get_broker_member_group("DefaultCluster", "broker-a")
     assert members is not None
     assert members.broker_addrs == {0: mq.broker_addr}

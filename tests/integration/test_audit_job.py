@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 from typing import Any
+from unittest.mock import create_autospec
 
 import pyarrow as pa
 import pytest
@@ -562,7 +563,7 @@ def found_before(told: dict[str, Found], stores: dict[str, Path], monkeypatch: p
         name = next(name for name, path in stores.items() if str(path) == root.uri)
         return [each | {"broker": root.broker} for each in told[name]], NotRead(0, 0)
 
-    monkeypatch.setattr(audit_command, "run", find)
+    monkeypatch.setattr(audit_command, "run", create_autospec(run, side_effect=find))
 
 
 @pytest.mark.usefixtures("found_before")

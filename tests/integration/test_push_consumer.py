@@ -305,8 +305,8 @@ async def test_administrators_see_and_move_a_consumer(server: DevServer, caplog:
         await until(lambda: len(bodies.numbers) == 5)
         (connection,) = (await admin.examine_consumer_connection_info("CG")).connection_set
         info = await admin.get_consumer_running_info("CG", connection.client_id)
-        assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
-        assert "Admin" in info["statusTable"]
+        assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+        assert "Admin" in info.status_table
         queue = MessageQueue("Admin", "broker-a", 0)
         assert queue in await admin.assigned_queues("CG", connection.client_id)
         assert await admin.get_consume_status("Admin", "CG") == {connection.client_id: {queue: 5}}

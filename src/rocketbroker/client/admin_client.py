@@ -1,34 +1,26 @@
 """Administration of topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from rocketbroker.client.admin_connection import addresses_of
 from rocketbroker.client.admin_of_groups import GroupAdmin
 from rocketbroker.client.admin_of_servers import ServerAdmin
+from rocketbroker.client.admin_of_topics import TopicAdmin
 from rocketbroker.client.errors import BrokerNotFoundError, ClientError
-from rocketbroker.client.message import check_group, check_topic
+from rocketbroker.client.message import check_group
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import decode_message_id
-from rocketbroker.codec.message.topic_validator import (
-    AUTO_CREATE_TOPIC_KEY_TOPIC,
-)
-from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
+from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
-from rocketbroker.codec.remoting.bodies.remoting_serializable import body_from
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, TopicStatsTable
+from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats
 from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
 from rocketbroker.codec.remoting.headers.offset import (
     CloneGroupOffsetRequestHeader,
     GetConsumerStatusRequestHeader,
@@ -38,20 +30,16 @@ from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestH
 from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.headers.topic import (
-    CreateTopicRequestHeader,
-    DeleteTopicRequestHeader,
-    GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import CodecError
 
-NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 _NO_END = 2**63 - 1
 
 
-class AdminClient(GroupAdmin, ServerAdmin):
+class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
     """Admin client of name servers and brokers.
 
     Every method may raise NameServerError, RemotingError and BrokerResponseError.
@@ -130,50 +118,6 @@ class AdminClient(GroupAdmin, ServerAdmin):
         """Remove expired CommitLog files on a broker soon."""
         await self._ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
-    # -- topics
-
-    async def create_and_update_topic_config(self, address: str, config: TopicConfig) -> None:
-        """Make a topic on a broker, or change it; in ``attributes`` a key has its ``+`` or ``-``."""
-        check_topic(config.topic_name)
-        header = CreateTopicRequestHeader(
-            topic=config.topic_name,
-            default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
-            read_queue_nums=config.read_queue_nums,
-            write_queue_nums=config.write_queue_nums,
-            perm=config.perm,
-            topic_filter_type=config.topic_filter_type,
-            topic_sys_flag=config.topic_sys_flag,
-            order=config.order,
-            attributes=",".join(f"{key}={value}" if value else key for key, value in config.attributes.items()) or None,
-        )
-        await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-
-    async def create_or_update_order_conf(self, topic: str, order_conf: str) -> None:
-        """Fix the queues of an ordered topic at all name servers: ``broker:number;broker:number``."""
-        header = PutKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
-        await self._ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
-
-    async def delete_topic_in_broker(self, addresses: Iterable[str], topic: str) -> None:
-        """Delete a topic and its queues on brokers."""
-        for address in addresses:
-            await self._ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
-
-    async def delete_topic_in_name_server(self, topic: str, cluster: str | None = None) -> None:
-        """Delete a topic's route at all name servers."""
-        header = DeleteTopicFromNamesrvRequestHeader(topic, cluster)
-        await self._ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
-
-    async def examine_topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
-        """Offsets of all queues of a topic, on the brokers in the route of ``route_topic`` or of the topic itself."""
-        route = await self.examine_topic_route_info(route_topic or topic)
-        total = TopicStatsTable()
-        for address in addresses_of(route.broker_datas):
-            header = GetTopicStatsInfoRequestHeader(topic)
-            stats = TopicStatsTable.decode((await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
-            total.offset_table.update(stats.offset_table)
-            total.topic_put_tps += stats.topic_put_tps
-        return total
-
     # -- consumers
 
     async def query_topic_consume_by_who(self, topic: str) -> list[str]:
@@ -208,7 +152,7 @@ class AdminClient(GroupAdmin, ServerAdmin):
         return (await self.examine_consumers(group))[0]
 
     async def examine_consumers(self, group: str) -> tuple[ConsumerConnection, str]:
-        """The clients of a group, and in what their subscriptions differ as the broker says (Apache's says nothing).
+        """Return the clients of a group, and the conflict of their subscriptions, which Apache's broker does not name.
 
         Raises:
             BrokerResponseError: CONSUMER_NOT_ONLINE; the group has no clients.
@@ -218,16 +162,16 @@ class AdminClient(GroupAdmin, ServerAdmin):
         )
         return ConsumerConnection.decode(answer.body), answer.remark or ""
 
-    async def get_consumer_running_info(self, group: str, client_id: str) -> Any:
-        """Return the ConsumerRunningInfo of a client of a group, as ``fastjson.loads`` reads it."""
+    async def get_consumer_running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+        """Return the state that a client of a group reports."""
         answer = await self._ask_first(
             group, RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader(group, client_id)
         )
-        return fastjson.loads(answer.body)
+        return ConsumerRunningInfo.decode(answer.body)
 
     async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
-        """Return the queues that a client of a group consumes now, as the client itself tells."""
-        return queues_in_running_info(await self.get_consumer_running_info(group, client_id))
+        """Return the queues that a client of a group consumes now, as the client reports."""
+        return list((await self.get_consumer_running_info(group, client_id)).mq_table)
 
     async def get_consume_status(
         self, topic: str, group: str, client_id: str = ""
@@ -334,18 +278,6 @@ def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
 def address_text(ip: str, port: int) -> str:
     """Return ``ip:port``, an IPv6 address in brackets."""
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-
-
-def queues_in_running_info(info: Any) -> list[MessageQueue]:
-    """Return the keys of ``mqTable`` in a ConsumerRunningInfo.
-
-    Raises:
-        CodecError: the info has another shape.
-    """
-    table = info.get("mqTable", {}) if isinstance(info, dict) else None
-    if not isinstance(table, dict) or not all(isinstance(key, fastjson.ObjectKey) for key in table):
-        raise CodecError("ConsumerRunningInfo: mqTable is no map of message queues")
-    return [body_from(key.as_dict(), MessageQueue) for key in table]
 
 
 def looked_up_by(message: MessageExt, index_type: str) -> list[str | None]:

@@ -1,10 +1,10 @@
-"""Administration of consumer and producer groups, and of single topics at a broker."""
+"""Administration of consumer and producer groups."""
 
 from collections.abc import Iterable
 
 from rocketbroker.client.admin_connection import AdminConnection, addresses_of
-from rocketbroker.client.message import check_group, check_topic
-from rocketbroker.client.requests import answer_header
+from rocketbroker.client.errors import BrokerNotFoundError
+from rocketbroker.client.message import check_group
 from rocketbroker.codec.remoting.bodies.connection import ProducerConnection, QuerySubscriptionResponseBody
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
@@ -17,18 +17,11 @@ from rocketbroker.codec.remoting.bodies.subscription_group import (
     SubscriptionGroupWrapper,
 )
 from rocketbroker.codec.remoting.bodies.tables import TopicList
-from rocketbroker.codec.remoting.bodies.topic_config import (
-    CreateTopicListRequestBody,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
-)
 from rocketbroker.codec.remoting.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.offset import (
-    GetEarliestMsgStoretimeRequestHeader,
-    GetEarliestMsgStoretimeResponseHeader,
     QueryCorrectionOffsetHeader,
 )
 from rocketbroker.codec.remoting.headers.subscription_group import (
@@ -38,8 +31,6 @@ from rocketbroker.codec.remoting.headers.subscription_group import (
     UpdateGroupForbiddenRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.topic import (
-    GetAllTopicConfigRequestHeader,
-    GetTopicConfigRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
@@ -49,33 +40,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 
 
 class GroupAdmin(AdminConnection):
-    """Calls about groups, and about the configuration of topics at a broker."""
-
-    # -- topics
-
-    async def create_and_update_topic_config_list(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Make topics on a broker, or change them."""
-        configs = list(configs)
-        for config in configs:
-            check_topic(config.topic_name)
-        body = CreateTopicListRequestBody(configs).encode()
-        await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
-
-    async def examine_topic_config(self, address: str, topic: str) -> TopicConfig:
-        """Return a topic as a broker has it."""
-        header = GetTopicConfigRequestHeader(topic)
-        return TopicConfig.decode((await self._ask(address, RequestCode.GET_TOPIC_CONFIG, header)).body)
-
-    async def get_all_topic_config(self, address: str) -> dict[str, TopicConfig]:
-        """Return all topics of a broker by name."""
-        answer = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader())
-        return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
-
-    async def earliest_msg_store_time(self, address: str, topic: str, queue_id: int) -> int:
-        """Return the store time of the first message of a queue in ms, -1 if it has none."""
-        header = GetEarliestMsgStoretimeRequestHeader(topic, queue_id)
-        answer = await self._ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
-        return answer_header(answer, GetEarliestMsgStoretimeResponseHeader).timestamp
+    """Calls about consumer and producer groups."""
 
     # -- subscription groups
 
@@ -125,12 +90,11 @@ class GroupAdmin(AdminConnection):
         """Return the clients of a producer group at a broker of a topic."""
         header = GetProducerConnectionListRequestHeader(group)
         route = await self.examine_topic_route_info(topic)
-        found = ProducerConnection()
-        for address in addresses_of(route.broker_datas):
-            answer = await self._ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
-            found = ProducerConnection.decode(answer.body)
-            break
-        return found
+        addresses = addresses_of(route.broker_datas)
+        if not addresses:
+            raise BrokerNotFoundError(f"no broker in the route of {topic} has an address")
+        answer = await self._ask(addresses[0], RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+        return ProducerConnection.decode(answer.body)
 
     async def query_topics_by_consumer(self, group: str) -> list[str]:
         """Return the topics that a group has offsets of, on the brokers of its retry topic."""

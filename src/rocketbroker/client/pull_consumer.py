@@ -82,14 +82,14 @@ class PullConsumer(GroupMember):
         """Return the messages of a queue from an offset on.
 
         Args:
-            queue: where from.
+            queue: queue to pull from.
             offset: the queue offset of the first message wanted.
             max_nums: at most so many messages; the broker has a limit of its own.
             expression: ``*``, tags joined by ``||``, or ``MessageSelector.by_sql("a > 5")``.
             suspend_timeout_s: how long the broker holds the request while there is no message.
 
         Raises:
-            TopicRouteError, BrokerNotFoundError, NameServerError: the broker is not to be found.
+            TopicRouteError, BrokerNotFoundError, NameServerError: no address for the broker.
             BrokerResponseError: it refused.
             RemotingError: it does not answer.
         """

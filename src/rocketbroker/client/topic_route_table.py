@@ -58,7 +58,7 @@ def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
 
 
 def ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
-    """The queues of an ordered topic, which stay the same while brokers come and go: ``broker:number;broker:number``.
+    """Return the queues of an ordered topic, fixed while brokers come and go: ``broker:number;broker:number``.
 
     Raises:
         RemoteProtocolError: the text is not of this form.

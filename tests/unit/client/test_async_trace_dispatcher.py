@@ -149,7 +149,7 @@ async def test_messages_of_the_trace_topic_are_not_traced(dispatcher: AsyncTrace
         queue = MessageQueue(topic, "broker-a", 0)
         sent = Message(topic, b"body")
         context = SendMessageContext("PG", (sent,), "id", MessageType.NORMAL, queue, "127.0.0.1:1", 1)
-        context.result = SendResult(SendStatus.SEND_OK, "id", queue, 0, "offset-id", region_id="r", trace_on=True)
+        context.result = SendResult(SendStatus.SEND_OK, "id", "offset-id", queue, 0, region_id="r", trace_on=True)
         dispatcher.send_message_after(context)
         assert len(dispatcher._waiting) == (0 if topic == TRACES else 3)
     dispatcher._waiting.clear()

@@ -83,6 +83,10 @@ async def test_connections_are_encrypted(stage: Stage, tmp_path: Path):
         async with AdminClient(ClientConfig(names, tls=True)) as admin:
             with pytest.raises(NameServerError, match=r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"):
                 await admin.fetch_all_topic_list()
+        _, _, port = names.rpartition(":")
+        async with AdminClient(ClientConfig(f"localhost:{port}", tls=trusting)) as admin:
+            with pytest.raises(NameServerError, match="Hostname mismatch"):
+                await admin.fetch_all_topic_list()
 
 
 async def test_name_servers_come_from_the_environment(stage: Stage, monkeypatch: pytest.MonkeyPatch):

@@ -27,7 +27,7 @@ class Broker:
         self.topics: list[str] = []
 
     def send_oneway(self, command: Command) -> None:
-        self.topics.append(command.header.topic)  # type: ignore[attr-defined]
+        self.topics.append(command.header.topic)
 
 
 async def test_a_check_sees_the_topic_without_the_namespace():

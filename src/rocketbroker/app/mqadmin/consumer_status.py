@@ -1,7 +1,5 @@
 """``mqadmin consumerStatus`` (org.apache.rocketmq.tools.command.consumer.ConsumerStatusSubCommand)."""
 
-from typing import Any
-
 import msgspec
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
@@ -9,6 +7,7 @@ from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, run
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.mq_version import version_desc
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumerRunningInfo
 from rocketbroker.common.errors import CodecError, RocketBrokerError
 
 _SAME = "Same subscription in the same group of consumer"
@@ -47,17 +46,16 @@ async def examine(admin: AdminClient, group: str) -> Report:
     return Report(data, [_table(rows), "", *lines], failures)
 
 
-def subscriptions_of(info: Any) -> dict[str, str]:
-    """Return the subscriptions in a ConsumerRunningInfo by topic.
+def subscriptions_of(info: ConsumerRunningInfo) -> dict[str, str]:
+    """Return the subscriptions of a client by topic, without that to retries.
 
     Raises:
-        CodecError: It has no list of subscriptions.
+        CodecError: the client does not report them.
     """
-    try:
-        pairs = ((each["topic"], each.get("subString", "")) for each in info["subscriptionSet"])
-        return {topic: text for topic, text in sorted(pairs) if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)}
-    except (KeyError, TypeError, AttributeError):
-        raise CodecError("ConsumerRunningInfo: subscriptionSet is not a list of subscriptions") from None
+    if info.subscription_set is None:
+        raise CodecError("ConsumerRunningInfo: subscriptionSet is missing")
+    pairs = sorted((each.topic, each.sub_string) for each in info.subscription_set)
+    return {topic: text for topic, text in pairs if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)}
 
 
 def _table(rows: list[ClientRow]) -> Table:

@@ -41,10 +41,10 @@ class ConsumeStatus(RemotingSerializable):
 
 
 class ConsumerRunningInfo(RemotingSerializable):
-    """Answer to GET_CONSUMER_RUNNING_INFO (307)."""
+    """Answer to GET_CONSUMER_RUNNING_INFO (307); ``subscription_set`` is None if the client left it out."""
 
     properties: dict[str, str] = msgspec.field(default_factory=dict)
-    subscription_set: list[SubscriptionData] = msgspec.field(default_factory=list)
+    subscription_set: list[SubscriptionData] | None = None
     mq_table: dict[MessageQueue, ProcessQueueInfo] = msgspec.field(default_factory=dict)
     status_table: dict[str, ConsumeStatus] = msgspec.field(default_factory=dict)
     jstack: str | None = None
