@@ -98,9 +98,9 @@ class RouteInfoManager:
             self._expire(*other)
 
     def _check_cluster(self, said: BrokerRegistration, now: float) -> None:
-        """Reject a broker whose name belongs to a live broker of another cluster."""
+        """Reject a broker whose name belongs to a live broker of another cluster; a master displaces such slaves."""
         broker, group = said.broker, self.brokers.by_name.get(said.broker.broker_name)
-        for address in group.broker_addrs.values() if group is not None else ():
+        for address in list(group.broker_addrs.values()) if group is not None else ():
             info = self.brokers.live[address]
             is_itself = address == broker.broker_addr or info.connection is said.connection
             if info.cluster_name == broker.cluster_name or is_itself or info.is_gone(now):
@@ -111,6 +111,11 @@ class RouteInfoManager:
                 "same brokerClusterName, or each its own brokerName"
             )
             log.warning("%s", text)
+            if broker.broker_id == MASTER_ID:
+                # The slave gets the error at its next registration. Else its mistake would keep the master out.
+                info.connection.close(f"the master of {broker.broker_name} is of cluster {broker.cluster_name}")
+                self._forget(address)
+                continue
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
 
     def _taken(self, said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:

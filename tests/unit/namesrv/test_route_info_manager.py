@@ -264,6 +264,18 @@ def test_a_slave_of_another_cluster_is_rejected_while_the_name_lives(namesrv: Fi
     assert namesrv.addresses() == {1: SLAVE}
 
 
+def test_a_slave_of_another_cluster_does_not_keep_its_master_out(namesrv: Fixture) -> None:
+    slave = host(2)
+    namesrv.register("T", "U", address=SLAVE, broker_id=1, cluster="D", connection=slave)
+
+    namesrv.register("T", "U", connection=host(1))
+
+    assert namesrv.addresses() == {0: MASTER}
+    assert slave.close_reason == "the master of broker-a is of cluster C"
+    with pytest.raises(BrokerResponseError, match="is of cluster C"):
+        namesrv.register("T", "U", address=SLAVE, broker_id=1, cluster="D", connection=host(2))
+
+
 def test_only_its_own_host_unregisters_a_broker_or_says_that_it_lives(namesrv: Fixture) -> None:
     own = host(1)
     namesrv.register("T", "U", connection=own)
