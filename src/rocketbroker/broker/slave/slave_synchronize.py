@@ -162,8 +162,8 @@ class SlaveSynchronize:
         answer = await self._client.topics()
         table, topics = answer.topic_config_table, self._tables.topics
         for name, topic in table.items():
-            valid, remark = validate_topic(name)
-            if not valid or topic.topic_name != name:
+            remark = self._topic_fault(name)
+            if remark or topic.topic_name != name:
                 raise CodecError(remark or f"topic {name[:128]!r} has the name {topic.topic_name[:128]!r}")
             if not (0 <= topic.read_queue_nums <= _MOST_QUEUES and 0 <= topic.write_queue_nums <= _MOST_QUEUES):
                 raise CodecError(
@@ -189,7 +189,7 @@ class SlaveSynchronize:
         answer = await self._client.consumer_offsets()
         for key, queues in answer.offset_table.items():
             topic, at, group = key.partition("@")
-            if not (at and validate_topic(topic).valid and validate_group(group, LEGACY_GROUP_MAX_LENGTH).valid):
+            if not (at and not self._topic_fault(topic) and validate_group(group, LEGACY_GROUP_MAX_LENGTH).valid):
                 raise CodecError(f"{key[:300]!r} is not a topic and a group")
             if any(not 0 <= queue_id < _MOST_QUEUES or offset < -1 for queue_id, offset in queues.items()):
                 raise CodecError(f"a queue or an offset of {key} is out of range")
@@ -219,6 +219,11 @@ class SlaveSynchronize:
 
     async def _sync_timer_metrics(self) -> None:
         self._tables.copied.timer_metrics.follow(await self._client.timer_metrics())
+
+    def _topic_fault(self, name: str) -> str:
+        """Return the reason why no topic can have a name, empty if one can."""
+        # Each broker has topics with the names of itself and its cluster, such as mq1.example.com.
+        return "" if name in self._tables.topics.system_topics else validate_topic(name).remark
 
     def _failed(self, title: str, text: str) -> None:
         """Log a failure once, until the step works again."""

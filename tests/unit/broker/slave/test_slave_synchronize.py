@@ -54,6 +54,17 @@ async def test_topics_groups_and_offsets_follow_with_their_versions(slave, fille
     assert slave.address.answers
 
 
+async def test_topics_with_the_names_of_broker_and_cluster_are_valid(slave, filled):
+    slave.topics.system_topics |= {"mq1.example.com"}
+    filled.topics.update(TopicConfig("mq1.example.com", 1, 1))
+    filled.offsets.commit("G", "mq1.example.com", 0, 7)
+
+    await slave.sync.sync_all()
+
+    assert "T" in slave.topics.topics
+    assert slave.offsets.query("G", "mq1.example.com", 0) == 7
+
+
 async def test_what_the_master_deletes_goes_with_its_offsets(slave, filled):
     filled.topics.update(TopicConfig("Stays", 4, 4))
     await slave.sync.sync_all()
