@@ -391,6 +391,8 @@ class BrokerController:
             if BrokerRole(self._settings.store.broker_role) in SLAVE:
                 for copied in self._copied:
                     copied.load()
+            else:
+                self.consumer_offsets.forget_slave_commits()
             await self.parts.take_role(BrokerRole(self._settings.store.broker_role))
         except BaseException:
             await self.stop()

@@ -70,6 +70,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             del self.slave_commits[key]
         self._changed = True
 
+    def forget_slave_commits(self) -> None:
+        """Forget all such offsets: this broker is a master, and its own table has them."""
+        self._changed |= bool(self.slave_commits)
+        self.slave_commits = {}
+
     def follow(self, table: OffsetTable, version: DataVersion | None) -> None:
         """Take over the offsets of a slave's master, except where this slave's own are ahead and not returned yet.
 
@@ -217,7 +222,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                         )
         # Not reported: the committed offsets are the same, and are reported above.
         resets = self.resets.offsets()
-        for key, queues in resets.items():
+        for key, queues in [*resets.items(), *self.slave_commits.items()]:
             topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
             queues.update((queue_id, min(offset, end_of(topic, queue_id))) for queue_id, offset in queues.items())
         self.resets.take(resets)

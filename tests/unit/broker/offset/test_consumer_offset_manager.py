@@ -101,6 +101,18 @@ def test_a_reset_is_set_back_with_the_offset():
     assert manager.query("g", "T", 0) == 7
 
 
+def test_offsets_for_the_master_are_set_back_too_and_a_master_forgets_them():
+    manager = make()
+    manager.keep_commits()
+    manager.commit("g", "T", 0, 10)
+
+    manager.set_back(lambda _topic, _queue_id: 7)
+    assert manager.slave_commits == {"T@g": {0: 7}}
+
+    manager.forget_slave_commits()
+    assert manager.slave_commits == {}
+
+
 def test_names_that_contain_each_other():
     manager = make()
     for group, topic in (("g", "T"), ("gg", "T"), ("g", "TT"), ("T", "g")):
