@@ -180,6 +180,8 @@ class BrokerController:
             (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain)),
             (ANY_ROLE, OffsetFlushService(self.consumer_offsets, self.schedule, config, self._settings.store)),
             (ANY_ROLE, self.cleaning),
+            # Before all that stores messages, so that slaves get the last of them at a stop.
+            (MASTER, self.replication.service),
             (MASTER, self.schedule),
             (MASTER, self._transaction_checks),
             (MASTER, self.timer),

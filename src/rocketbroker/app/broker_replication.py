@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable, Collection, Sequence
 
-from rocketbroker.app.role_parts import MASTER, SLAVE, SYNC_MASTER, BrokerRole
+from rocketbroker.app.role_parts import SLAVE, SYNC_MASTER, BrokerRole
 from rocketbroker.broker.out.known_slaves import KnownSlaves
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
 from rocketbroker.common.clock import Clock
@@ -62,7 +62,7 @@ class BrokerReplication:
     @property
     def parts(self) -> list[tuple[Collection[BrokerRole], Part]]:
         """Parts that start after the broker is registered, and their roles."""
-        return [(MASTER, self.service), (SYNC_MASTER, self._known_slaves), (SLAVE, self.client)]
+        return [(SYNC_MASTER, self._known_slaves), (SLAVE, self.client)]
 
     def runtime_info(self, *, is_master: bool) -> HARuntimeInfo:
         """Return the state of replication."""

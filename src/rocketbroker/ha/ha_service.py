@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 # Seconds between two looks at each connection: heartbeats, silence, records that no batch end announced.
 _CHECK_S: Final = 0.5
+_STOP_CHECK_S: Final = 0.02
 _BACKLOG: Final = 64
 _MOST_CONNECTIONS: Final = 64
 
@@ -83,13 +84,22 @@ class HAService:
         self._tasks.every(_CHECK_S, self._check, "check")
 
     async def stop(self) -> None:
-        """Close the port and all connections."""
+        """Close the port, and all connections once the slaves have the log or ``slaveTimeout`` has passed."""
         for server in self._servers:
             server.close()
         self._servers.clear()
+        await self._send_the_rest()
         for connection in list(self.connections):
             connection.close("the broker stops, or is no longer a master")
         await self._tasks.stop()
+
+    async def _send_the_rest(self) -> None:
+        """Wait until the slaves that count have the whole log, at most ``slaveTimeout``."""
+        loop, end = asyncio.get_running_loop(), self._source.log_end
+        deadline = loop.time() + self._config.slave_timeout / 1000
+        while any(offset < end for offset in self._ack_offsets()) and loop.time() < deadline:
+            self._transfer()
+            await asyncio.sleep(_STOP_CHECK_S)
 
     def admits(self, connection: HAConnection) -> str:
         """Return the reason to reject a new connection, empty to accept it."""

@@ -23,6 +23,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.lifecycle import Part
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fakes import FakeClock
 from tests.support.ports import free_ports
@@ -63,6 +64,30 @@ async def test_offsets_committed_while_it_stops_are_written(tmp_path: Path, monk
 
     table = (tmp_path / "config" / "consumerOffset.json").read_text().replace("{0:", '{"0":').replace("\t0:", '\t"0":')
     assert json.loads(table)["offsetTable"] == {"T@G": {"0": 42}}
+
+
+async def test_slaves_are_served_before_the_first_request_and_after_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    broker = BrokerController.bind(broker_settings(0, tmp_path, ""))
+    steps: list[str] = []
+
+    def record(part: Part, step: str, text: str) -> None:
+        call: Callable[[], Awaitable[None]] = getattr(part, step)
+
+        async def recorded() -> None:
+            steps.append(text)
+            await call()
+
+        monkeypatch.setattr(part, step, recorded)
+
+    for part, name in ((broker._server, "server"), (broker.replication.service, "slaves")):
+        record(part, "start", f"{name} start")
+        record(part, "stop", f"{name} stop")
+    async with running(broker):
+        pass
+
+    assert steps == ["slaves start", "server start", "server stop", "slaves stop"]
 
 
 async def test_a_start_that_fails_gives_the_ports_back(tmp_path: Path):

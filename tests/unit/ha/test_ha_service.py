@@ -115,6 +115,31 @@ async def test_a_slave_that_no_name_server_knows_acknowledges_nothing(tmp_path: 
             assert await waiting == ACKNOWLEDGED
 
 
+async def test_a_stop_waits_until_the_slave_has_all(tmp_path: Path):
+    async with ha_master(tmp_path) as master, connected(master) as (reader, writer):
+        fill(master.store, "a", 5)
+        end = master.store.commit_log.max_offset
+        writer.write(pack(">q", 0))
+        await until(lambda: [each.ack_offset for each in master.service.connections] == [0])
+        stopping = asyncio.create_task(master.service.stop())
+        assert (await next_transfer(reader))[0] == 0
+        await asyncio.sleep(0.1)
+        assert not stopping.done()
+
+        writer.write(pack(">q", end))
+        await stopping
+        assert not master.service.connections
+
+
+async def test_a_stop_waits_for_no_slave_longer_than_its_timeout(tmp_path: Path):
+    async with ha_master(tmp_path, slave_timeout=50) as master, connected(master) as (_, writer):
+        fill(master.store, "a", 5)
+        writer.write(pack(">q", 0))
+        await until(lambda: [each.ack_offset for each in master.service.connections] == [0])
+        async with asyncio.timeout(2):
+            await master.service.stop()
+
+
 async def test_a_silent_slave_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ha_service, "_CHECK_S", 0.02)
     async with ha_master(tmp_path, ha_housekeeping_interval=100) as master, connected(master) as (reader, _):
