@@ -116,9 +116,22 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             self.persist()
 
     def follow(self, file: DelayOffsetSerializeWrapper) -> None:
-        """Take over the progress of a slave's master, and schedule a write if it differs."""
-        if file.offset_table != self.offset_table:
-            self.take(file)
+        """Take over the progress of a slave's master, and schedule a write if it differs.
+
+        A level does not go back, nor is it lost: a master without its file would have all be delivered again. Only a
+        level beyond its queue goes back.
+        """
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
+        kept = {
+            level: offset
+            for level, offset in self.offset_table.items()
+            if offset > file.offset_table.get(level, -1)
+            and (queue := queues.get(level - 1)) is not None
+            and offset <= queue.max_offset
+        }
+        table = file.offset_table | kept
+        if table != self.offset_table:
+            self.take(DelayOffsetSerializeWrapper(table, file.data_version))
             self.persist()
 
     def correct_delay_offset(self) -> None:

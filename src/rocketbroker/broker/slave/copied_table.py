@@ -14,7 +14,7 @@ T = TypeVar("T", bound=RemotingSerializable)
 
 
 class CopiedTable(ConfigManager[T]):
-    """A table that a slave replaces as a whole. A master's is empty, as it has no such entries.
+    """A table that a slave replaces as a whole. A master of this kind has no such entries.
 
     Args:
         path: as in ``ConfigManager``.
@@ -27,12 +27,11 @@ class CopiedTable(ConfigManager[T]):
 
     def __init__(self, path: Path, empty: T, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
-        self._kind = type(empty)
-        self.content = empty
+        self._empty = self.content = empty
 
     def follow(self, content: T) -> None:
-        """Replace the table by the master's, and write it."""
-        if content != self.content:
+        """Replace the table by the master's, and write it; keep it if the master has none, as after a loss."""
+        if content not in (self.content, self._empty):
             self.content = content
             self.persist()
 
@@ -42,7 +41,7 @@ class CopiedTable(ConfigManager[T]):
 
     def parse(self, data: bytes) -> T:
         """Parse the content of a file."""
-        return self._kind.decode(data)
+        return type(self._empty).decode(data)
 
     def count(self, _file: T) -> int:
         """Return 1: an empty table is as good as any."""

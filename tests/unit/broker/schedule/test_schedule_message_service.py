@@ -15,6 +15,7 @@ from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
@@ -90,6 +91,19 @@ async def wait_to_the_moment(service, store, clock, seconds):
     assert delivered(store) == []
     clock.advance(0.001)
     await service.deliver_due()
+
+
+async def test_the_progress_of_a_master_takes_no_level_back_within_its_queue(service, store):
+    for level in (1, 1, 3):
+        put(store, level)
+    service.offset_table = {1: 2, 3: 9}
+
+    service.follow(DelayOffsetSerializeWrapper({1: 1}))
+    assert service.offset_table == {1: 2}, "9 is beyond the queue"
+    service.follow(DelayOffsetSerializeWrapper())
+    assert service.offset_table == {1: 2}
+    service.follow(DelayOffsetSerializeWrapper({1: 5, 3: 1}))
+    assert service.offset_table == {1: 5, 3: 1}
 
 
 async def test_delivery_when_due_and_not_before(service, store, clock):
