@@ -246,7 +246,7 @@ class BrokerController:
         )
 
     def _make_slave_synchronize(self) -> SlaveSynchronize:
-        return SlaveSynchronize(
+        synchronize = SlaveSynchronize(
             self.master_address,
             MasterClient(self._client, self._executor, lambda: self.master_address.master.address),
             FollowedTables(
@@ -260,8 +260,10 @@ class BrokerController:
             self._clock,
             self.outer_api.register_all,
             lambda: self.store.queues.topics,
-            lambda: self.replication.client.problem if self.replication.client.has_other_history else "",
+            lambda: self.replication.client.other_log,
         )
+        self.replication.client.on_change = synchronize.look_again
+        return synchronize
 
     def _make_cleaning(self) -> CleanFilesService:
         return CleanFilesService(

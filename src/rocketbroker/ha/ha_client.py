@@ -41,7 +41,7 @@ class HAClient:
     Attributes:
         address: HA address of the master that is followed, empty without one.
         problem: reason why the log is not followed, empty while it is.
-        has_other_history: true since this log had messages that the master did not have, until it follows again.
+        on_change: called when ``problem`` has changed.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class HAClient:
         self._reported = 0
         self.address = ""
         self.problem = "it has not connected to its master yet"
-        self.has_other_history = False
+        self.on_change: Callable[[], object] = tuple
+        # Address of the master that this log was compared with last and found equal.
+        self._same_log = ""
         self._last_read_ms = self._last_write_ms = self._received_bytes = self._bytes_per_s = 0
 
     async def start(self) -> None:
@@ -90,7 +92,7 @@ class HAClient:
             try:
                 await self._follow()
             except DifferentHistoryError as error:
-                self.has_other_history = True
+                self._same_log = ""
                 pause_s = _STOPPED_S
                 self._note(await self._different(error))
             except (RemotingError, CodecError, StoreError) as error:
@@ -115,6 +117,7 @@ class HAClient:
         log.info("HAClient: connected to the master at %s; this log ends at %d", self.address, self._replica.max_offset)
         self._pending, self._link = b"", link
         is_empty = self._commit_log.min_offset == self._replica.max_offset
+        self._same_log = self.address if is_empty else ""
         check = None if is_empty else TailCheck(self._commit_log)
         self._report(0 if check is None else check.begin)
         while True:
@@ -125,7 +128,7 @@ class HAClient:
                 if not check.is_done:
                     continue
                 check = None
-                self.has_other_history = False
+                self._same_log = self.address
                 self._note("")
             await self._take([part for part in parts if part.data])
 
@@ -178,6 +181,14 @@ class HAClient:
         self._received_bytes = 0
         self._report(self._reported)
 
+    @property
+    def other_log(self) -> str:
+        """Reason why the master's log may not continue this one, empty if it does."""
+        master = self._config.ha_master_address or self._master()
+        if (master and self._same_log == master) or self._commit_log.min_offset == self._replica.max_offset:
+            return ""
+        return self.problem or "this log was not compared with that of its master yet"
+
     def runtime_info(self) -> HARuntimeInfo:
         """Return the state of the copying for GET_BROKER_HA_STATUS; RocketMQ has no field for a problem."""
         address = f"{self.address} ({self.problem})" if self.problem else self.address
@@ -211,9 +222,10 @@ class HAClient:
 
     def _note(self, problem: str) -> None:
         """Record the state, and log it when it changes, not at each attempt."""
-        if problem != self.problem:
+        is_changed, self.problem = problem != self.problem, problem
+        if is_changed:
             if problem:
                 log.error("HAClient: the master's log is not followed: %s", problem)
             else:
                 log.info("HAClient: following the master at %s from %d on", self.address, self._replica.max_offset)
-        self.problem = problem
+            self.on_change()

@@ -116,13 +116,36 @@ class TestOtherHistory:
             slave.address = master.address
             await until(lambda: f"mqstore truncate {tmp_path / 's'} {cut}" in slave.client.problem)
             assert "the master's log has other bytes from" in slave.client.problem
-            assert slave.client.has_other_history
+            assert slave.client.other_log == slave.client.problem
 
             await slave.replica.truncate(cut)
 
             await caught_up(master, slave)
             assert log_bytes(slave.store) == log_bytes(master.store)
-            assert (slave.client.problem, slave.client.has_other_history) == ("", False)
+            assert (slave.client.problem, slave.client.other_log) == ("", "")
+
+
+async def test_a_log_continues_only_that_of_a_master_it_was_compared_with(tmp_path: Path):
+    async with ha_master(tmp_path / "m") as master:
+        fill(master.store, "a", 9)
+        async with ha_slave(tmp_path / "s", master.address) as slave:
+            await caught_up(master, slave)
+        async with ha_slave(tmp_path / "s", "") as slave:
+            changes: list[str] = []
+            slave.client.on_change = lambda: changes.append(slave.client.problem)
+            await until(lambda: "no name server knows its master" in slave.client.other_log)
+
+            slave.address = master.address
+            await until(lambda: not slave.client.other_log)
+            assert changes[-1] == ""
+
+            slave.address = f"{LOOPBACK}:1"
+            assert slave.client.other_log == "this log was not compared with that of its master yet"
+
+
+async def test_an_empty_log_continues_any(tmp_path: Path):
+    async with ha_slave(tmp_path / "s", "") as slave:
+        assert slave.client.other_log == ""
 
 
 async def copied(source: MessageStore, target: MessageStore, count: int) -> int:

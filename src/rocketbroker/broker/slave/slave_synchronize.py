@@ -60,7 +60,8 @@ class SlaveSynchronize:
         clock: checks the times of the master.
         register: registers this broker again, to learn of a master.
         stored_topics: returns the topics that have messages in this broker's store.
-        fault: returns why this slave does not follow the master's log, empty if it does: then nothing is taken over.
+        other_log: returns why the master's log may not continue this broker's, empty if it does; until then only the
+            master's answer counts.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class SlaveSynchronize:
         clock: Clock,
         register: Callable[[], object],
         stored_topics: Callable[[], Collection[str]],
-        fault: Callable[[], str] = str,
+        other_log: Callable[[], str] = str,
     ) -> None:
         self._master = master
         self._client = client
@@ -79,7 +80,7 @@ class SlaveSynchronize:
         self._clock = clock
         self._register = register
         self._stored_topics = stored_topics
-        self._fault = fault
+        self._other_log = other_log
         self._topic_names = MasterNames("topics", tables.topics.system_topics)
         self._group_names = MasterNames("consumer groups", BUILT_IN_GROUPS)
         self._offset_return = OffsetReturn(tables.offsets, client)
@@ -103,6 +104,10 @@ class SlaveSynchronize:
     async def stop(self) -> None:
         """Stop following."""
         await self._tasks.stop()
+
+    def look_again(self) -> None:
+        """Fetch the tables now, or learn at least if the master answers."""
+        self._wake.set()
 
     def _master_changed(self, _master: Master) -> None:
         self._delay_offsets = self._timer_checkpoint = None
@@ -131,11 +136,7 @@ class SlaveSynchronize:
 
     async def sync_all(self) -> None:
         """Fetch all tables once; a table that fails is logged, and keeps its content."""
-        if fault := self._fault():
-            self._failed("tables", f"the tables are kept as they are: {fault}")
-            return
-        self._worked("tables")
-        steps: Iterable[tuple[str, Callable[[], Awaitable[None]]]] = (
+        steps: Iterable[tuple[str, Callable[[], Awaitable[object]]]] = (
             ("topics", self._sync_topics),
             ("consumer groups", self._sync_groups),
             ("consumer offsets", self._sync_offsets),
@@ -144,6 +145,11 @@ class SlaveSynchronize:
             ("timer checkpoint", self._sync_timer_checkpoint),
             ("timer metrics", self._sync_timer_metrics),
         )
+        if reason := self._other_log():
+            self._waits(reason)
+            steps = [("master", self._client.delay_offsets)]
+        else:
+            self._worked("tables")
         for title, step in steps:
             try:
                 await step()
@@ -169,8 +175,9 @@ class SlaveSynchronize:
                 raise CodecError(
                     f"topic {name} has {topic.read_queue_nums} read and {topic.write_queue_nums} write queues"
                 )
-        gone = self._topic_names.gone(topics.topics, topics.data_version, table, answer.data_version)
-        topics.follow(table, gone, self._topic_names.version(topics.data_version, answer.data_version))
+        names, stored = self._topic_names, self._stored_topics()
+        gone = names.gone(topics.topics, topics.data_version, table, answer.data_version, stored)
+        topics.follow(table, gone, names.version(topics.data_version, answer.data_version))
         for name in gone:
             self._tables.offsets.remove_topic(name)
 
@@ -229,8 +236,14 @@ class SlaveSynchronize:
         """Log a failure once, until the step works again."""
         if self._logged.get(title) != text:
             self._logged[title] = text
-            log.error("slave: %s; next try in %g s", text, INTERVAL_S)
+            log.error("SlaveSynchronize: %s; next try in %g s", text, INTERVAL_S)
+
+    def _waits(self, reason: str) -> None:
+        """Log once that no table is taken over."""
+        if self._logged.get("tables") != reason:
+            self._logged["tables"] = reason
+            log.warning("SlaveSynchronize: the tables are kept as they are: %s", reason)
 
     def _worked(self, title: str) -> None:
         if self._logged.pop(title, ""):
-            log.info("slave: the %s of the master are followed again", title)
+            log.info("SlaveSynchronize: the %s of the master are followed again", title)

@@ -65,7 +65,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         registrations=[],
         stored_topics=set(),
         address=MasterAddress(lambda: "127.0.0.1:1"),
-        fault="",
+        other_log="",
     )
     found.address.registered("ns", Master(master.address, ""))
     tables = FollowedTables(found.topics, found.groups, found.offsets, found.schedule, found.timer, found.copied)
@@ -79,7 +79,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
                 clock,
                 lambda: found.registrations.append(1),
                 lambda: found.stored_topics,
-                lambda: found.fault,
+                lambda: found.other_log,
             )
             async with stopping(found.sync):
                 yield found

@@ -1,3 +1,5 @@
+import pytest
+
 from rocketbroker.broker.slave.master_names import MasterNames
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 
@@ -36,5 +38,13 @@ def test_a_restart_keeps_what_the_master_had_lost():
     assert MasterNames("topics").gone(["A", "B"], at(5, 1), ["B"], at(100)) == []
 
 
-def test_a_first_answer_with_built_in_names_alone_deletes_nothing():
-    assert MasterNames("topics", {"BUILT_IN"}).gone(["A"], at(1), ["BUILT_IN"], at(100)) == []
+@pytest.mark.parametrize("names", [["BUILT_IN"], ["BUILT_IN", "C", "D"]])
+def test_a_first_answer_without_any_own_name_deletes_nothing(names):
+    assert MasterNames("topics", {"BUILT_IN"}).gone(["A", "BUILT_IN"], at(1), names, at(100)) == []
+
+
+def test_a_name_in_use_is_not_deleted_by_a_first_answer():
+    names = MasterNames("topics")
+
+    assert names.gone(["A", "B", "C", "D"], at(1), ["C", "D"], at(100), {"A", "C"}) == ["B"]
+    assert names.gone(["A", "C", "D"], at(100), ["D"], at(101), {"A", "C"}) == ["C"], "the master had it"

@@ -111,12 +111,15 @@ async def test_a_restarted_slave_keeps_what_an_empty_master_lacks(slave, master)
 
 
 async def test_a_restarted_slave_deletes_what_the_master_deleted_meanwhile(slave, filled):
-    slave.topics.update(TopicConfig("Deleted", 4, 4))
+    for name in ("Deleted", "HasMessages", "T"):
+        slave.topics.update(TopicConfig(name, 4, 4))
+    slave.stored_topics |= {"HasMessages", "T"}
     filled.topics.data_version.counter = 100
 
     await slave.sync.sync_all()
 
     assert "Deleted" not in slave.topics.topics
+    assert "HasMessages" in slave.topics.topics, "the master may have lost it"
 
 
 async def test_long_tables_come_in_pages(slave, filled):
@@ -152,6 +155,13 @@ async def test_tables_for_other_brokers_are_kept_as_they_are(slave, master):
     await slave.sync.sync_all()
 
     assert slave.copied.message_request_modes.content.encode() == modes
+    assert slave.copied.timer_metrics.content.timing_count["T"].count == 3
+
+    master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = b'{"messageRequestModeMap":{}}'
+    master.bodies[RequestCode.GET_TIMER_METRICS] = b'{"timingCount":{}}'
+    await slave.sync.sync_all()
+
+    assert slave.copied.message_request_modes.content.encode() == modes, "a master that lost its tables"
     assert slave.copied.timer_metrics.content.timing_count["T"].count == 3
 
 
@@ -223,16 +233,33 @@ async def test_a_dead_master_is_reported_once_and_followed_again(slave, filled, 
 
 
 async def test_nothing_follows_while_the_log_does_not(slave, filled, caplog):
-    slave.fault = "this slave is ahead of its master"
+    good = slave.address.master
+    slave.other_log = "this slave is ahead of its master"
 
     await slave.sync.sync_all()
     await slave.sync.sync_all()
 
     assert "T" not in slave.topics.topics
     assert caplog.text.count("the tables are kept as they are: this slave is ahead of its master") == 1
-    slave.fault = ""
+    assert slave.address.answers
+    slave.address.registered("ns", Master("127.0.0.1:1x", ""))
+    await slave.sync.sync_all()
+    assert not slave.address.answers, "consumers must not go to a dead master"
+    slave.address.registered("ns", good)
+    slave.other_log = ""
     await slave.sync.sync_all()
     assert "T" in slave.topics.topics
+
+
+async def test_another_look_fetches_the_tables_at_once(slave, filled):
+    slave.other_log = "not compared yet"
+    await slave.sync.start()
+    await until(lambda: slave.sync._logged)
+
+    slave.other_log = ""
+    slave.sync.look_again()
+
+    await until(lambda: "T" in slave.topics.topics)
 
 
 async def test_a_new_master_is_followed_at_once(slave, filled):
@@ -252,6 +279,7 @@ async def test_offsets_committed_here_return_to_the_master(slave, filled):
     slave.offsets.commit("G", "T", 0, 20)
     slave.offsets.commit("G", "T", 1, 3)
 
+    await slave.sync.sync_all()
     await slave.sync.sync_all()
     await until(lambda: len(filled.commits) == 2)
     assert slave.offsets.table == {"T@G": {0: 20, 1: 3}}
