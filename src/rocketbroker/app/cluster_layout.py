@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from rocketbroker.app.dev_server import make_store
 from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
 from rocketbroker.app.temporary_store import TemporaryStore
+from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError
 
 # Distance between the ports of two brokers, which also use the ports 2 below and 1 above.
@@ -76,6 +77,9 @@ class ClusterLayout:
         self._given_store = store
         self._host = host
         self._advertise = advertise
+        # The advertised address may not lead back here, as from within a container.
+        self._members_host = LOOPBACK if host == "0.0.0.0" else host  # noqa: S104
+        self._members_namesrv_addr = ""
         self._temporary: TemporaryStore | None = None
         self.processes = SupervisedProcesses((), show)
         self.store = store or Path()
@@ -108,17 +112,18 @@ class ClusterLayout:
             self._temporary = None
 
     async def _start_namesrv(self) -> None:
-        path = self._write(
-            "namesrv",
-            {
-                "listenPort": self._namesrv_port,
-                "bindAddress": self._host,
-                "kvConfigPath": self.store / "namesrv" / "kvConfig.json",
-            },
-        )
+        settings = {
+            "listenPort": self._namesrv_port,
+            "bindAddress": self._host,
+            "kvConfigPath": self.store / "namesrv" / "kvConfig.json",
+        }
+        path = self._write("namesrv", settings)
         program = Program("namesrv", "rocketbroker.app.namesrv_startup", ("-c", str(path)))
-        address = await self.processes.add(program)
-        self.namesrv_addr = f"{self._advertise}:{address.rpartition(':')[2]}"
+        port = int((await self.processes.add(program)).rpartition(":")[2])
+        # If it is started again, it must have the port that all others know.
+        self._write("namesrv", {**settings, "listenPort": port})
+        self.namesrv_addr = f"{self._advertise}:{port}"
+        self._members_namesrv_addr = f"{self._members_host}:{port}"
 
     async def _start_broker(self, number: int, member: Member) -> None:
         path = self._write(
@@ -128,10 +133,10 @@ class ClusterLayout:
                 "brokerId": member.broker_id,
                 "brokerRole": member.role,
                 "brokerIP1": self._advertise,
-                "brokerIP2": self._advertise,
+                "brokerIP2": self._members_host,
                 "bindAddress": self._host,
                 "listenPort": self._broker_port and self._broker_port + number * _PORTS_APART,
-                "namesrvAddr": self.namesrv_addr,
+                "namesrvAddr": self._members_namesrv_addr,
                 "slaveReadEnable": "true",
                 "storePathRootDir": self.store / member.title,
                 **({"inSyncReplicas": 2} if member.role == "SYNC_MASTER" else {}),

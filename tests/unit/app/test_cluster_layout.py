@@ -5,13 +5,15 @@ import pytest
 
 from rocketbroker.app.cluster_layout import LAYOUTS, ClusterLayout
 from rocketbroker.app.supervised_processes import Program
-from rocketbroker.common.config.load import load_broker_settings
+from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
 
 
-def made(layout: str, store: Path, monkeypatch: pytest.MonkeyPatch, port: int = 10911) -> list[Program]:
+def made(
+    layout: str, store: Path, monkeypatch: pytest.MonkeyPatch, host: str = "127.0.0.1", advertise: str = "127.0.0.1"
+) -> list[Program]:
     """Return the programs that a layout would run."""
     programs: list[Program] = []
-    cluster = ClusterLayout(layout, 9876, port, store, host="127.0.0.1", advertise="127.0.0.1", show=lambda _line: None)
+    cluster = ClusterLayout(layout, 0, 10911, store, host=host, advertise=advertise, show=lambda _line: None)
 
     async def add(program: Program) -> str:
         programs.append(program)
@@ -31,6 +33,17 @@ def test_masters_start_before_their_slaves_on_ports_of_their_own(tmp_path: Path,
     assert [each.broker.broker_id for each in settings] == [0, 1, 0, 1]
     assert [each.store.broker_role for each in settings] == ["ASYNC_MASTER", "SLAVE", "ASYNC_MASTER", "SLAVE"]
     assert {each.broker.namesrv_addr for each in settings} == {"127.0.0.1:9876"}
+
+
+def test_a_restarted_name_server_keeps_its_port_and_members_use_their_own_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    programs = made("2m-2s-async", tmp_path, monkeypatch, host="0.0.0.0", advertise="192.0.2.1")
+
+    assert load_namesrv_settings(programs[0].arguments[1]).transport.listen_port == 9876
+    settings = [load_broker_settings(program.arguments[1]) for program in programs[1:]]
+    assert {each.broker.namesrv_addr for each in settings} == {"127.0.0.1:9876"}
+    assert {(each.broker.broker_ip1, each.broker.broker_ip2) for each in settings} == {("192.0.2.1", "127.0.0.1")}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
