@@ -96,7 +96,8 @@ def _run_many(brokers: Sequence[BrokerSettings], options: Sequence[str]) -> None
         )
         for settings in brokers
     ]
-    run(serve(SupervisedProcesses(programs, show), lambda: show(f"{len(brokers)} brokers serve; Ctrl-C stops them.")))
+    processes = SupervisedProcesses(programs, show)
+    run(serve(processes, lambda: show(f"{len(brokers)} brokers serve; Ctrl-C stops them."), cancels_start=True))
 
 
 def _check_apart(brokers: Sequence[BrokerSettings]) -> None:

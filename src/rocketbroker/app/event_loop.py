@@ -27,18 +27,28 @@ def run(main: Coroutine[None, None, None]) -> None:
         runner.run(main)
 
 
-async def serve(part: Part, booted: Callable[[], Awaitable[None] | None]) -> None:
+async def serve(part: Part, booted: Callable[[], Awaitable[None] | None], *, cancels_start: bool = False) -> None:
     """Start a part, call ``booted``, wait for SIGTERM or SIGINT, stop the part.
 
-    A signal during the start takes effect after the start. Errors of the start are raised.
+    A signal during the start takes effect after it, or cancels it if ``cancels_start``. Errors of the start are raised.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    starting = loop.create_task(part.start())
+
+    def stop() -> None:
+        if cancels_start and not stopped.is_set():
+            starting.cancel()
+        stopped.set()
+
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
     try:
-        await part.start()
+        await asyncio.wait((starting,))
+        if starting.cancelled():
+            return
+        starting.result()
         try:
             said = booted()
             if said is not None:

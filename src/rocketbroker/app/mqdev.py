@@ -186,7 +186,7 @@ def _serve_layout(
             _write_ready(ready_file, f"NAMESRV_ADDR={cluster.namesrv_addr}\n")
         show(f"ready: clients use the name server {cluster.namesrv_addr}. Ctrl-C stops all.")
 
-    _run_with_ready_file(serve(cluster, booted), ready_file)
+    _run_with_ready_file(serve(cluster, booted, cancels_start=True), ready_file)
 
 
 def _run_with_ready_file(main: Coroutine[None, None, None], ready_file: Path | None) -> None:

@@ -5,6 +5,7 @@ core, so that each broker gets a process here.
 """
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,8 @@ from typing import Final, NamedTuple
 
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import TaskOwner
+
+log = logging.getLogger(__name__)
 
 BOOT_LIMIT_S: Final = 120.0
 RESTART_S: Final = 5.0
@@ -57,9 +60,11 @@ class SupervisedProcesses:
 
     def __init__(self, programs: Sequence[Program], show: Callable[[str], None]) -> None:
         self._children = [_Child(program) for program in programs]
-        self._show = show
+        self._print = show
         self._tasks = TaskOwner("SupervisedProcesses")
-        self._stops = False
+        self._stops = asyncio.Event()
+        # Held while a process is made, so that ``stop`` misses none.
+        self._launching = asyncio.Lock()
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -96,7 +101,8 @@ class SupervisedProcesses:
         return child.address
 
     async def _start(self, child: _Child) -> None:
-        running = await self._launch(child)
+        async with self._launching:
+            running = await self._launch(child)
         booted = self._tasks.start(_wait(child.booted), f"boot of {child.program.name}")
         await asyncio.wait((booted, running), timeout=BOOT_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         booted.cancel()
@@ -137,24 +143,37 @@ class SupervisedProcesses:
         await process.wait()
         child.process = None
 
+    def _show(self, line: str) -> None:
+        """Show a line; without a terminal that takes it the programs run on."""
+        try:
+            self._print(line)
+        except (OSError, ValueError) as error:
+            log.warning("SupervisedProcesses: status lines cannot be printed any more: %s", error)
+            self._print = log.info
+
     async def _keep(self, child: _Child) -> None:
         """Start a child again whenever it ends."""
         while True:
             process = child.process
             if child.watched is not None:
                 await asyncio.wait((child.watched,))
-            if self._stops:
+            if self._stops.is_set():
                 return
             code = process.returncode if process is not None else None
             self._show(
                 f"{child.program.name:<14} {child.address:<22} ended with {_cause(code)}, next start in {RESTART_S:g} s"
             )
             await asyncio.sleep(RESTART_S)
-            await self._launch(child)
+            async with self._launching:
+                if self._stops.is_set():
+                    return
+                await self._launch(child)
 
     async def stop(self) -> None:
         """Stop all programs, the last one first."""
-        self._stops = True
+        self._stops.set()
+        async with self._launching:
+            pass  # Nothing is launched from now on.
         for child in reversed(self._children):
             if (process := child.process) is None or process.returncode is not None:
                 continue

@@ -1,5 +1,6 @@
 """How a server command lives and ends."""
 
+import asyncio
 import os
 import signal
 
@@ -35,6 +36,19 @@ def test_a_signal_stops_the_part(number: signal.Signals) -> None:
 
     run(serve(part, booted))
     assert part.events == ["start", "booted", "stop"]
+
+
+def test_a_signal_cancels_a_start_that_may_be_cancelled() -> None:
+    part = Recorded()
+
+    async def start() -> None:
+        part.events.append("start")
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+
+    part.start = start  # type: ignore[method-assign]
+    run(serve(part, lambda: part.events.append("booted"), cancels_start=True))
+    assert part.events == ["start"]
 
 
 def test_a_coroutine_may_be_given_for_the_time_after_the_start() -> None:

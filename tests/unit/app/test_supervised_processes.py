@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,56 @@ async def test_one_that_ends_is_started_again(processes: SupervisedProcesses, mo
 
     assert any("ended with SIGKILL, next start in" in line for line in shown(processes))
     assert processes.process_ids["b:0"] == before["b:0"]
+
+
+class Slow:
+    """A process that takes a moment to stop."""
+
+    pid = 1
+    returncode: int | None = None
+
+    def send_signal(self, _number: int) -> None:
+        pass
+
+    async def wait(self) -> int:
+        await asyncio.sleep(0.1)
+        self.returncode = 0
+        return 0
+
+
+async def test_one_that_ended_is_not_started_while_the_others_stop(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(supervised_processes, "RESTART_S", 0.02)
+    lines: list[str] = []
+    processes = SupervisedProcesses([Program("slow", "", ()), Program("crashes", "", ())], lines.append)
+    launched: list[str] = []
+
+    async def launch(child: Any) -> asyncio.Task[Any]:
+        launched.append(child.program.name)
+        child.booted.set()
+        child.process = Slow() if child.program.name == "slow" else None
+        child.watched = asyncio.create_task(asyncio.sleep(60 if child.process is not None else 0))
+        watched: asyncio.Task[Any] = child.watched
+        return watched
+
+    monkeypatch.setattr(processes, "_launch", launch)
+    await processes.start()
+    await until(lambda: any("next start in" in line for line in lines))
+
+    await processes.stop()
+
+    assert launched == ["slow", "crashes"]
+
+
+def test_the_programs_run_on_without_a_terminal(caplog: pytest.LogCaptureFixture):
+    def closed(_line: str) -> None:
+        raise BrokenPipeError("the terminal is closed")
+
+    processes = SupervisedProcesses((), closed)
+
+    processes._show("a line")
+    processes._show("another")
+
+    assert caplog.text.count("status lines cannot be printed any more: the terminal is closed") == 1
 
 
 async def test_one_that_does_not_start_stops_all(modules: None):
