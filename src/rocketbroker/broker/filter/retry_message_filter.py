@@ -1,5 +1,6 @@
 """Filter for messages of a retry topic (org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter)."""
 
+from collections.abc import Callable
 from typing import Final
 
 from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
@@ -21,7 +22,12 @@ class RetryMessageFilter:
         self._consumer_filters = consumer_filters
         self._group = group
 
-    def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
+    #: False, because the filter of any topic may be slow.
+    is_quick: Final = False
+
+    def is_matched_by_commit_log(
+        self, properties: PropertyBlocks, is_over: Callable[[], bool] | None = None
+    ) -> list[bool]:
         """See ``store.message_filter.MessageFilter``."""
         return [self._is_matched(each) for each in properties.raws()]
 

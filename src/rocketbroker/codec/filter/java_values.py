@@ -31,8 +31,9 @@ DOUBLE_MIN: Final = 5e-324
 
 _WHOLE: Final = re.compile(r"[+-]?\d+\Z")
 _SPACE: Final = "".join(map(chr, range(0x21)))
+# Neither has two ways to split a row of digits: trying them all would take seconds for a long property.
 _DOUBLE: Final = re.compile(
-    r"[+-]?(?:(?P<word>NaN|Infinity)|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\Z"
+    r"[+-]?(?:(?P<word>NaN|Infinity)|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\Z"
 )
 _HEX_DOUBLE: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?\Z")
 

@@ -52,12 +52,12 @@ class KnownResults:
     def matched(
         self, data: npt.NDArray[np.uint8], columns: Sequence[Slices], results_of: Callable[[list[Slices]], list[bool]]
     ) -> list[bool]:
-        """Return the result for each message.
+        """Return the result for each message, up to the first for which ``results_of`` has none.
 
         Args:
             data: buffer of at least 16 bytes with the values.
             columns: values of the messages, by property.
-            results_of: returns the results for values that are not known.
+            results_of: returns the results for values that are not known, or for the first of them.
         """
         table = self._table
         words, is_short = _words_of(data, columns)
@@ -71,8 +71,12 @@ class KnownResults:
         matched = table.matched[places]
         rows = np.flatnonzero(~known)
         if len(rows):
-            matched[rows] = results_of([Slices(starts[rows], lengths[rows]) for starts, lengths in columns])
+            results = results_of([Slices(starts[rows], lengths[rows]) for starts, lengths in columns])
+            left, rows = rows[len(results) :], rows[: len(results)]
+            matched[rows] = results
             self._add(table, places, words, matched, rows[is_short[rows]])
+            if len(left):
+                matched = matched[: left[0]]
         found: list[bool] = matched.tolist()
         return found
 

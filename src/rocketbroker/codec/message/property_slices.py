@@ -43,13 +43,13 @@ def property_slices(
     found = tuple(Slices(np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)) for _ in names)
     if not names:
         return found
-    left = []
-    for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
-        rows = np.flatnonzero(lengths == length) if length else at[:0]
-        if count >= _FEW:
-            rows = _of_one_length(data, at, rows, int(length), names, found)
-        left.append(rows)
-    _pair_by_pair(data, at, lengths, np.concatenate(left) if left else at, names, found)
+    distinct, counts = np.unique(lengths, return_counts=True)
+    left = lengths > 0
+    for length in distinct[(counts >= _FEW) & (distinct > 0)].tolist():
+        rows = np.flatnonzero(lengths == length)
+        left[rows] = False
+        left[_of_one_length(data, at, rows, length, names, found)] = True
+    _pair_by_pair(data, at, lengths, np.flatnonzero(left), names, found)
     return found
 
 
@@ -164,7 +164,11 @@ def _joined(data: npt.NDArray[np.uint8], at: Positions, lengths: Positions) -> t
 def _begin_with(text: npt.NDArray[np.uint8], starts: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
     """Return a mask of the ``starts`` at which ``prefix`` begins."""
     found = starts + len(prefix) <= len(text)
+    members = np.flatnonzero(found)
     for number, byte in enumerate(prefix):
-        members = np.flatnonzero(found)
-        found[members] = text[starts[members] + number] == byte
+        members = members[text[starts[members] + number] == byte]
+        if not len(members):
+            break
+    found[:] = False
+    found[members] = True
     return found

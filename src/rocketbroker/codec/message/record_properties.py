@@ -1,6 +1,8 @@
 """Positions of the properties of records, without decoding the rest; with numpy for many records."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from struct import Struct
 from typing import Any, Final, Self, TypeAlias
 
@@ -53,6 +55,13 @@ class PropertyBlocks:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def part(self, begin: int, size: int) -> "PropertyBlocks":
+        """Return the blocks from number ``begin`` on that have ``size`` bytes together at most, and at least one."""
+        lengths = self.lengths[begin : begin + size]
+        ends = list(accumulate(lengths)) if isinstance(lengths, list) else lengths.cumsum()
+        count = max(1, bisect_right(ends, size))
+        return PropertyBlocks(self.data, self.starts[begin : begin + count], lengths[:count])
 
     def raws(self) -> list[bytes]:
         """Return the properties of each message."""

@@ -15,7 +15,9 @@ from concurrent.futures import Executor
 from functools import partial
 from itertools import accumulate, chain, compress, repeat
 from itertools import count as count_from
+from math import inf
 from operator import add, itemgetter, sub
+from time import perf_counter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
@@ -35,6 +37,9 @@ from rocketbroker.store.read.get_message import PropertyFilter, UncheckedMessage
 _NO_RECORD: Final = (-1, 0, 0)
 # Checking more would block the event loop for over a millisecond.
 MOST_ON_LOOP: Final = 1024 * 1024
+#: Seconds that a quick filter on properties may take in a turn of the event loop. A thread would take longer: each call
+#: of numpy releases the interpreter, and then waits for it.
+FILTER_TURN_S: Final = 0.001
 # Messages further apart are looked up in the page cache one by one, nearer ones together with the gaps between them.
 _MOST_SPANNED: Final = 4 * 1024 * 1024
 _offset_of: Final = itemgetter(1)
@@ -190,10 +195,12 @@ class CheckedReader:
         Raises:
             StoreError: The disk cannot be read, or the log is closed; also when awaited.
         """
-        if messages.size <= MOST_ON_LOOP:
+        is_quick = messages.chosen_by is None or messages.chosen_by.message_filter.is_quick
+        if is_quick and messages.size <= MOST_ON_LOOP:
             parts = self._cached_parts(messages.expected)
             if parts is not None:
-                return self._sound_of(messages, parts, partial(self._commit_log.slices, messages.ranges))
+                all_of_them = partial(self._commit_log.slices, messages.ranges)
+                return self._sound_of(messages, parts, all_of_them, FILTER_TURN_S)
         return ColdRead(partial(self._read_on_thread, messages))
 
     def _cached_parts(self, expected: Sequence[ExpectedRecord]) -> list[_Part] | None:
@@ -234,9 +241,20 @@ class CheckedReader:
         return self._sound_of(messages, [_Part(data, starts, messages.expected)], lambda: [data])
 
     def _sound_of(
-        self, messages: UncheckedMessages, parts: list[_Part], all_of_them: Callable[[], Sequence[ReadableBuffer]]
+        self,
+        messages: UncheckedMessages,
+        parts: list[_Part],
+        all_of_them: Callable[[], Sequence[ReadableBuffer]],
+        seconds: float = inf,
     ) -> SoundMessages:
-        """Select the sound records and report the others; ``all_of_them`` returns them all, in few buffers."""
+        """Select the sound records and report the others.
+
+        Args:
+            messages: the messages.
+            parts: their records.
+            all_of_them: returns them all, in few buffers.
+            seconds: time for a filter on properties.
+        """
         queue = messages.queue
         is_wanted = None
         if messages.matches is not None and not queue.schedule:
@@ -246,7 +264,8 @@ class CheckedReader:
             for number in left_out:
                 self._report_record(queue, part, number)
         if messages.chosen_by is not None:
-            return _chosen_of(queue, parts, unsound, messages.chosen_by)
+            end = perf_counter() + seconds
+            return _chosen_of(queue, parts, unsound, messages.chosen_by, lambda: perf_counter() >= end)
         if not any(unsound) and sum(len(part.expected) for part in parts) == len(messages.expected):
             return SoundMessages(all_of_them(), len(messages.expected), messages.size)
         buffers = [
@@ -290,9 +309,13 @@ class CheckedReader:
 
 
 def _chosen_of(
-    queue: ConsumeQueueInterface, parts: list[_Part], unsound: list[list[int]], chosen_by: PropertyFilter
+    queue: ConsumeQueueInterface,
+    parts: list[_Part],
+    unsound: list[list[int]],
+    chosen_by: PropertyFilter,
+    is_over: Callable[[], bool],
 ) -> SoundMessages:
-    """Select the sound records that a filter on properties wants, up to its limits."""
+    """Select the sound records that a filter on properties wants, up to its limits and until it is over."""
     buffers: list[memoryview] = []
     total = 0
     for part, left_out in zip(parts, unsound, strict=True):
@@ -300,12 +323,14 @@ def _chosen_of(
         places = [(part.starts[number], part.expected[number][2]) for number in sound]
         starts, sizes = map(list, zip(*places, strict=True)) if places else ([], [])
         properties = record_properties(part.data, starts, sizes, len(queue.topic_block))
-        matched = chosen_by.message_filter.is_matched_by_commit_log(properties)
+        matched = chosen_by.message_filter.is_matched_by_commit_log(properties, is_over)
         for number, (start, size) in compress(zip(sound, places, strict=True), matched):
             if buffers and (len(buffers) >= chosen_by.max_msgs or total + size > chosen_by.max_bytes):
                 return SoundMessages(buffers, len(buffers), total, part.expected[number][0])
             buffers.append(part.data[start : start + size])
             total += size
+        if len(matched) < len(sound):
+            return SoundMessages(buffers, len(buffers), total, part.expected[sound[len(matched)]][0])
     return SoundMessages(buffers, len(buffers), total)
 
 

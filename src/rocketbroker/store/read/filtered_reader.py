@@ -1,12 +1,13 @@
 """Selection by a filter on properties, which needs the records (DefaultMessageStore.getMessage).
 
-One pass examines at most ``maxFilterMessageSize`` bytes of queue entries. The filter sees new messages in the mapped
-files, in as many passes as a turn of the event loop has time for. The rest may come from the disk: ``CheckedReader``
-gets the places of as many as the event loop may read, and applies the filter to the sound ones.
+A read examines at most ``maxFilterMessageSize`` bytes of queue entries, or several times as many. A quick filter
+examines new messages in the mapped files until a turn of the event loop is over. ``CheckedReader`` gets the places of
+the others: old messages, which may come from the disk, and all messages for a slow filter. It applies the filter to the
+sound ones, at once or on a thread.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from time import perf_counter
 from typing import Final, NamedTuple
@@ -15,7 +16,7 @@ from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.record_properties import MANY, Numbers, record_properties
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.checked_reader import MOST_ON_LOOP, CheckedReader
+from rocketbroker.store.read.checked_reader import FILTER_TURN_S, MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.read.get_message import (
     GetMessageRequest,
     PropertyFilter,
@@ -27,11 +28,10 @@ from rocketbroker.store.read.get_message import (
 from rocketbroker.store.read.message_filter import MessageFilter
 from rocketbroker.store.read.queue_reader import QueueReader
 
-# A read that scans ahead looks at so many times the messages of one pass.
+# A read that scans ahead looks at so many times the messages of another.
 _MOST_PASSES: Final = 8
-# Seconds of a turn of the event loop after which no further pass begins. A thread would take longer: numpy gives the
-# interpreter up in each of its calls, and then waits for it.
-_TURN_S: Final = 0.001
+# Messages of the first pass, whose time says how many the rest of the turn is enough for.
+_FIRST_PASS: Final = 256
 # CommitLog offsets of messages, ascending, and their sizes.
 Places = tuple[Numbers, Numbers]
 
@@ -71,8 +71,27 @@ class _Passes:
         """True if all messages have been examined."""
         return len(self.matched) == len(self.found[0])
 
-    def look_at(self, limit: int) -> None:
-        """Apply the filter to the next ``limit`` messages."""
+    def run(self, limit: int, max_msgs: int) -> None:
+        """Apply the filter until enough messages match, or a turn of the event loop is over.
+
+        Args:
+            limit: number of messages that one pass may examine in any case, if it has time.
+            max_msgs: number of messages that are enough.
+        """
+        start = perf_counter()
+        end = start + FILTER_TURN_S
+        self._look_at(min(limit, _FIRST_PASS), lambda: perf_counter() >= end)
+        while not self.is_done and self.count < max_msgs and (now := perf_counter()) < end:
+            # As many as should hold what is missing, by what matched so far, and as many as there is time for.
+            done, missing = len(self.matched), max_msgs - self.count
+            wanted = max(limit, done * missing // self.count) if self.count else len(self.found[0])
+            in_time = int(done * (end - now) / (now - start))
+            if not in_time:
+                break
+            self._look_at(min(wanted, in_time), lambda: perf_counter() >= end)
+
+    def _look_at(self, limit: int, is_over: Callable[[], bool]) -> None:
+        """Apply the filter to the next ``limit`` messages, or to as many as it has time for."""
         places, sizes = self.found
         begin = len(self.matched)
         last = min(begin + limit, len(places))
@@ -82,9 +101,11 @@ class _Passes:
                 properties = record_properties(
                     span.data, places[begin:end], sizes[begin:end], self._topic_length, span.begin
                 )
-                matched = self._filter.is_matched_by_commit_log(properties)
+                matched = self._filter.is_matched_by_commit_log(properties, is_over)
                 self.matched += matched
                 self.count += sum(matched)
+                if len(matched) < end - begin:
+                    break
                 begin = end
 
 
@@ -113,17 +134,12 @@ class FilteredReader:
             )
         left = queue.max_offset - request.offset
         found = _places(queue, request.offset, min(limit * _MOST_PASSES if request.scans_ahead else limit, left))
-        if len(found[0]) and not self._reader.is_in_memory(int(found[0][0])):
+        is_new = not len(found[0]) or self._reader.is_in_memory(int(found[0][0]))
+        if not (is_new and message_filter.is_quick):
             return self._select_unchecked(queue, request, message_filter, min(limit, left))
         passes = _Passes(found, self._spans(found[0]), len(queue.topic_block), message_filter)
         max_msgs, _ = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=True)
-        end = perf_counter() + _TURN_S
-        passes.look_at(limit)
-        while not passes.is_done and passes.count < max_msgs and perf_counter() < end:
-            # As many as should hold what is missing, by what matched so far; three times as many take a known time.
-            done, missing = len(passes.matched), max_msgs - passes.count
-            wanted = max(limit, done * missing // passes.count) if passes.count else done * 3
-            passes.look_at(min(wanted, done * 3))
+        passes.run(limit, max_msgs)
         return self._select_new(request, found, passes.matched)
 
     def _select_new(self, request: GetMessageRequest, found: Places, matched: Sequence[bool]) -> Selection:

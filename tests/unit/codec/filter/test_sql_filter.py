@@ -1,8 +1,11 @@
 """Compiled filters against an evaluator of their own, that knows neither the grammar nor the tree of the product."""
 
 import re
+import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain, repeat
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -224,15 +227,86 @@ def test_the_cache_is_bounded():
         assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == [
             number > 5 for number in range(start, start + 500)
         ]
-    assert 0 < len(message_filter._known) <= sql_filter._MOST_KNOWN
+    assert 0 < len(sql_filter._cached_results(message_filter).by_values) <= sql_filter._MOST_KNOWN
+
+
+def test_the_memory_of_all_results_is_bounded():
+    """Bytes of the tables and of the results by values, for more filters than have results."""
+    filters = [
+        compiled(" OR ".join(f"{name}{number} = 'x'" for name in "abcdefgh"))
+        for number in range(sql_filter.MOST_WITH_RESULTS + 8)
+    ]
+    raw = encode_properties({f"{name}{number}": "y" * 15 for name in "abcdefgh" for number in range(40)})
+    blocks = PropertyBlocks.of([raw] * 30)
+    tracemalloc.start()
+    try:
+        for each in filters:
+            assert each.is_quick
+            assert each.is_matched_by_commit_log(blocks) == [False] * 30
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert sql_filter._cached_results.cache_info().currsize == sql_filter.MOST_WITH_RESULTS
+    assert used < sql_filter.MOST_WITH_RESULTS * 600 * 1024
+
+
+@pytest.mark.parametrize("text", [" OR ".join(f"a{number} = 1" for number in range(9)), f"a = '{'x' * 260}'"])
+def test_long_filters_are_for_threads_and_have_no_cached_results(text: str):
+    message_filter = compiled(text)
+    before = sql_filter._cached_results.cache_info()
+    raws = [encode_properties({"a": "x" * 260, "a8": str(number % 3)}) for number in range(60)]
+    expected = ["'" in text or number % 3 == 1 for number in range(60)]
+
+    assert not message_filter.is_quick
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == expected
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws[:5])) == expected[:5]
+    assert sql_filter._cached_results.cache_info() == before
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_messages_are_examined_until_the_time_is_over(count: int):
+    message_filter = compiled(f"n >= {count // 2}")
+    blocks = PropertyBlocks.of([encode_properties({"n": str(number)}) for number in range(count)])
+    expected = [number >= count // 2 for number in range(count)]
+
+    # It is asked for before each value that is not known, except the first of them all.
+    is_over = chain([False] * 6, repeat(True)).__next__
+    assert message_filter.is_matched_by_commit_log(blocks, is_over) == expected[:7]
+    assert message_filter.is_matched_by_commit_log(blocks, is_over) in (expected[:7], expected[:8])
+    assert message_filter.is_matched_by_commit_log(blocks) == expected
+    assert message_filter.is_matched_by_commit_log(blocks, is_over) == expected, "all are known"
+
+
+def test_long_properties_are_searched_a_few_at_a_time():
+    message_filter = compiled("n > 1 OR m > 1")
+    raws = [encode_properties({"n": str(number % 3), "x": "x" * 1000}) for number in range(100)]
+    expected = [number % 3 == 2 for number in range(100)]
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == expected
+
+    found = message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws), lambda: True)
+    assert found == expected[: len(found)]
+    assert 1 < len(found) <= sql_filter._BYTES_AT_A_TIME // 2 // 1000
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws), lambda: False) == expected
+
+
+@pytest.mark.parametrize("text", ["a > 1.5", "a <> 5E10"])
+@pytest.mark.parametrize("value", ["1" * 32_000 + "x", "1." + "1" * 32_000 + "x", "0x" + "1" * 32_000])
+def test_a_long_property_that_is_no_number_takes_no_long_time(text: str, value: str):
+    message_filter = compiled(text)
+    start = perf_counter()
+
+    assert message_filter.is_matched_by_commit_log(PropertyBlocks.of([encode_properties({"a": value})])) == [False]
+    # A pattern that tries all ways to split the digits takes 45 s.
+    assert perf_counter() - start < 5
 
 
 def test_long_values_are_not_remembered():
     message_filter = compiled("a STARTSWITH 'x'")
     raw = encode_properties({"a": "x" * 20_000})
-    before = len(message_filter._known)
+    before = len(sql_filter._cached_results(message_filter).by_values)
     assert message_filter.is_matched_by_commit_log(PropertyBlocks.of([raw, raw])) == [True, True]
-    assert len(message_filter._known) == before
+    assert len(sql_filter._cached_results(message_filter).by_values) == before
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])

@@ -1,7 +1,7 @@
 """Pulls from queues of batches."""
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,11 @@ async def test_tags_are_those_of_the_record(store: MessageStore):
 class Wants:
     """A filter that wants messages with tags."""
 
-    def is_matched_by_commit_log(self, properties: PropertyBlocks) -> list[bool]:
+    is_quick = True
+
+    def is_matched_by_commit_log(
+        self, properties: PropertyBlocks, is_over: Callable[[], bool] | None = None
+    ) -> list[bool]:
         return [b"TAGS" in each for each in properties.raws()]
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,19 @@ from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read import filtered_reader
+from rocketbroker.store.read import checked_reader, filtered_reader
 from rocketbroker.store.read.checked_reader import ColdRead
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from tests.support.stores import QUEUE_FILE, V6_HOST, count_as_far_back, fetch, make_store, message, pulled
 
 PER_FILE = QUEUE_FILE // 20
+
+
+@pytest.fixture(autouse=True)
+def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give filters the time for all messages, however busy the machine is."""
+    for module in (checked_reader, filtered_reader):
+        monkeypatch.setattr(module, "FILTER_TURN_S", 60.0)
 
 
 @pytest.fixture
@@ -121,9 +129,8 @@ async def test_a_read_examines_a_limited_number_of_messages(store: MessageStore)
     ],
 )
 async def test_a_read_that_scans_ahead_makes_more_passes(
-    store: MessageStore, text: str, found: list[int], next_offset: int, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, text: str, found: list[int], next_offset: int
 ):
-    monkeypatch.setattr(filtered_reader, "_TURN_S", 60.0)
     change(store, maxFilterMessageSize=20 * 5)
     put(store, range(50))
     request = GetMessageRequest("T", 0, 0, 4, 1 << 20, message_filter=compiled(text), scans_ahead=True)
@@ -139,9 +146,10 @@ async def test_a_read_that_scans_ahead_makes_more_passes(
 async def test_a_read_that_scans_ahead_begins_no_pass_after_its_time(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(filtered_reader, "_TURN_S", 0.0)
     change(store, maxFilterMessageSize=20 * 5)
     put(store, range(50))
+    read(store, "n = 3")  # so that the results are known
+    monkeypatch.setattr(filtered_reader, "FILTER_TURN_S", 0.0)
 
     result = read(store, "n = 3", max_msgs=4, ahead=True)
 
@@ -224,6 +232,34 @@ async def test_messages_that_are_not_in_the_page_cache_are_filtered_on_a_thread(
 
     assert numbers_of(result) == [26, 27, 28, 29]
     assert (result.message_count, result.next_begin_offset) == (4, 30)
+    await opened.stop()
+
+
+async def test_new_messages_are_filtered_on_a_thread_by_a_slow_filter(store: MessageStore):
+    put(store, range(50))
+    slow = " OR ".join(f"n = {number} OR m{number} = 1" for number in (3, 7, 45, 46, 47, 48, 49, 51))
+    waiting = store.fetcher.fetch(GetMessageRequest("T", 0, 0, 32, 1 << 20, message_filter=compiled(slow)))
+    assert isinstance(waiting, ColdRead)
+    result = await waiting
+
+    assert (numbers_of(result), result.next_begin_offset) == ([3, 7], 40)
+
+
+@pytest.mark.parametrize("kind", ["new", "old"])
+async def test_a_read_ends_at_the_message_that_it_is_too_late_for(
+    store: MessageStore, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    put(store, range(50))
+    opened = await reopened(store) if kind == "old" else store
+    ticks = count()
+    for module in (checked_reader, filtered_reader):
+        monkeypatch.setattr(module, "perf_counter", lambda: float(next(ticks)))
+        monkeypatch.setattr(module, "FILTER_TURN_S", 4.0)
+
+    result = read(opened, f"n > 1 OR {kind} = 1")
+
+    # One look at the time before each message but the first, on the event loop.
+    assert (numbers_of(result), result.next_begin_offset) == ([2, 3], 4)
     await opened.stop()
 
 
