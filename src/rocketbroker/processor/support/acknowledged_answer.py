@@ -1,5 +1,7 @@
-"""Answers to requests whose message has to be acknowledged first: on disk under SYNC_FLUSH, on slaves
-under SYNC_MASTER, its topic on disk."""
+"""Answers to requests whose message has to be acknowledged first.
+
+It has to be on disk under SYNC_FLUSH and on slaves under SYNC_MASTER, and its topic on disk.
+"""
 
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.processor.support.put_refusal import RESPONSE_CODES

@@ -42,6 +42,7 @@ class BatchRuns:
     """
 
     fields: Final = SendRuns.fields
+    # For fewer, the arrays of a run cost more than they save.
     fewest: Final = 3
 
     def __init__(

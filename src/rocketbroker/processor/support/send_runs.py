@@ -73,6 +73,7 @@ class SendRuns:
         self.own = BrokerProperties(config)
         self.answer_template = b""
 
+    # For fewer, the columns of a run cost more than they save.
     fewest: Final = 6
 
     @staticmethod

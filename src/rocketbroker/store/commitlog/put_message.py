@@ -117,5 +117,5 @@ class PutMessageResult(msgspec.Struct, gc=False):
 
     @property
     def sends(self) -> int:
-        """Number of sends that stored the messages: a batch is one, and so is each message of a run of others."""
+        """Number of sends acknowledged together: messages of a run, or batches."""
         return len(self.queue_offsets) or 1

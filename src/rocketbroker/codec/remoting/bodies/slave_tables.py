@@ -24,7 +24,7 @@ class TimerMetricsSerializeWrapper(RemotingSerializable):
 
 
 class MessageRequestMode(StrEnum):
-    """Way in which a group gets the messages of a topic."""
+    """Delivery mode of a group for a topic."""
 
     PULL = "PULL"
     POP = "POP"
