@@ -122,7 +122,7 @@ class PullMessageProcessor:
         if self._offsets.resets:
             moved = self._redirect(connection, header)
             if moved is not None:
-                suggested = self._suggested.of(header, moved, group)
+                suggested = self._suggested.choose(header, moved, group)
                 return [_head(command.opaque, ResponseCode.PULL_OFFSET_MOVED, moved, suggested, topic, group)]
         fetch = GetMessageRequest(
             header.topic,
@@ -144,7 +144,7 @@ class PullMessageProcessor:
             return InTurn(self._answer_later(connection, command, result, topic, group))
         code = _code_of(result, header)
         if self._is_slave and code is not _SUCCESS:
-            code, result = self._suggested.at_slave(header, code, result)
+            code, result = self._suggested.adjust_on_slave(header, code, result)
         if code is _NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
             self._note_pulled(header, result)
             self._suspend(connection, command, wanted, result.max_offset)
@@ -165,7 +165,7 @@ class PullMessageProcessor:
             raise _unreadable(error) from error
         code = _code_of(result, command.header)
         if self._is_slave and code is not _SUCCESS:
-            code, result = self._suggested.at_slave(command.header, code, result)
+            code, result = self._suggested.adjust_on_slave(command.header, code, result)
         return self._answer(connection, command, code, result, topic, group)
 
     def _answer(
@@ -187,7 +187,7 @@ class PullMessageProcessor:
             stats.misses += 1
         suggested = MASTER_ID
         if self._is_slave or self._config.slave_read_enable:
-            suggested = self._suggested.of(header, result, group)
+            suggested = self._suggested.choose(header, result, group)
         head = _head(command.opaque, code, result, suggested, topic, group)
         if len(result.buffers) > 1 and result.total_size <= _JOIN_LIMIT:
             return [head, b"".join(result.buffers)]

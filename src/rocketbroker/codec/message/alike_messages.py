@@ -60,21 +60,21 @@ def alike_messages(batches: Sequence[ReadableBuffer]) -> AlikeMessages | None:
     if len(batches[0]) < MIN_INNER_SIZE:
         return None
     size, flag, body_length = SIZE_FLAG_LENGTH.unpack_from(batches[0])
-    behind = INNER_BODY_POSITION + body_length
-    start = behind + PROPERTIES_LENGTH.size
-    if not INNER_BODY_POSITION <= behind < start <= size or any(not each or len(each) % size for each in batches):
+    body_end = INNER_BODY_POSITION + body_length
+    start = body_end + PROPERTIES_LENGTH.size
+    if not INNER_BODY_POSITION <= body_end < start <= size or any(not each or len(each) % size for each in batches):
         return None
     data = b"".join(batches)
     properties = data[start:size]
     unique_key = unique_key_span(properties)
     tags, _, keys, _ = find_properties(properties)
-    if unique_key is None or keys or PROPERTIES_LENGTH.unpack_from(data, behind)[0] != len(properties):
+    if unique_key is None or keys or PROPERTIES_LENGTH.unpack_from(data, body_end)[0] != len(properties):
         return None
     rows = np.frombuffer(data, np.uint8).reshape(-1, size)
     begin, end = start + unique_key[0], start + unique_key[1]
     unique_keys = rows[:, begin:end].tobytes()
     # All but bodies and unique ids; numpy takes longer to compare than to copy.
-    for part in (slice(INNER_BODY_POSITION), slice(behind, begin), slice(end, size)):
+    for part in (slice(INNER_BODY_POSITION), slice(body_end, begin), slice(end, size)):
         if rows[:, part].tobytes() != data[part] * len(rows):
             return None
     if _PAIR_END in unique_keys or _NUL in unique_keys or _NUL in properties:

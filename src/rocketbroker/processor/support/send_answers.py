@@ -78,12 +78,12 @@ class SendAnswers:
 
 
 def _acknowledged(answer: bytes, outcome: Acknowledgement) -> bytes | Command:
-    return answer if outcome.ok else _each_for(answer, outcome)[0]
+    return answer if outcome.ok else _answers_for(answer, outcome)[0]
 
 
 def _all_acknowledged(answers: bytes, outcome: Acknowledgement) -> RunAnswers:
-    return answers if outcome.ok else _each_for(answers, outcome)
+    return answers if outcome.ok else _answers_for(answers, outcome)
 
 
-def _each_for(answers: bytes, outcome: Acknowledgement) -> list[Command]:
+def _answers_for(answers: bytes, outcome: Acknowledgement) -> list[Command]:
     return [acknowledged_answer(answer, outcome) for answer in decode_frames(answers)]

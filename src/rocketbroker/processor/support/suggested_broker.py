@@ -34,7 +34,7 @@ class SuggestedBroker:
         self._fetcher = fetcher
         self._has_master = has_master
 
-    def of(self, header: PullMessageRequestHeader, result: GetMessageResult, group: SubscriptionGroupConfig) -> int:
+    def choose(self, header: PullMessageRequestHeader, result: GetMessageResult, group: SubscriptionGroupConfig) -> int:
         """Return the id for an answer."""
         config = self._config
         if config.slave_read_enable and self._is_far_back(header, result):
@@ -43,13 +43,13 @@ class SuggestedBroker:
             return MASTER_ID if self._has_master() else config.broker_id
         return group.broker_id if config.slave_read_enable else MASTER_ID
 
-    def at_slave(
+    def adjust_on_slave(
         self, header: PullMessageRequestHeader, code: ResponseCode, result: GetMessageResult
     ) -> tuple[ResponseCode, GetMessageResult]:
         """Return code and result of a pull that found nothing on this slave.
 
-        The master knows better while it answers. Without it, an offset beyond the end waits for messages that only the
-        master has: the consumer must not go back to where this slave's copy ends.
+        While the master answers, its result counts. Without it, an offset beyond the end waits for messages that only
+        the master has: the consumer must not go back to where this slave's copy ends.
         """
         if self._has_master():
             return ResponseCode.PULL_RETRY_IMMEDIATELY, result

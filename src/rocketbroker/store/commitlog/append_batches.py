@@ -73,9 +73,9 @@ class AppendBatches:
         end = start + messages.body_length
         records[:, start:end] = rows[:, INNER_BODY_POSITION : INNER_BODY_POSITION + messages.body_length]
         records[:, end:] = np.frombuffer(self._block + messages.properties, np.uint8)
-        begin, behind = messages.unique_key
+        key_start, key_end = messages.unique_key
         # The properties end both the record and the message of the batch.
-        from_end = slice(begin - len(messages.properties), behind - len(messages.properties) or None)
+        from_end = slice(key_start - len(messages.properties), key_end - len(messages.properties) or None)
         records[:, from_end] = rows[:, from_end]
         offsets = range(offset, offset + self.total, size)
         fields = np.ndarray((count,), _varying_fields(size), records)

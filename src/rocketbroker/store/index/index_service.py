@@ -239,7 +239,7 @@ class IndexService:
             self._runs.add(run)
             return
         self._hash_runs()
-        queue, count = run.queue, run.size
+        queue, count = run.queue, run.message_count
         hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
         self._offsets += run.physical_offsets()
         self._timestamps += repeat(run.store_timestamp, count)

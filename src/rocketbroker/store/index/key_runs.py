@@ -24,7 +24,7 @@ class KeyRuns:
     def add(self, run: DispatchRun) -> None:
         """Add a run that follows the others."""
         self._runs.append(run)
-        self.count += run.size
+        self.count += run.message_count
 
     def hash_some(self) -> IndexKeys:
         """Hash the keys of the oldest runs that are alike, at least one, and remove them."""
@@ -34,7 +34,7 @@ class KeyRuns:
             if count >= _AT_ONCE or not _alike(first, run):
                 break
             runs.append(run)
-            count += run.size
+            count += run.message_count
         keys = _keys_of(runs, count)
         del self._runs[: len(runs)]
         self.count -= count
@@ -47,7 +47,7 @@ def _alike(one: DispatchRun, other: DispatchRun) -> bool:
 
 
 def _key_length(run: DispatchRun) -> int:
-    return len(run.joined_unique_keys) // run.size
+    return len(run.joined_unique_keys) // run.message_count
 
 
 def _keys_of(runs: list[DispatchRun], count: int) -> IndexKeys:
@@ -55,7 +55,7 @@ def _keys_of(runs: list[DispatchRun], count: int) -> IndexKeys:
 
     from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 
-    counts = [run.size for run in runs]
+    counts = [run.message_count for run in runs]
     keys_each = 2 if runs[0].tags[0] else 1
     hashes = np.empty((count, keys_each), np.int32)
     prefixes = np.repeat(np.array([run.queue.key_prefix_hash for run in runs], np.int32), counts)

@@ -41,13 +41,13 @@ class DispatchRun(NamedTuple):
     joined_unique_keys: bytes = b""
 
     @property
-    def size(self) -> int:
+    def message_count(self) -> int:
         """Number of messages."""
         return len(self.entries) // ENTRY.size
 
     def requests(self) -> Iterable[DispatchRequest]:
         """Yield the messages one by one."""
-        count = self.size
+        count = self.message_count
         numbers = range(self.queue_offset, self.queue_offset + count)
         queues, times = repeat(self.queue, count), repeat(self.store_timestamp, count)
         found = zip(self.tags, self.each_unique_key(), self.keys, repeat(False, count), strict=True)
@@ -59,7 +59,7 @@ class DispatchRun(NamedTuple):
         joined = self.joined_unique_keys
         if not joined:
             return self.unique_keys
-        length = len(joined) // self.size
+        length = len(joined) // self.message_count
         return [joined[at : at + length] for at in range(0, len(joined), length)]
 
     def physical_offsets(self) -> Iterable[int]:
