@@ -21,6 +21,6 @@ WORKDIR /var/lib/rocketbroker
 VOLUME /var/lib/rocketbroker
 EXPOSE 9876 10909 10911
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=2s --timeout=5s --start-period=10s --retries=5 CMD ["mqadmin", "clusterList", "-n", "127.0.0.1:9876"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --start-interval=2s --retries=5 CMD ["mqadmin", "clusterList", "-n", "127.0.0.1:9876"]
 ENTRYPOINT ["mqdev", "--host", "0.0.0.0"]
 CMD ["--store", "/var/lib/rocketbroker/store"]
