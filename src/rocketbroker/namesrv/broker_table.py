@@ -4,12 +4,11 @@ import logging
 from dataclasses import dataclass, field
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.route import BrokerData
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData
 from rocketbroker.codec.remoting.handler import Connection
 
 log = logging.getLogger(__name__)
 
-MASTER_ID = 0
 _PORT_BYTES = 4
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -17,7 +17,7 @@ from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.shown_name import shown
 from rocketbroker.namesrv.broker_registration import BrokerRegistration, RegisterBrokerResult
-from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerLiveInfo, BrokerTable
+from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerTable
 from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.topic_queue_table import TopicQueueTable

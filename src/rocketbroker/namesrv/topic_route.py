@@ -3,10 +3,10 @@
 from typing import Any
 
 from rocketbroker.codec.message.topic_validator import SYNC_BROKER_MEMBER_GROUP_PREFIX
-from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from rocketbroker.codec.remoting.perm_name import PERM_WRITE
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
-from rocketbroker.namesrv.broker_table import MASTER_ID, BrokerTable
+from rocketbroker.namesrv.broker_table import BrokerTable
 from rocketbroker.namesrv.encoded_answers import EncodedAnswers
 from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
 

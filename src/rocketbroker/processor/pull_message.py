@@ -11,6 +11,7 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import HELD, Answer, Buffer, Connection, Held, InTurn
@@ -24,7 +25,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pull_filter import HeldFilter, PullFilter
-from rocketbroker.processor.support.suggested_broker import MASTER_ID, SuggestedBroker
+from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 

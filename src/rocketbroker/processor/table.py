@@ -8,6 +8,7 @@ import secrets
 
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
@@ -44,7 +45,7 @@ from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.support.pull_filter import PullFilter
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.slave_refusals import with_slave_refusals
-from rocketbroker.processor.support.suggested_broker import MASTER_ID, SuggestedBroker
+from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.processor.support.topic_target import TopicTargets
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor

@@ -5,10 +5,10 @@ dead one, unless it acts as master.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -16,8 +16,6 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
-
-MASTER_ID: Final = 0
 
 
 class SuggestedBroker:
