@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from rocketbroker.common.config.fields import ConfigModel, Text, Trait, Whole, setting
-from rocketbroker.common.config.texts import is_host
+from rocketbroker.common.config.texts import is_host, strip
 
 _PORT_MAX = 65_535
 _PORT_DIGITS = 5
@@ -20,10 +20,6 @@ _HOT_MS = Trait(unit="ms", hot=True)
 _HOT_BYTES = Trait(unit="bytes", hot=True)
 
 
-def _strip(value: object) -> object:
-    return value.strip() if isinstance(value, str) else value
-
-
 def _check_address(value: str) -> str:
     host, _, port = value.rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS and 0 < int(port) <= _PORT_MAX
@@ -32,7 +28,7 @@ def _check_address(value: str) -> str:
     return value
 
 
-BrokerRole = Annotated[Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"], BeforeValidator(_strip)]
+BrokerRole = Annotated[Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"], BeforeValidator(strip)]
 Address = Annotated[Text, AfterValidator(_check_address)]
 
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from rocketbroker.common.config.fields import FilePath, Flag, Text, Trait, Whole, setting
 from rocketbroker.common.config.ha_settings import HASettings
-from rocketbroker.common.config.texts import OptionalPath
+from rocketbroker.common.config.texts import OptionalPath, strip
 
 CQ_STORE_UNIT_SIZE = 20
 BATCH_CQ_STORE_UNIT_SIZE = 46
@@ -29,10 +29,6 @@ _HOT_PERCENT = Trait(unit="%", hot=True)
 _HOT_BYTES = Trait(unit="bytes", hot=True)
 _TRANSFER_BYTES = Trait(unit="bytes", hot=True, important=True)
 _HOT_IMPORTANT = Trait(hot=True, important=True)
-
-
-def _upper(value: object) -> object:
-    return value.strip() if isinstance(value, str) else value
 
 
 def _check_levels(value: str) -> str:
@@ -72,7 +68,7 @@ def _supported_precision(value: int) -> int:
     return max((precision for precision in _TIMER_PRECISIONS_MS if precision <= value), default=_TIMER_PRECISIONS_MS[0])
 
 
-FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(_upper)]
+FlushDiskType = Annotated[Literal["ASYNC_FLUSH", "SYNC_FLUSH"], BeforeValidator(strip)]
 OneDirectory = Annotated[OptionalPath, AfterValidator(_check_one_directory)]
 Hours = Annotated[Text, AfterValidator(_check_hours)]
 DelayLevels = Annotated[Text, AfterValidator(_check_levels)]

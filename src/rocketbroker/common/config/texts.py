@@ -21,6 +21,11 @@ URL_PATH_WORDS = "1 to 255 of the characters a-z A-Z 0-9 . _ ~ / -"
 BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or empty means all"
 
 
+def strip(value: object) -> object:
+    """Remove white space around a text of a file, before it is compared."""
+    return value.strip() if isinstance(value, str) else value
+
+
 def is_host(value: str) -> bool:
     """Return true if a text is an IP address, or a name that may have one."""
     try:
