@@ -50,7 +50,7 @@ from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
-from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
@@ -65,7 +65,6 @@ from rocketbroker.transport.remoting_server import RemotingServer
 
 log = logging.getLogger(__name__)
 
-_VIP_PORT_DISTANCE = 2
 _WARM_UP_DELAY_S = 0.2
 
 
@@ -350,7 +349,7 @@ class BrokerController:
             ConfigError: A port is in use.
         """
         transport = settings.transport
-        sockets = bind_sockets(transport.bind_address, transport.listen_port, _VIP_PORT_DISTANCE)
+        sockets = bind_sockets(transport.bind_address, transport.listen_port, VIP_PORT_DISTANCE)
         ha_sockets: Sequence[socket.socket] = ()
         try:
             bound = settings.at_port(port_of(sockets[0]))

@@ -7,6 +7,7 @@ import faulthandler
 import sys
 from collections.abc import Sequence
 from functools import partial
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ from rocketbroker.app.access_notice import log_access
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
+from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
 
@@ -108,10 +109,9 @@ def _check_apart(brokers: Sequence[BrokerSettings]) -> None:
     """
     seen: dict[tuple[str, object], BrokerSettings] = {}
     for settings in brokers:
-        broker, port = settings.broker, settings.transport.listen_port
+        broker = settings.broker
         for setting, value in (
             ("brokerName and brokerId", (broker.broker_name, broker.broker_id)),
-            ("listenPort", port or id(settings)),
             ("storePathRootDir", settings.store.store_path_root_dir),
         ):
             other = seen.setdefault((setting, value), settings)
@@ -120,6 +120,27 @@ def _check_apart(brokers: Sequence[BrokerSettings]) -> None:
                 raise ConfigError(
                     f"{settings.path} and {other.path} have the same {setting}: {shown}; give each broker its own"
                 )
+    for other, settings in combinations(brokers, 2):
+        _check_ports_apart(other, settings)
+
+
+def _check_ports_apart(first: BrokerSettings, second: BrokerSettings) -> None:
+    addresses = {first.transport.bind_address, second.transport.bind_address}
+    if len(addresses) > 1 and not addresses & {"", "0.0.0.0", "::"}:  # noqa: S104
+        return
+    for (name, port), (other, other_port) in product(_ports(first).items(), _ports(second).items()):
+        if port == other_port:
+            both = name if name == other else f"port as {name} and {other}"
+            raise ConfigError(f"{first.path} and {second.path} have the same {both}: {port}; give each broker its own")
+
+
+def _ports(settings: BrokerSettings) -> dict[str, int]:
+    """Return the ports of a broker by setting; with ``listenPort=0`` it takes free ones."""
+    port = settings.transport.listen_port
+    if not port:
+        return {}
+    vip = {"listenPort": port, "VIP port": port - VIP_PORT_DISTANCE}
+    return vip if settings.store.broker_role == "SLAVE" else {**vip, "haListenPort": settings.store.ha_listen_port}
 
 
 def announce(settings: BrokerSettings, controller: "BrokerController") -> None:

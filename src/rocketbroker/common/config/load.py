@@ -4,7 +4,7 @@ The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.pa
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from rocketbroker.common.errors import ConfigError
 
 NAMESRV_ADDR_ENV = "NAMESRV_ADDR"
 PORT_MAX = 65_535
+#: The VIP port is this much lower than listenPort.
+VIP_PORT_DISTANCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def load_broker_settings(
         _with_ha_port(store, transport.listen_port, given="haListenPort" in resolved.given),
         transport,
         Path(path) if path is not None else None,
-        tuple(resolved.warnings),
+        (*resolved.warnings, *_role_warnings(store)),
         resolved.not_acted_on,
     )
 
@@ -143,6 +145,17 @@ def _check_id(broker: BrokerConfig, store: MessageStoreConfig, entries: Sequence
         f"{where}: brokerId={broker.broker_id} is rejected: a master's brokerId is 0, a slave's is 1 or more, and this "
         f"broker has {known}"
     )
+
+
+def _role_warnings(store: MessageStoreConfig) -> Iterator[str]:
+    """Name settings that the role leaves without effect."""
+    if store.broker_role == "SYNC_MASTER" and store.in_sync_replicas == 1:
+        yield (
+            "brokerRole=SYNC_MASTER with inSyncReplicas=1, the default, waits for no slave; set inSyncReplicas=2 to "
+            "have each message on a slave before it is acknowledged"
+        )
+    if store.broker_role != "SLAVE" and store.ha_master_address:
+        yield f"haMasterAddress has no effect with brokerRole={store.broker_role}: only a slave has a master"
 
 
 def _with_ha_port(store: MessageStoreConfig, listen_port: int, *, given: bool = True) -> MessageStoreConfig:

@@ -135,6 +135,23 @@ def test_names_of_other_versions_and_processes_are_warnings(conf):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("brokerRole=SYNC_MASTER\n", "brokerRole=SYNC_MASTER with inSyncReplicas=1, the default, waits for no slave"),
+        ("haMasterAddress=192.0.2.1:10912\n", "haMasterAddress has no effect with brokerRole=ASYNC_MASTER"),
+    ],
+)
+def test_settings_that_the_role_leaves_without_effect_are_warnings(conf, text: str, warning: str):
+    (said,) = load(conf(text)).warnings
+    assert said.startswith(warning)
+
+
+def test_settings_of_their_role_are_no_warnings(conf):
+    assert load(conf("brokerRole=SYNC_MASTER\ninSyncReplicas=2\n")).warnings == ()
+    assert load(conf("brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=192.0.2.1:10912\n")).warnings == ()
+
+
 def test_what_is_not_done_is_not_claimed(conf):
     settings = load(conf("enableCalcFilterBitMap=true\n"))
     assert settings.not_acted_on == {"enableCalcFilterBitMap": "true"}
