@@ -3,10 +3,14 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 
 import pytest
 
+from rocketbroker.client import sync_client
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.consumer.received_message import ReceivedMessage
 from rocketbroker.client.errors import ClientStateError, InvalidMessageError
@@ -15,6 +19,7 @@ from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.testing import RocketMQServer
+from tests.support.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -94,3 +99,98 @@ def test_a_forked_process_makes_its_own(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ClientStateError, match="forked from; make one here"):
         sync.call(asyncio.sleep(0))
     sync.close()
+
+
+@contextmanager
+def in_a_thread(work: Callable[[], object]) -> Iterator[list[BaseException]]:
+    """Run a function in another thread until the end of the block; yield the list of its error."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield errors
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+
+
+def test_a_call_that_close_interrupts_raises():
+    sync, started = SyncClient(), threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.sleep(3600)
+
+    with in_a_thread(lambda: sync.call(wait())) as errors:
+        assert started.wait(LIMIT_S)
+        sync.close()
+    (error,) = errors
+    assert isinstance(error, ClientStateError)
+    assert str(error) == "this SyncClient was closed during the call"
+
+
+def test_a_call_that_cancels_itself_is_not_taken_for_a_closed_client():
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    with SyncClient() as sync, pytest.raises(CancelledError):
+        sync.call(cancel())
+
+
+def test_a_call_cannot_close_its_own_client():
+    sync = SyncClient()
+
+    async def close() -> None:
+        sync.close()
+
+    with pytest.raises(ClientStateError, match="close the SyncClient outside of it"):
+        sync.call(close())
+    sync.close()
+    assert "sync-client" not in threads()
+
+
+def test_a_loop_over_messages_ends_when_another_thread_closes(mq: RocketMQServer):
+    sync, received, closed = SyncClient(), threading.Event(), threading.Event()
+    producer = sync.open(Producer("orders", mq.namesrv_addr))
+    consumer = sync.open(PushConsumer("billing", mq.namesrv_addr))
+    sync.call(consumer.subscribe("Orders"))
+    sync.call(producer.send(Message("Orders", b"{}")))
+    bodies = []
+
+    def consume() -> None:
+        for message in sync.messages(consumer):
+            bodies.append(message.body)
+            received.set()
+            assert closed.wait(LIMIT_S)
+
+    with in_a_thread(consume) as errors:
+        assert received.wait(LIMIT_S)
+        sync.close()
+        closed.set()
+    assert (bodies, errors) == ([b"{}"], [])
+
+
+def test_an_error_that_leaves_with_has_the_frames_of_its_block():
+    def fail() -> None:
+        with SyncClient() as sync:
+            sync.call(asyncio.sleep(0))
+            raise KeyError("broken")
+
+    with pytest.raises(KeyError) as caught:
+        fail()
+    names = {frame.name for frame in traceback.extract_tb(caught.value.__traceback__)}
+    assert names == {"test_an_error_that_leaves_with_has_the_frames_of_its_block", "fail"}
+
+
+def test_clients_left_open_are_closed_when_the_interpreter_ends():
+    sync = SyncClient()
+    sync.call(asyncio.sleep(0))
+    sync_client._close_running()
+    assert "sync-client" not in threads()
+    with pytest.raises(ClientStateError, match="closed; make a new one"):
+        sync.call(asyncio.sleep(0))
