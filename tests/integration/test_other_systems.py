@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
 from rocketbroker.testing import RocketMQServer
 
 # As on macOS: no posix_fallocate, fdatasync, populated pages, mincore, msync that syncs a file, list of locks.
@@ -22,7 +23,7 @@ platform.mincore = platform.madvise = platform.libc_function("no_such_function")
 WITHOUT_POSIX = """
 import asyncio, ctypes, os, sys
 for name in ("posix_fallocate", "fdatasync", "pread", "preadv", "pwrite", "O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK",
-             "fork", "register_at_fork", "getuid", "statvfs", "sysconf"):
+             "dup", "fork", "register_at_fork", "getuid", "statvfs", "sysconf"):
     delattr(os, name)
 for name in ("fcntl", "resource", "uvloop"):
     sys.modules[name] = None
@@ -52,14 +53,16 @@ with RocketMQServer({"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": "
 """
 CLIENT = """
 from pathlib import Path
+import time
 from rocketbroker.client import (
-    AdminClient, ConsumeFromWhere, LocalFileOffsetStore, Message, MessageModel, Producer, PushConsumer
+    AdminClient, ClientConfig, ConsumeFromWhere, LocalFileOffsetStore, Message, MessageModel, Producer, PushConsumer,
+    SyncClient
 )
 address, folder = sys.argv[1:]
 
 async def main():
     async with (
-        Producer("orders", address) as producer,
+        Producer("orders", ClientConfig(address, heartbeat_broker_interval_s=0.02)) as producer,
         PushConsumer("billing", address) as one,
         PushConsumer(
             "screens",
@@ -76,11 +79,26 @@ async def main():
             async for message in consumer:
                 print(message.body.decode())
                 break
+        time.sleep(0.5)  # heartbeats continue
+        await asyncio.sleep(0)
     async with AdminClient(address) as admin:
         print(*await admin.fetch_master_addresses("DefaultCluster"))
 
 asyncio.run(main())
-print(*(path.name for path in Path(folder).rglob("*.json")))
+sync = SyncClient()  # closed by the end of the interpreter
+left = sync.open(
+    PushConsumer(
+        "walls",
+        address,
+        message_model=MessageModel.BROADCASTING,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        offset_store=LocalFileOffsetStore(Path(folder, "left.json")),
+    )
+)
+sync.call(left.subscribe("Orders"))
+for message in sync.messages(left):
+    print(message.body.decode())
+    break
 """
 
 
@@ -88,6 +106,7 @@ def run(script: str, *arguments: str) -> str:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
 
@@ -99,4 +118,7 @@ def test_a_client_works_without_the_calls_of_posix(tmp_path: Path):
     with RocketMQServer() as mq:
         printed = run(WITHOUT_POSIX + CLIENT, mq.namesrv_addr, str(tmp_path))
 
-    assert printed == "order 7\norder 7\nbroker-a\noffsets.json\n"
+    assert printed == "order 7\norder 7\nbroker-a\norder 7\n"
+    assert (tmp_path / "offsets.json").exists()
+    offsets = ResetOffsetBody.decode((tmp_path / "left.json").read_bytes()).offset_table
+    assert sum(offsets.values()) == 1

@@ -98,10 +98,12 @@ class HeartbeatSender:
             return
         await asyncio.gather(*map(self._send, self._broker_addresses(not self._consumers)))
 
-    def send_from_thread(self) -> None:
-        """Send a heartbeat to all brokers that know the client, from another thread while the event loop is blocked."""
-        for address in tuple(self._known):
-            self._remoting.send_from_thread(address, self._request())
+    def send_from_thread(self) -> int:
+        """Send a heartbeat to all brokers that know the client, from another thread while the event loop is blocked.
+
+        Return the number of brokers that it went to.
+        """
+        return sum(self._remoting.send_from_thread(address, self._request()) for address in tuple(self._known))
 
     def _request(self) -> Command:
         producers = [ProducerData(group) for group in sorted(self._producers)]

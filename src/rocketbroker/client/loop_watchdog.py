@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
+import math
 import sys
 import sysconfig
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-
-from rocketbroker.common.lifecycle import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -18,75 +18,145 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class LoopWatchdog:
-    """Thread that names the call that blocks the event loop, and sends heartbeats until it returns.
+    """Watch over the event loop of one client: a warning names the call that blocks it, and heartbeats continue.
 
-    Brokers give up a client without heartbeats for two minutes, and its queues go to other members.
+    Brokers give up a client without heartbeats for two minutes, and its queues go to other members. All clients on a
+    loop share one thread.
 
     Args:
-        send_heartbeats: sends heartbeats to all brokers; called in the thread while the loop is blocked.
+        send_heartbeats: sends heartbeats to all brokers and returns their number; called in the thread while the loop
+            is blocked.
         heartbeat_interval_s: seconds between heartbeats.
         warn_after_s: seconds of a blocked loop after which a warning names the call.
     """
 
     def __init__(
-        self, send_heartbeats: Callable[[], None], heartbeat_interval_s: float, warn_after_s: float = 2.0
+        self, send_heartbeats: Callable[[], int], heartbeat_interval_s: float, warn_after_s: float = 2.0
     ) -> None:
         self._send_heartbeats = send_heartbeats
         self._heartbeat_interval_s = heartbeat_interval_s
-        self._warn_after_s = warn_after_s
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._loop_thread = 0
-        # Time at which the loop was asked for a sign of life; None once it gave it.
-        self._asked_at: float | None = None
-        self._warned = False
+        self.warn_after_s = warn_after_s
+        self.period_s = min(1.0, warn_after_s / 2, heartbeat_interval_s / 2)
         self._sent_at = 0.0
-        period_s = min(1.0, warn_after_s / 2, heartbeat_interval_s / 2)
-        self._thread = ServiceThread("loop-watchdog", period_s, self._look)
+        self._thread: _WatchThread | None = None
 
     async def start(self) -> None:
         """Watch the running loop."""
-        self._loop = asyncio.get_running_loop()
-        self._loop_thread = threading.get_ident()
-        self._thread.start()
+        loop = asyncio.get_running_loop()
+        thread = _threads.get(loop)
+        if thread is None or not thread.is_alive:  # it is not in a forked process
+            thread = _threads[loop] = _WatchThread(loop)
+        thread.add(self)
+        self._thread = thread
 
     async def stop(self) -> None:
-        """End the thread."""
-        self._loop = None
-        await asyncio.to_thread(self._thread.stop)
+        """Watch no longer; the last client on the loop ends the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await thread.remove(self)
+
+    def send_if_due(self, asked_at: float, now: float) -> int:
+        """Send heartbeats if the loop, blocked since ``asked_at``, should have sent some; return their number."""
+        if now < max(asked_at, self._sent_at) + self._heartbeat_interval_s:
+            return 0
+        self._sent_at = now
+        return self._send_heartbeats()
+
+
+class _WatchThread:
+    """Thread that looks whether one event loop answers.
+
+    Args:
+        loop: the running loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._loop_thread = threading.get_ident()
+        self._watchdogs: tuple[LoopWatchdog, ...] = ()
+        # Time at which the loop was asked for a sign of life; None once it gave it.
+        self._asked_at: float | None = None
+        self._warned = False
+        self._sent = 0
+        self._stopping = threading.Event()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="loop-watchdog", daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def add(self, watchdog: LoopWatchdog) -> None:
+        """Watch for a client; the first one starts the thread."""
+        self._watchdogs = (*self._watchdogs, watchdog)
+        if len(self._watchdogs) == 1:
+            self._thread.start()
+
+    async def remove(self, watchdog: LoopWatchdog) -> None:
+        """Forget a client; end the thread after the last one."""
+        self._watchdogs = tuple(each for each in self._watchdogs if each is not watchdog)
+        if self._watchdogs:
+            return
+        if _threads.get(self._loop) is self:
+            del _threads[self._loop]
+        self._stopping.set()
+        # Not by a thread that joins this one: executors are gone when the interpreter ends. A forked process has no
+        # thread, and one whose loop was closed ends by itself.
+        if self.is_alive and self._loop is asyncio.get_running_loop():
+            await self._stopped.wait()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(min((each.period_s for each in self._watchdogs), default=0.0)):
+            if self._loop.is_closed():
+                _threads.pop(self._loop, None)
+                return
+            try:
+                self._look()
+            except Exception:
+                log.exception("the watchdog of the event loop failed; it continues")
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._stopped.set)
 
     def _look(self) -> None:
-        loop, now = self._loop, time.monotonic()
-        if loop is None or loop.is_closed():
+        now, asked_at = time.monotonic(), self._asked_at
+        if not self._loop.is_running():
+            self._asked_at, self._warned = None, False
             return
-        if self._asked_at is None:
-            self._asked_at = self._sent_at = now
-            loop.call_soon_threadsafe(self._answer)
+        if asked_at is None:
+            self._asked_at, self._sent = now, 0
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._answer)
             return
-        blocked_s = now - self._asked_at
-        if blocked_s >= self._warn_after_s and not self._warned:
+        watchdogs = self._watchdogs
+        if not self._warned and now - asked_at >= min((each.warn_after_s for each in watchdogs), default=math.inf):
             self._warned = True
-            self._warn(blocked_s)
-        if now >= self._sent_at + self._heartbeat_interval_s:
-            self._sent_at = now
-            self._send_heartbeats()
+            self._warn(now - asked_at)
+        for each in watchdogs:
+            self._sent += each.send_if_due(asked_at, now)
 
     def _answer(self) -> None:
         if self._warned and self._asked_at is not None:
-            log.warning("the event loop runs again after %.1f s", time.monotonic() - self._asked_at)
+            blocked_s = time.monotonic() - self._asked_at
+            log.warning("the event loop runs again after %.1f s; heartbeats sent meanwhile: %d", blocked_s, self._sent)
         self._warned = False
         self._asked_at = None
+        self._loop_thread = threading.get_ident()
 
     def _warn(self, blocked_s: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)
         if frame is None:
             return
         log.warning(
-            "the event loop has been blocked for %.1f s by %s; heartbeats continue, and nothing else does. Await an "
-            "asynchronous call there, or run it by asyncio.to_thread. Its stack:\n%s",
+            "the event loop has been blocked for %.1f s by %s. Nothing else runs on it; heartbeats are sent, but not "
+            "over TLS. Await an asynchronous call there, or run it by asyncio.to_thread. Its stack:\n%s",
             blocked_s,
             blocking_call(frame),
             "".join(traceback.format_stack(frame)),
         )
+
+
+_threads: dict[asyncio.AbstractEventLoop, _WatchThread] = {}
 
 
 def blocking_call(frame: FrameType) -> str:

@@ -1,7 +1,6 @@
 """Writer of a client's connection that a second thread uses while the event loop is blocked."""
 
 import asyncio
-import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -35,12 +34,20 @@ class SharedWriter(FrameWriter):
             transport = self.transport
             if transport is None or not self.is_open or self.unsent_bytes or transport.get_extra_info("ssl_object"):
                 return False
-            with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as sock:
-                sock.settimeout(_SEND_TIMEOUT_S)
-                try:
-                    sock.sendall(frame)
-                except OSError:
-                    # A part may have left: nothing can follow it.
-                    sock.shutdown(socket.SHUT_RDWR)
-                    return False
+            shared = transport.get_extra_info("socket")
+            try:
+                with socket.fromfd(shared.fileno(), shared.family, shared.type) as sock:
+                    _send(sock, frame)
+            except OSError:
+                return False  # also when the transport has closed the socket
             return True
+
+
+def _send(sock: socket.socket, frame: bytes) -> None:
+    sock.settimeout(_SEND_TIMEOUT_S)
+    try:
+        sock.sendall(frame)
+    except OSError:
+        # A part may have left: nothing can follow it.
+        sock.shutdown(socket.SHUT_RDWR)
+        raise

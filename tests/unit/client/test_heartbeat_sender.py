@@ -4,7 +4,7 @@ import pytest
 
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -99,8 +99,13 @@ async def test_heartbeats_from_a_thread_do_not_need_a_greeting(monkeypatch: pyte
         sender.register_consumer(ConsumerData("CG"))
         await sender.send_to_all()
         sender.register_producer("PG")
-        monkeypatch.setattr(remoting, "send_from_thread", lambda address, _command: beats.append(address))
-        sender.send_from_thread()
+
+        def send(address: str, _command: Command) -> bool:
+            beats.append(address)
+            return True
+
+        monkeypatch.setattr(remoting, "send_from_thread", send)
+        assert sender.send_from_thread() == 1
         await remoting.stop()
     assert beats == [broker.address]
 

@@ -1,12 +1,17 @@
 """Frames that another thread sends while the event loop is blocked."""
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
+from unittest.mock import create_autospec
+
+import pytest
 
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.shared_writer import SharedWriter
 from tests.support.certificates import server_context, tls_tunnel
 from tests.support.running import stopping
 from tests.support.transports import ECHO, HOLDING, Handlers
@@ -38,3 +43,30 @@ async def test_a_connection_over_tls_is_left_to_the_loop(server: RemotingServer,
         async with stopping(RemotingClient(tls=context)) as client:
             await client.invoke(address, request(ECHO))
             assert not client.send_from_thread(address, request(HOLDING))
+
+
+async def test_a_socket_that_is_closed_already_is_no_error():
+    with socket.socket() as closed:
+        pass
+    transport = create_autospec(asyncio.Transport, instance=True)
+    transport.is_closing.return_value = False
+    transport.get_write_buffer_size.return_value = 0
+    transport.get_extra_info.side_effect = {"socket": closed}.get
+    writer = SharedWriter(asyncio.get_running_loop())
+    writer.transport = transport
+    assert not writer.write_from_thread(b"frame")
+
+
+async def test_nothing_follows_a_frame_that_left_in_part():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        transport = create_autospec(asyncio.Transport, instance=True)
+        transport.is_closing.return_value = False
+        transport.get_write_buffer_size.return_value = 0
+        transport.get_extra_info.side_effect = {"socket": ours}.get
+        writer = SharedWriter(asyncio.get_running_loop())
+        writer.transport = transport
+        assert not writer.write_from_thread(bytes(10_000_000))
+        with pytest.raises(BrokenPipeError):
+            ours.send(b"next")
