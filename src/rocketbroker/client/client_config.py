@@ -10,7 +10,15 @@ from rocketbroker.client.acl_client_rpc_hook import AclClientRPCHook, SessionCre
 from rocketbroker.client.name_server_client import NameServerClient
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRACE_TOPIC
 from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.remoting_client import RemotingClient
+
+_SECONDS = (
+    "mq_client_api_timeout_s",
+    "poll_name_server_interval_s",
+    "heartbeat_broker_interval_s",
+    "loop_blocked_warning_s",
+)
 
 
 class ClientConfig(msgspec.Struct, frozen=True):
@@ -30,9 +38,13 @@ class ClientConfig(msgspec.Struct, frozen=True):
         mq_client_api_timeout_s: limit for requests other than sends and pulls.
         poll_name_server_interval_s: seconds between refreshes of the routes.
         heartbeat_broker_interval_s: seconds between heartbeats, which continue while the event loop is blocked.
-        loop_blocked_warning_s: seconds of a blocked event loop after which a warning names the blocking call.
+        loop_blocked_warning_s: seconds of a blocked event loop after which a warning names the blocking call; None
+            switches this off, and heartbeats while the loop is blocked, too.
         enable_trace: send message traces of producers and push consumers (enableMsgTrace).
         trace_topic: topic of the traces (customizedTraceTopic).
+
+    Raises:
+        ConfigError: a number of seconds is not above 0, or ``tls`` is neither a bool nor a context.
     """
 
     namesrv_addr: str = ""
@@ -47,9 +59,22 @@ class ClientConfig(msgspec.Struct, frozen=True):
     mq_client_api_timeout_s: float = 3.0
     poll_name_server_interval_s: float = 30.0
     heartbeat_broker_interval_s: float = 30.0
-    loop_blocked_warning_s: float = 2.0
+    loop_blocked_warning_s: float | None = 2.0
     enable_trace: bool = False
     trace_topic: str = RMQ_SYS_TRACE_TOPIC
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name in _SECONDS:
+            value = getattr(self, name)
+            if value is None and name == "loop_blocked_warning_s":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ConfigError(f"{name} is {value!r}; give a number of seconds above 0")
+        if not isinstance(self.tls, bool | ssl.SSLContext):
+            raise ConfigError(
+                f"tls is {self.tls!r}; give True, or a context such as ssl.create_default_context(cafile=...)"
+            )
 
     def remoting(
         self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection], None] | None = None

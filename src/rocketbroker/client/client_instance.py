@@ -20,7 +20,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.errors import RemotingConnectError
-from rocketbroker.common.lifecycle import PartList
+from rocketbroker.common.lifecycle import Part, PartList
 
 _instance_numbers = itertools.count(1)
 
@@ -67,10 +67,14 @@ class ClientInstance:
             timeout_s=timeout_s,
         )
         self.offsets = QueueOffsets(self.invoke_at_broker)
-        watchdog = LoopWatchdog(
-            self.heartbeats.send_from_thread, config.heartbeat_broker_interval_s, config.loop_blocked_warning_s
-        )
-        self._parts = PartList(self.routes, self.heartbeats, watchdog)
+        parts: list[Part] = [self.routes, self.heartbeats]
+        if config.loop_blocked_warning_s is not None:
+            parts.append(
+                LoopWatchdog(
+                    self.heartbeats.send_from_thread, config.heartbeat_broker_interval_s, config.loop_blocked_warning_s
+                )
+            )
+        self._parts = PartList(*parts)
 
     async def start(self) -> None:
         """Start to refresh routes and to send heartbeats; connections open on first use."""

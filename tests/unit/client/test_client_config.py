@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,26 @@ async def test_a_namespace_is_added_to_topics_and_groups(stage: Stage):
     beats = [HeartbeatData.decode(each.body) for each in stage.broker.of(RequestCode.HEART_BEAT)]
     topics = {data.topic for beat in beats for each in beat.consumer_data_set for data in each.subscription_data_set}
     assert topics == {"NS%T", "%RETRY%NS%CG"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("loop_blocked_warning_s", 0),
+        ("heartbeat_broker_interval_s", 0.0),
+        ("heartbeat_broker_interval_s", None),
+        ("poll_name_server_interval_s", -1),
+        ("mq_client_api_timeout_s", "3"),
+        ("mq_client_api_timeout_s", float("nan")),
+        ("mq_client_api_timeout_s", True),
+    ],
+)
+def test_a_wrong_number_of_seconds_is_named(name: str, value: Any):
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}; give a number of seconds above 0"):
+        ClientConfig("h:1", **{name: value})
+
+
+def test_tls_is_no_path():
+    path: Any = "ca.pem"
+    with pytest.raises(ConfigError, match=r"tls is 'ca.pem'; give True, or a context"):
+        ClientConfig("h:1", tls=path)

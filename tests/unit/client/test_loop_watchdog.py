@@ -1,23 +1,27 @@
 """A blocked event loop: named, and heartbeats continue."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
+from rocketbroker.client import loop_watchdog
 from rocketbroker.client.client_config import ClientConfig
+from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.loop_watchdog import LoopWatchdog
 from rocketbroker.client.producer import Producer
 from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.scripted_server import Asked, ScriptedServer, name_server, route_of
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
 
 def block_until(condition: Callable[[], bool], limit_s: float = 60) -> None:
@@ -52,6 +56,17 @@ def servers_in_a_thread() -> Iterator[tuple[ScriptedServer, ScriptedServer]]:
         thread.join()
 
 
+class Heartbeats:
+    """Count of heartbeats."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def send(self) -> int:
+        self.sent += 1
+        return 1
+
+
 def oneway_beats(broker: ScriptedServer) -> list[Asked]:
     return [each for each in broker.of(RequestCode.HEART_BEAT) if each.oneway]
 
@@ -70,26 +85,101 @@ async def test_a_broker_hears_a_client_whose_loop_is_blocked():
 
 
 async def test_the_blocking_call_is_named_and_heartbeats_are_sent(caplog: pytest.LogCaptureFixture):
-    sent: list[object] = []
-    watchdog = LoopWatchdog(lambda: sent.append(None), heartbeat_interval_s=0.02, warn_after_s=0.01)
+    heartbeats = Heartbeats()
+    watchdog = LoopWatchdog(heartbeats.send, heartbeat_interval_s=0.02, warn_after_s=0.01)
     await watchdog.start()
     await asyncio.sleep(0.1)
-    sent.clear()
-    block_until(lambda: len(sent) > 1 and "has been blocked for" in caplog.text)
+    heartbeats.sent = 0
+    block_until(lambda: heartbeats.sent > 1 and "has been blocked for" in caplog.text)
     await until(lambda: "the event loop runs again after" in caplog.text)
     await watchdog.stop()
+    assert re.search(r"heartbeats sent meanwhile: [1-9]", caplog.text)
     assert "the event loop has been blocked for" in caplog.text
     assert "by 'time.sleep(0.01)" in caplog.text
     assert f"({__file__}:" in caplog.text
 
 
 async def test_a_loop_that_runs_is_left_alone(caplog: pytest.LogCaptureFixture):
-    sent: list[object] = []
-    watchdog = LoopWatchdog(lambda: sent.append(None), heartbeat_interval_s=60, warn_after_s=30)
+    heartbeats = Heartbeats()
+    watchdog = LoopWatchdog(heartbeats.send, heartbeat_interval_s=60, warn_after_s=30)
     await watchdog.start()
     await asyncio.sleep(0.05)
     await watchdog.stop()
-    assert (sent, caplog.text) == ([], "")
+    assert (heartbeats.sent, caplog.text) == (0, "")
+
+
+def watch_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "loop-watchdog"]
+
+
+async def test_the_clients_of_a_loop_share_a_thread_and_a_warning(caplog: pytest.LogCaptureFixture):
+    one, other = Heartbeats(), Heartbeats()
+    watchdogs = [
+        LoopWatchdog(one.send, heartbeat_interval_s=0.02, warn_after_s=30),
+        LoopWatchdog(other.send, heartbeat_interval_s=0.02, warn_after_s=0.01),
+    ]
+    for watchdog in watchdogs:
+        await watchdog.start()
+    assert len(watch_threads()) == 1
+    block_until(lambda: one.sent > 0 and other.sent > 0 and "has been blocked for" in caplog.text)
+    await until(lambda: "the event loop runs again after" in caplog.text)
+    assert one.sent
+    assert other.sent
+    await watchdogs[0].stop()
+    assert len(watch_threads()) == 1
+    await watchdogs[1].stop()
+    assert watch_threads() == []
+
+
+def test_a_loop_that_does_not_run_is_not_blocked(caplog: pytest.LogCaptureFixture):
+    heartbeats = Heartbeats()
+    loop = asyncio.new_event_loop()
+    watchdog = LoopWatchdog(heartbeats.send, heartbeat_interval_s=0.02, warn_after_s=0.01)
+    loop.run_until_complete(watchdog.start())
+    time.sleep(0.2)
+    loop.run_until_complete(watchdog.stop())
+    loop.close()
+    assert (heartbeats.sent, caplog.text) == (0, "")
+
+
+def test_the_thread_ends_with_its_loop():
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(LoopWatchdog(Heartbeats().send, heartbeat_interval_s=0.02).start())
+    assert len(watch_threads()) == 1
+    loop.close()
+    wait_until(lambda: watch_threads() == [], "the thread ends")
+
+
+async def test_the_thread_ends_without_an_executor():
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()  # as when the interpreter ends
+    asyncio.get_running_loop().set_default_executor(executor)
+    watchdog = LoopWatchdog(Heartbeats().send, heartbeat_interval_s=60)
+    await watchdog.start()
+    await watchdog.stop()
+    assert watch_threads() == []
+
+
+async def test_an_answer_during_the_check_is_no_error():
+    class Answering(loop_watchdog._WatchThread):
+        asked = iter([None, 1.0])
+
+        @property
+        def _asked_at(self) -> float | None:
+            return next(self.asked, None)
+
+        @_asked_at.setter
+        def _asked_at(self, value: float | None) -> None:
+            pass
+
+    thread = Answering(asyncio.get_running_loop())
+    thread._look()
+    thread._look()
+
+
+async def test_none_switches_the_watchdog_off():
+    async with ClientInstance(ClientConfig("127.0.0.1:1", loop_blocked_warning_s=None)):
+        assert watch_threads() == []
 
 
 FORK = """
