@@ -1,5 +1,6 @@
 """Asks the name servers (the part of NettyRemotingClient and MQClientAPIImpl that talks to them)."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -20,6 +21,12 @@ log = logging.getLogger(__name__)
 _SCHEMES = ("http://", "https://")
 # Seconds between requests to an address server.
 _FETCH_INTERVAL_S = 120.0
+# Requests that each name server serves, so that a server which does not is a broker.
+_ALWAYS_SERVED = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+}
 
 
 def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
@@ -63,6 +70,7 @@ class NameServerClient:
         self._timeout_s = timeout_s
         self._chosen = 0
         self._fetched_at = float("-inf")
+        self._fetching = asyncio.Lock()
         self._url = ""
         self._addresses: tuple[str, ...] = ()
         if namesrv_addr.strip().startswith(_SCHEMES):
@@ -77,17 +85,23 @@ class NameServerClient:
         Raises:
             NameServerError: the address server gives none.
         """
-        now = time.monotonic()
-        if self._url and now >= self._fetched_at + _FETCH_INTERVAL_S:
-            self._fetched_at = now
-            try:
-                self._addresses = tuple(await fetch_name_servers(self._url)) or self._addresses
-            except RemotingError as error:
-                if not self._addresses:
-                    self._fetched_at = float("-inf")
-                    raise NameServerError(str(error)) from error
-                log.warning("%s; the known name servers are asked: %s", error, "; ".join(self._addresses))
+        if self._url and self._is_due() and not (self._addresses and self._fetching.locked()):
+            async with self._fetching:
+                if self._is_due():
+                    await self._fetch()
         return self._addresses
+
+    def _is_due(self) -> bool:
+        return time.monotonic() >= self._fetched_at + _FETCH_INTERVAL_S
+
+    async def _fetch(self) -> None:
+        try:
+            self._addresses = tuple(await fetch_name_servers(self._url)) or self._addresses
+        except RemotingError as error:
+            if not self._addresses:
+                raise NameServerError(str(error)) from error
+            log.warning("%s; the known name servers are asked: %s", error, "; ".join(self._addresses))
+        self._fetched_at = time.monotonic()
 
     async def invoke(self, command: Command) -> Command:
         """Return the answer of the first name server that gives one, whatever its code.
@@ -104,7 +118,7 @@ class NameServerClient:
             except RemotingError as error:
                 reasons.append(str(error))
             else:
-                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or command.code not in _ALWAYS_SERVED:
                     return answer
                 reasons.append(f"{address} is a broker; give the address of a name server, by default port 9876")
             self._chosen = (self._chosen + 1) % len(addresses)

@@ -1,12 +1,16 @@
 """Asking name servers, of which some may be down."""
 
+import asyncio
+
 import pytest
 
+from rocketbroker.client import name_server_client
 from rocketbroker.client.errors import NameServerError, TopicRouteError
 from rocketbroker.client.name_server_client import NameServerClient, split_addresses
 from rocketbroker.client.requests import client_request
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import BrokerResponseError, ConfigError
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.scripted_server import ScriptedServer, name_server, route_of
 
@@ -66,3 +70,47 @@ async def test_a_broker_given_as_a_name_server_is_named_as_such():
             await NameServerClient(remoting, broker.address).topic_route("T")
         await NameServerClient(remoting, f"{broker.address};{names.address}").topic_route("T")
         await remoting.stop()
+
+
+async def test_a_request_that_no_version_of_a_name_server_has_to_serve_is_answered_by_its_code():
+    remoting = RemotingClient()
+    async with name_server({}) as names:
+        client = NameServerClient(remoting, names.address)
+        answer = await client.invoke(client_request(RequestCode.GET_KV_CONFIG))
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        await remoting.stop()
+
+
+async def test_requests_at_once_wait_for_one_answer_of_the_address_server(monkeypatch: pytest.MonkeyPatch):
+    urls: list[str] = []
+
+    async def fetch(url: str) -> list[str]:
+        urls.append(url)
+        await asyncio.sleep(0.01)
+        if len(urls) == 1:
+            raise RemotingError("address server: no answer")
+        return ["h:1"]
+
+    monkeypatch.setattr(name_server_client, "fetch_name_servers", fetch)
+    client = NameServerClient(RemotingClient(), "http://h/nsaddr")
+    found = await asyncio.gather(*(client.addresses() for _ in range(3)), return_exceptions=True)
+    assert isinstance(found[0], NameServerError)
+    assert found[1:] == [("h:1",), ("h:1",)]
+    assert urls == ["http://h/nsaddr"] * 2
+
+
+async def test_known_name_servers_are_used_while_the_address_server_is_asked(monkeypatch: pytest.MonkeyPatch):
+    answer = asyncio.Event()
+
+    async def fetch(_url: str) -> list[str]:
+        await answer.wait()
+        return ["h:2"]
+
+    monkeypatch.setattr(name_server_client, "fetch_name_servers", fetch)
+    client = NameServerClient(RemotingClient(), "http://h/nsaddr")
+    client._addresses = ("h:1",)
+    first = asyncio.gather(client.addresses(), client.addresses())
+    await asyncio.sleep(0)
+    assert await client.addresses() == ("h:1",)
+    answer.set()
+    assert sorted(await first) == [("h:1",), ("h:2",)]
