@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+from typing import Any
 
 import msgspec
 
@@ -40,6 +41,10 @@ class SessionCredentials(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """Hide the secret."""
         return f"SessionCredentials({self.access_key!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Hide the secret from rich, too."""
+        return [("access_key", self.access_key)]
 
 
 class AclClientRPCHook:

@@ -35,7 +35,9 @@ def test_a_typed_header_is_signed_as_it_is_sent():
 
 
 def test_the_secret_is_not_shown():
-    assert "sk" not in repr(SessionCredentials("ak", "sk"))
+    credentials = SessionCredentials("ak", "sk", "token")
+    assert "sk" not in repr(credentials)
+    assert credentials.__rich_repr__() == [("access_key", "ak")]
 
 
 @pytest.mark.parametrize("keys", [("", "sk"), ("ak", "")])
