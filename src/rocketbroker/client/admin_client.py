@@ -1,6 +1,6 @@
 """Administration of topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
 
-from rocketbroker.client.admin_connection import addresses_of
+from rocketbroker.client.admin_connection import address_in, addresses_of
 from rocketbroker.client.admin_of_groups import GroupAdmin
 from rocketbroker.client.admin_of_servers import ServerAdmin
 from rocketbroker.client.admin_of_topics import TopicAdmin
@@ -46,7 +46,7 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
 
     Args:
         config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
-        timeout_s: limit for each request.
+        timeout_s: limit for each request; by default that of the settings, or 5 s without settings.
     """
 
     # -- clusters and routes
@@ -222,10 +222,8 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
         Raises:
             CodecError: the id is invalid.
         """
-        where = decode_message_id(offset_msg_id)
-        address = address_text(where.ip, where.port)
-        header = ViewMessageRequestHeader(where.offset, topic)
-        answer = await self._ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        header = ViewMessageRequestHeader(decode_message_id(offset_msg_id).offset, topic)
+        answer = await self._ask(address_in(offset_msg_id), RequestCode.VIEW_MESSAGE_BY_ID, header)
         return decode_messages(answer.body)[0]
 
     async def find_message(self, topic: str, msg_id: str) -> MessageExt:
@@ -235,10 +233,10 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
             ClientError: no such message.
         """
         try:
-            where = decode_message_id(msg_id)
+            address = address_in(msg_id)
         except CodecError:
-            where = None
-        if where is not None and await self.broker_names_at(address_text(where.ip, where.port)):
+            address = None
+        if address is not None and await self.broker_names_at(address):
             return await self.view_message(msg_id, topic)
         found = await self.query_message(topic, msg_id, index_type="U")
         if not found:
@@ -273,11 +271,6 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
 def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
     known = ", ".join(sorted(info.cluster_addr_table)) or "none"
     return ClientError(f"cluster {cluster!r} does not exist; the name server knows: {known}")
-
-
-def address_text(ip: str, port: int) -> str:
-    """Return ``ip:port``, an IPv6 address in brackets."""
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def looked_up_by(message: MessageExt, index_type: str) -> list[str | None]:

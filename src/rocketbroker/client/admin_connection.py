@@ -8,14 +8,16 @@ from typing import Self
 import msgspec
 
 from rocketbroker.client.client_config import ClientConfig, client_config
-from rocketbroker.client.errors import BrokerNotFoundError, ClientError, TopicRouteError
+from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
+
+# Limit of requests without settings (DefaultMQAdminExt's timeoutMillis).
+_TIMEOUT_S = 5.0
 
 
 class AdminConnection:
@@ -23,13 +25,17 @@ class AdminConnection:
 
     Args:
         config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
-        timeout_s: limit for each request.
+        timeout_s: limit for each request; by default that of the settings, or 5 s without settings.
     """
 
-    def __init__(self, config: str | ClientConfig, *, timeout_s: float = 5.0) -> None:
-        config = msgspec.structs.replace(client_config(config), mq_client_api_timeout_s=timeout_s)
+    def __init__(self, config: str | ClientConfig, *, timeout_s: float | None = None) -> None:
+        if timeout_s is None and isinstance(config, str):
+            timeout_s = _TIMEOUT_S
+        config = client_config(config)
+        if timeout_s is not None:
+            config = msgspec.structs.replace(config, mq_client_api_timeout_s=timeout_s)
         self._remoting = config.remoting()
-        self._timeout_s = timeout_s
+        self._timeout_s = config.mq_client_api_timeout_s
         self._name_server = config.name_server(self._remoting)
 
     async def close(self) -> None:
@@ -49,11 +55,7 @@ class AdminConnection:
         return await self._name_server.topic_route(topic)
 
     async def _invoke(self, address: str, command: Command) -> Command:
-        answer = await self._remoting.invoke(address, command, self._timeout_s)
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            name = RequestCode(command.code).name
-            raise ClientError(f"{address} does not serve {name}; give the address of a broker, not of a name server")
-        return answer
+        return await self._remoting.invoke(address, command, self._timeout_s)
 
     async def _ask(self, address: str, code: int, header: object = None, body: bytes = b"") -> Command:
         """Return the successful answer of a broker."""
@@ -85,6 +87,16 @@ class AdminConnection:
 def addresses_of(brokers: list[BrokerData]) -> list[str]:
     """Return one address of each broker: the master's, else that of the lowest id (BrokerData.selectBrokerAddr)."""
     return [data.broker_addrs[min(data.broker_addrs)] for data in brokers if data.broker_addrs]
+
+
+def address_in(msg_id: str) -> str:
+    """Return the address of the broker that has the message with an offset message id.
+
+    Raises:
+        CodecError: the id is invalid.
+    """
+    where = decode_message_id(msg_id)
+    return f"[{where.ip}]:{where.port}" if ":" in where.ip else f"{where.ip}:{where.port}"
 
 
 def settings_in(answer: Command, source: str) -> dict[str, str]:

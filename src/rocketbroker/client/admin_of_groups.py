@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rocketbroker.client.admin_connection import AdminConnection, addresses_of
+from rocketbroker.client.admin_connection import AdminConnection, address_in, addresses_of
 from rocketbroker.client.errors import BrokerNotFoundError
 from rocketbroker.client.message import check_group
 from rocketbroker.codec.remoting.bodies.connection import ProducerConnection, QuerySubscriptionResponseBody
@@ -114,9 +114,14 @@ class GroupAdmin(AdminConnection):
     async def consume_message_directly(
         self, group: str, client_id: str, topic: str, msg_id: str
     ) -> ConsumeMessageDirectlyResult:
-        """Let one client of a group consume a message, named by its offset message id, and return the result."""
+        """Let one client of a group consume a message, named by its offset message id, and return the result.
+
+        Raises:
+            CodecError: the id is invalid.
+        """
         header = ConsumeMessageDirectlyResultRequestHeader(group, client_id, msg_id, topic=topic)
-        answer = await self._ask_first(group, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
+        # A broker reads only the offset in the id: another one would take a message of its own.
+        answer = await self._ask(address_in(msg_id), RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
         return ConsumeMessageDirectlyResult.decode(answer.body)
 
     # -- progress

@@ -116,7 +116,13 @@ class Producer(GroupMember):
         await self._client.heartbeats.unregister_producer(self.group)
 
     async def fetch_publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that a topic can be written to, in order (fetchPublishMessageQueues)."""
+        """Return the queues that a topic can be written to, in order (fetchPublishMessageQueues).
+
+        Raises:
+            ClientStateError: the producer is not started, or is closed.
+            TopicRouteError, NameServerError: no route for the topic.
+        """
+        self._check_started()
         return (await self._client.routes.publish_route(self._client.namespace.wrap(topic))).publish_queues
 
     async def send(

@@ -78,6 +78,7 @@ class RemotingClient:
             "client", routes or {}, limits, on_close=on_close, throttles=False, before_request=before_request
         )
         self._is_watching = False
+        self._is_closed = False
         self._connections: dict[str, RemotingConnection] = {}
         self._writers: dict[str, SharedWriter] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -86,13 +87,15 @@ class RemotingClient:
         """Return the connection to an address; open one if needed.
 
         Raises:
-            RemotingConnectError: The address does not accept connections.
+            RemotingConnectError: The address does not accept connections, or this client is closed.
         """
         if self.is_forked:
             raise RemotingConnectError(
                 f"connect to {address} failed: the connections belong to the process that this one was forked from; "
                 "make a client after the fork"
             )
+        if self._is_closed:
+            raise RemotingConnectError(f"connect to {address} failed: the client is closed; make a new one")
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
@@ -178,6 +181,7 @@ class RemotingClient:
         """Close all connections and end all tasks; do nothing in a forked process."""
         if self.is_forked:
             return
+        self._is_closed = True
         self._writers.clear()
         self._connections.clear()
         await self._endpoint.stop("the client stops")

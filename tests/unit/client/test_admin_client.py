@@ -1,11 +1,25 @@
-"""Every code of administration has a call."""
+"""Calls of administration: one for each code, at the right broker, within the limits that were set."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from rocketbroker.client import admin_client
 from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.broker_errors import RequestCodeNotSupportedError
+from rocketbroker.client.client_config import ClientConfig
+from rocketbroker.client.consumer.received_message import ReceivedMessage
+from rocketbroker.client.errors import ClientStateError, NameServerError
+from rocketbroker.client.message import Message
+from rocketbroker.client.producer import Producer
+from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
+from rocketbroker.common.errors import CodecError, RemotingConnectError
+from rocketbroker.testing import RocketMQServer
+from tests.support.scripted_server import ScriptedServer, name_server, route_of
+from tests.support.waiting import until
 
 SOURCES = Path(admin_client.__file__).parent
 CODES = Path(__file__).parents[3] / "docs" / "reference" / "request-codes.md"
@@ -31,3 +45,62 @@ def test_each_administration_code_has_a_call():
     # A tool's commit of offsets is `commit_offset` of a consumer.
     assert len(served) > 40
     assert served - called == set()
+
+
+async def test_a_message_is_consumed_directly_at_the_broker_that_has_it():
+    received: list[bytes] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        received.append(message.body)
+
+    async with (
+        RocketMQServer(brokers=2) as mq,
+        Producer("PG", mq.namesrv_addr) as producer,
+        PushConsumer("CG", mq.namesrv_addr, handler=handle) as consumer,
+        AdminClient(mq.namesrv_addr) as admin,
+    ):
+        await consumer.subscribe("T")
+        queues = {queue.broker_name: queue for queue in await producer.fetch_publish_queues("T")}
+        assert len(queues) == 2
+        sent = {name: await producer.send(Message("T", name.encode()), queue) for name, queue in queues.items()}
+        await until(lambda: len(received) == 2)
+        (client,) = (await admin.examine_consumer_connection_info("CG")).connection_set
+        for name, result in sent.items():
+            received.clear()
+            done = await admin.consume_message_directly("CG", client.client_id, "T", result.offset_msg_id)
+            assert (done.consume_result, received) == (CMResult.CR_SUCCESS, [name.encode()])
+        with pytest.raises(CodecError):
+            await admin.consume_message_directly("CG", client.client_id, "T", "no id")
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "limit_s"),
+    [
+        ("h:1", None, 5.0),
+        (ClientConfig("h:1", mq_client_api_timeout_s=60.0), None, 60.0),
+        (ClientConfig("h:1", mq_client_api_timeout_s=60.0), 7.0, 7.0),
+    ],
+)
+def test_the_limit_of_requests_is_that_of_the_settings(config: str | ClientConfig, given: float | None, limit_s: float):
+    admin = AdminClient(config, timeout_s=given)
+    assert (admin._timeout_s, admin._name_server._timeout_s) == (limit_s, limit_s)
+
+
+async def test_a_closed_client_asks_nobody():
+    async with ScriptedServer({}) as broker, name_server({"T": route_of({"b": broker.address})}) as names:
+        async with AdminClient(names.address) as admin, Producer("PG", names.address) as producer:
+            await producer.fetch_publish_queues("T")
+        with pytest.raises(NameServerError, match="the client is closed; make a new one"):
+            await admin.examine_topic_route_info("T")
+        with pytest.raises(RemotingConnectError, match="the client is closed; make a new one"):
+            await admin.clean_unused_topic(broker.address)
+        with pytest.raises(ClientStateError, match="or is closed"):
+            await producer.fetch_publish_queues("T")
+
+
+async def test_a_request_that_a_server_does_not_know_raises_the_error_of_its_code():
+    async with ScriptedServer({}) as broker, name_server({}) as names, AdminClient(names.address) as admin:
+        with pytest.raises(RequestCodeNotSupportedError, match="CODE: 3"):
+            await admin.clean_unused_topic(broker.address)
+        with pytest.raises(RequestCodeNotSupportedError, match="CODE: 3"):
+            await admin.get_system_topic_list()

@@ -217,3 +217,10 @@ class TestPeersThatStall:
         await client.connect(address)
 
         await until(lambda: looked)
+
+
+async def test_a_stopped_client_does_not_connect_again(client: RemotingClient, address: str):
+    await client.invoke(address, request(ECHO))
+    await client.stop()
+    with pytest.raises(RemotingConnectError, match="the client is closed; make a new one"):
+        await client.invoke(address, request(ECHO))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rocketbroker.app.mqadmin.report import Report
-from rocketbroker.app.mqadmin.running import run
+from rocketbroker.app.mqadmin.running import run, with_hint
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.errors import RocketBrokerError
 
@@ -42,7 +42,7 @@ def run_on_brokers(
             try:
                 await ask(admin, address)
             except RocketBrokerError as error:
-                failures.append(f"{address}: {error}")
+                failures.append(f"{address}: {with_hint(error)}")
             else:
                 succeeded.append(address)
         return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)

@@ -59,11 +59,16 @@ def run(namesrv_addr: str | None, as_json: bool, examine: Callable[[AdminClient]
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
-        print_error(str(error))
+        print_error(with_hint(error))
         raise typer.Exit(_EXIT_FAILED) from error
     print_report(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(_EXIT_FAILED)
+
+
+def with_hint(error: RocketBrokerError) -> str:
+    """Return the text of an error and of its notes, which say what to do."""
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 async def _examine(namesrv_addr: str, examine: Callable[[AdminClient], Awaitable[Report]]) -> Report:

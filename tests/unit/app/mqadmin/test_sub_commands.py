@@ -387,4 +387,4 @@ async def test_a_broker_and_a_name_server_that_are_mixed_up_are_named(stage: Sta
     stage.names = names
     code, _, err = await stage.call("cleanExpiredCQ", "-b", names.address)
     assert code == 1
-    assert "does not serve CLEAN_EXPIRED_CONSUMEQUEUE; give the address of a broker, not of a name server" in err
+    assert "REQUEST_CODE_NOT_SUPPORTED: check that the address is that of a broker or of a name server" in err
