@@ -46,6 +46,8 @@ _MOST_IN_A_MESSAGE = 100
 _MOST_BODY_BYTES = 128_000
 # All properties of a message share 32,767 bytes.
 _MOST_KEY_BYTES = 30_000
+# The broker's maxKeysPerMessage is 128 by default.
+_MOST_KEYS = 128
 # Ordinals of org.apache.rocketmq.common.message.MessageType, and of ConsumeReturnType.
 _MESSAGE_TYPES = {MessageType.NORMAL: 0, MessageType.TRANSACTION: 1, MessageType.DELAY: 3, MessageType.ORDER: 4}
 _TRANSACTION_END = 2
@@ -140,13 +142,14 @@ class AsyncTraceDispatcher:
         while self._waiting and len(texts) < _MOST_IN_A_MESSAGE:
             text = encode_trace(self._waiting[0]).encode()
             sizes = {key: len(key.encode()) + 1 for key in trace_keys(self._waiting[0]) if key not in keys}
-            if texts and (len(text) > body_room or sum(sizes.values()) > key_room):
+            fits = len(text) <= body_room and sum(sizes.values()) <= key_room and len(keys) + len(sizes) <= _MOST_KEYS
+            if texts and not fits:
                 break
             self._in_flight.append(self._waiting.popleft())
             texts.append(text)
             body_room -= len(text)
             for key, size in sizes.items():
-                if size <= key_room:
+                if size <= key_room and len(keys) < _MOST_KEYS:
                     keys[key] = None
                     key_room -= size
         return Message(self._topic, b"".join(texts), keys=tuple(keys))

@@ -73,6 +73,15 @@ async def test_many_keys_are_spread_over_messages(dispatcher: AsyncTraceDispatch
     assert 4 <= len(sender.sent) <= 5
 
 
+async def test_a_message_has_no_more_keys_than_brokers_take(dispatcher: AsyncTraceDispatcher, sender: Sender):
+    for number in range(100):
+        dispatcher.append(trace(number, f"key-{number}"))
+    dispatcher.append(trace(100, " ".join(f"k{number}" for number in range(200))))
+    await dispatcher.stop()
+    assert sender.traces == 101
+    assert [len(each.keys or ()) for each in sender.sent] == [128, 72, 128]
+
+
 async def test_long_bodies_are_spread_over_messages(
     dispatcher: AsyncTraceDispatcher, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ):
