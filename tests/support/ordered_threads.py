@@ -104,7 +104,10 @@ class OrderedThreadsScript(CrashScript):
         flushing.join()
 
     async def set_clock_back(self) -> None:
-        """Store messages at earlier times than the checkpoint has, the second one in the queue synced first."""
+        """Store messages at earlier times than the checkpoint has, the second one in the queue synced first.
+
+        The index is synced while their keys wait.
+        """
         present = self._present()
         if present:
             self._clock.advance(-60)
@@ -113,6 +116,8 @@ class OrderedThreadsScript(CrashScript):
             self._store.flusher.flush()
             self.file_system.mark(OnDisk())
             self._store.appender.dispatch()
+            if self._store._index_sync is not None:
+                self._store._index_sync.sync()
             self._store._queue_flusher.flush()
 
     def _present(self) -> list[Queue]:
