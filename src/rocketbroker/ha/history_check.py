@@ -1,7 +1,7 @@
 """Comparison of a slave's log with that of its master, over the HA port.
 
 The HA protocol has no handshake. But a master sends its log from whatever offset a slave reports first. So a slave
-reports an offset before its end, and compares what comes with what it has: a log whose last bytes are the same has the
+reports an offset before its end, and compares what comes with what it has: a log whose last record is the same has the
 same history, as records hold their offset and times.
 """
 
@@ -14,10 +14,11 @@ from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, BODY_POSITI
 from rocketbroker.common.errors import CodecError, RemotingSendError, StoreError
 from rocketbroker.ha.master_link import MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.commit_log_walker import LogWalk
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk, leads_to_end
 
-# Bytes at the end of the log that are compared.
+# Bytes at the end of the log that are compared at least; more by this factor until a whole record is among them.
 _COMPARED: Final = 4096
+_GROWTH: Final = 16
 
 
 class DifferentHistoryError(StoreError):
@@ -29,7 +30,7 @@ class DifferentHistoryError(StoreError):
 
 
 class TailCheck:
-    """Compares the end of the own log with what the master sends first.
+    """Compares the end of the own log, with its last record, with what the master sends first (blocks).
 
     Args:
         commit_log: the own log, which has messages.
@@ -39,13 +40,21 @@ class TailCheck:
     """
 
     def __init__(self, commit_log: CommitLog) -> None:
+        self._commit_log = commit_log
         self._end = commit_log.max_offset
-        size = commit_log.queue.file_size
-        first_of_file = (self._end - 1) - (self._end - 1) % size
         # Not 0, which asks for the master's last file.
-        self.begin = max(self._end - _COMPARED, first_of_file, 1)
-        self._own = commit_log.bytes_at(self.begin, self._end - self.begin) or b""
+        self.begin = max(self._begin_with_record(), 1)
         self._at = self.begin
+
+    def _begin_with_record(self) -> int:
+        """Return an offset that is not after the begin of the last record."""
+        queue, end, reach = self._commit_log.queue, self._end, _COMPARED
+        # A BLANK is shorter than the record that did not fit into its place.
+        most = 2 * (self._commit_log.longest_record + BLANK_LENGTH)
+        lowest = max(end - most, (end - 1) - (end - 1) % queue.file_size)
+        while (begin := end - reach) > lowest and not leads_to_end(queue, begin, end):
+            reach *= _GROWTH
+        return max(begin, lowest)
 
     @property
     def is_done(self) -> bool:
@@ -58,6 +67,7 @@ class TailCheck:
         Raises:
             DifferentHistoryError: The master's log has other bytes, or is shorter.
             CodecError: It is not what was asked for.
+            StoreError: The own bytes are gone.
         """
         if self.is_done:
             return part
@@ -66,7 +76,9 @@ class TailCheck:
         if part.offset > self._at:
             raise CodecError(f"the master sends {part.offset} instead of {self._at}")
         size = min(len(part.data), self._end - self._at)
-        own = self._own[self._at - self.begin :][:size]
+        own = self._commit_log.bytes_at(self._at, size)
+        if own is None:
+            raise StoreError(f"the file of this log with {self._at} was removed while it was compared")
         if part.data[:size] != own:
             same = next(at for at in range(size) if own[at] != part.data[at])
             raise DifferentHistoryError(self._at + same, f"the master's log has other bytes from {self._at + same} on")
@@ -114,6 +126,12 @@ class CommonPrefix:
 
     async def _is_same(self, offset: int) -> bool:
         """Return true if the master has the record at an offset, or has removed its file."""
+        same = await self._ask(offset)
+        # A master without the file closes the connection each time; one that stops answers no second question.
+        return (await self._ask(offset) if same is None else same) is not False
+
+    async def _ask(self, offset: int) -> bool | None:
+        """Return true if the master has the record at an offset, ``None`` if it closes the connection at once."""
         own = self._commit_log.bytes_at(offset, BODY_POSITION) or self._commit_log.bytes_at(offset, BLANK_LENGTH) or b""
         found = b""
         link = await MasterLink.connect(self._address, self._silence_s)
@@ -129,7 +147,9 @@ class CommonPrefix:
                         return False
                     found += part.data
         except RemotingSendError:
-            return not found
+            if found:
+                raise
+            return None
         finally:
             link.close()
         return found[: len(own)] == own

@@ -104,22 +104,37 @@ class LogWalk:
         size = inspect(window, position)[1]
         if size and _can_resume(window, position + size):
             return self.offset + size
-        found = self._find_in(file, position + max(size, 1))
+        found = _find_in(file, position + max(size, 1), self._end)
         while found is None and (file := self._queue.find(file.file_from_offset + file.size)) is not None:
-            found = self._find_in(file, 0)
+            found = _find_in(file, 0, self._end)
         return found
 
-    def _find_in(self, file: MappedFile, position: int) -> int | None:
-        """Return the offset of the first sound record of a file from a position on."""
-        window = _window(file, file.size)
-        limit = min(file.size, self._end - file.file_from_offset)
-        for start, stop in data_ranges(file.fd, position, limit):
-            low = start
-            while (at := find_record(window, low, stop)) >= 0:
-                if damage_in(window.at(at, inspect(window, at)[1]), at) is None:
-                    return file.file_from_offset + at
-                low = at + 1
-        return None
+
+def _find_in(file: MappedFile, position: int, end: int) -> int | None:
+    """Return the offset of the first sound record of a file from a position on, and before a CommitLog offset."""
+    window = _window(file, file.size)
+    for start, stop in data_ranges(file.fd, position, min(file.size, end - file.file_from_offset)):
+        low = start
+        while (at := find_record(window, low, stop)) >= 0:
+            if damage_in(window.at(at, inspect(window, at)[1]), at) is None:
+                return file.file_from_offset + at
+            low = at + 1
+    return None
+
+
+def leads_to_end(queue: MappedFileQueue, begin: int, end: int) -> bool:
+    """Return true if a record begins at an offset or after it, and records and a BLANK follow up to ``end``.
+
+    Both offsets are in one file. A record that was forged in the body of another leads nowhere.
+    """
+    file = queue.find(begin)
+    found = None if file is None else _find_in(file, begin - file.file_from_offset, end)
+    if found is None:
+        return False
+    walk = LogWalk(queue, found, check_crc=False, end=end)
+    for _ in walk:
+        pass
+    return walk.offset == end
 
 
 def _can_resume(window: LogWindow, position: int) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_encoder import encode_blank
-from rocketbroker.store.commitlog.commit_log_walker import LogWalk, sound_until, store_timestamp_at
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk, leads_to_end, sound_until, store_timestamp_at
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from tests.support.commit_log_writer import V6_HOST, CommitLogWriter, overwrite
 
@@ -255,3 +255,18 @@ def test_a_record_without_properties_may_end_at_the_begin_of_a_sector(tmp_path: 
     walk, offsets = walk_over(writer)
 
     assert (len(offsets), walk.damage) == (2, "")
+
+
+def test_records_from_an_offset_on_lead_to_the_end_if_one_begins_there_or_after_it(writer: CommitLogWriter):
+    for _ in range(3):
+        writer.append(b"b" * 300)
+    starts, queue = offsets_of(writer), opened(writer)
+    try:
+        assert [leads_to_end(queue, begin, writer.end) for begin in (1, starts[2], starts[2] + 1)] == [
+            True,
+            True,
+            False,
+        ]
+        assert not leads_to_end(queue, 1, starts[2] - 1)
+    finally:
+        queue.close()
