@@ -9,6 +9,7 @@ from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.ha.ha_client import HAClient
+from rocketbroker.ha.ha_connection import HAConnection
 from rocketbroker.ha.ha_service import HAService
 from rocketbroker.ha.slave_gate import SlaveGate
 from rocketbroker.ha.transfer_source import TransferSource
@@ -37,7 +38,7 @@ class HAMaster:
         self.port = port_of(self._sockets[0])
         is_synced = store.config.flush_disk_type == "SYNC_FLUSH"
         self.source = TransferSource(store.commit_log, (lambda: store.flusher.flushed_offset) if is_synced else None)
-        gate = SlaveGate(TransportConfig(**settings), LOOPBACK, lambda: self.known, lambda: None)
+        gate = SlaveGate[HAConnection](TransportConfig(**settings), LOOPBACK, lambda: self.known, lambda: None)
         self.service = HAService(self._sockets, store.config, self.source, store.appender, gate, self.transfers)
 
     @property

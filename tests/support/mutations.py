@@ -143,7 +143,7 @@ MUTATIONS = (
     Mutation(
         "ha: one slave is enough, however many are needed",
         "ha/group_transfer_service.py",
-        "offsets[needed - 1] if 0 < needed <= len(offsets) else -1",
+        "offsets[needed - 1] if needed <= len(offsets) else -1",
         "offsets[0] if offsets else -1",
         "tests/unit/ha/test_group_transfer_service.py",
     ),

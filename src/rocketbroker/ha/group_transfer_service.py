@@ -1,12 +1,22 @@
 """Waits of messages until enough slaves have them (GroupTransferService)."""
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, OnAcknowledged
+
+
+class _Wait(NamedTuple):
+    """Wait for slaves to have the log up to a CommitLog offset; ``begun`` is in loop time."""
+
+    end: int
+    begun: float
+    tell: OnAcknowledged
 
 
 class GroupTransferService:
@@ -17,13 +27,15 @@ class GroupTransferService:
 
     Attributes:
         ack_offsets: returns the offset up to which each slave that counts has the log.
+        slaves: returns a text with the numbers of slaves.
     """
 
     def __init__(self, config: MessageStoreConfig) -> None:
         self._config = config
         self.ack_offsets: Callable[[], Sequence[int]] = tuple
-        # Waits by offset, with their deadlines in loop time.
-        self._waiting: deque[tuple[int, float, OnAcknowledged]] = deque()
+        self.slaves: Callable[[], str] = str
+        # By offset, and so by time too.
+        self._waiting: deque[_Wait] = deque()
         self._patience: asyncio.TimerHandle | None = None
 
     def acknowledge(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
@@ -31,46 +43,57 @@ class GroupTransferService:
 
         As in RocketMQ, ``inSyncReplicas=1`` waits for no slave.
         """
-        needed = self._config.in_sync_replicas - 1
-        end = result.physical_offset + result.size
-        if needed <= 0:
+        if self._config.in_sync_replicas <= 1:
             tell(ACKNOWLEDGED)
             return
-        loop, timeout_s = asyncio.get_running_loop(), self._config.slave_timeout / 1000
-        self._waiting.append((end, loop.time() + timeout_s, tell))
+        end = result.physical_offset + result.size
+        self._waiting.append(_Wait(end, asyncio.get_running_loop().time(), tell))
         if self._patience is None:
-            self._patience = loop.call_later(timeout_s, self._give_up)
+            self._set_timer()
 
     def reported(self) -> None:
-        """Acknowledge the messages that enough slaves have."""
+        """Acknowledge the messages that enough slaves have. Call it now and then, as settings may change."""
         waiting = self._waiting
         if not waiting:
             return
-        offsets = sorted(self.ack_offsets(), reverse=True)
+        confirmed = self._confirmed()
+        while waiting and waiting[0].end <= confirmed:
+            waiting.popleft().tell(ACKNOWLEDGED)
+        self._set_timer()
+
+    def _confirmed(self) -> int:
+        """Return the CommitLog offset up to which enough slaves have the log."""
         needed = self._config.in_sync_replicas - 1
-        confirmed = offsets[needed - 1] if 0 < needed <= len(offsets) else -1
-        while waiting and waiting[0][0] <= confirmed:
-            waiting.popleft()[2](ACKNOWLEDGED)
-        if not waiting and self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if needed <= 0:
+            return sys.maxsize
+        offsets = sorted(self.ack_offsets(), reverse=True)
+        return offsets[needed - 1] if needed <= len(offsets) else -1
+
+    def _set_timer(self) -> None:
+        """Call ``_give_up`` at the deadline of the first wait, or before it: never for each report."""
+        timer, loop = self._patience, asyncio.get_running_loop()
+        due = self._waiting[0].begun + self._config.slave_timeout / 1000 if self._waiting else None
+        if timer is not None and (due is None or due < timer.when()):
+            timer.cancel()
+            timer = None
+        if timer is None and due is not None:
+            timer = loop.call_at(due, self._give_up)
+        self._patience = timer
 
     def _give_up(self) -> None:
         """End the waits whose deadline has passed."""
-        loop = asyncio.get_running_loop()
-        now, self._patience, waiting = loop.time(), None, self._waiting
+        waiting, config, now = self._waiting, self._config, asyncio.get_running_loop().time()
+        self._patience = None
         late = []
-        while waiting and waiting[0][1] <= now:
-            late.append(waiting.popleft()[2])
-        if waiting:
-            self._patience = loop.call_at(waiting[0][1], self._give_up)
-        for tell in late:
-            tell(self._late())
-
-    def _late(self) -> Acknowledgement:
-        config = self._config
-        return Acknowledgement(
+        while waiting and waiting[0].begun + config.slave_timeout / 1000 <= now:
+            late.append(waiting.popleft().tell)
+        self._set_timer()
+        if not late:
+            return
+        outcome = Acknowledgement(
             PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
             f"the message was not on {config.in_sync_replicas - 1} slaves within {config.slave_timeout} ms "
-            f"(inSyncReplicas, slaveTimeout); {len(self.ack_offsets())} slaves are connected",
+            f"(inSyncReplicas, slaveTimeout); {self.slaves()}",
         )
+        for tell in late:
+            tell(outcome)

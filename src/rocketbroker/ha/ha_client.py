@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketbroker.codec.ha_frames import LogPart
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAClientRuntimeInfo, HARuntimeInfo
@@ -25,6 +25,15 @@ _RETRY_S: Final = 1.0
 _STOPPED_S: Final = 30.0
 _BUSY_S: Final = 0.05
 _ADDRESS_S: Final = 0.5
+
+
+class _Prefix(NamedTuple):
+    """End of what two logs have in common, by the master, the end of the own log, and the difference found first."""
+
+    address: str
+    own_end: int
+    differs_at: int
+    end: int
 
 
 class HAClient:
@@ -63,7 +72,9 @@ class HAClient:
         self._tasks = TaskOwner("HAClient")
         self._link: MasterLink | None = None
         self._pending = b""
+        self._check: TailCheck | None = None
         self._reported = 0
+        self._prefix = _Prefix("", 0, 0, 0)
         self.address = ""
         self.problem = "it has not connected to its master yet"
         self.on_change: Callable[[], object] = tuple
@@ -95,7 +106,7 @@ class HAClient:
                 self._same_log = ""
                 pause_s = _STOPPED_S
                 self._note(await self._different(error))
-            except (RemotingError, CodecError, StoreError) as error:
+            except (RemotingError, CodecError, StoreError, OSError) as error:
                 self._note(str(error))
             finally:
                 self._close()
@@ -108,28 +119,32 @@ class HAClient:
             RemotingError: The connection failed.
             CodecError: The master's bytes are wrong.
             StoreError: The log cannot take them.
+            OSError: The disk failed.
             DifferentHistoryError: This log has messages that the master does not have.
         """
         # What was appended may not be on disk yet, and the first report says that it is.
         if self._sync_flush and not (flushed := await self._flusher.sync()).ok:
             raise StoreError(flushed.reason)
+        is_empty = self._commit_log.min_offset == self._replica.max_offset
+        loop = asyncio.get_running_loop()
+        self._check = None if is_empty else await loop.run_in_executor(None, TailCheck, self._commit_log)
         link = await MasterLink.connect(self.address, self._silence_s)
         log.info("HAClient: connected to the master at %s; this log ends at %d", self.address, self._replica.max_offset)
         self._pending, self._link = b"", link
-        is_empty = self._commit_log.min_offset == self._replica.max_offset
         self._same_log = self.address if is_empty else ""
-        check = None if is_empty else TailCheck(self._commit_log)
-        self._report(0 if check is None else check.begin)
+        self._report(0 if self._check is None else self._check.begin)
         while True:
             parts = await link.read()
             self._last_read_ms = self._clock.time_ms()
-            if check is not None:
-                parts = [check.take(part) for part in parts]
+            if (check := self._check) is not None:
+                parts = await loop.run_in_executor(None, list, map(check.take, parts))
                 if not check.is_done:
                     continue
-                check = None
+                self._check = None
                 self._same_log = self.address
                 self._note("")
+                # The master counts the messages before the end from this report on.
+                self._report(self._replica.max_offset)
             await self._take([part for part in parts if part.data])
 
     async def _take(self, parts: list[LogPart]) -> None:
@@ -167,7 +182,7 @@ class HAClient:
                 await asyncio.sleep(_BUSY_S)
 
     def _flushed(self, outcome: Acknowledgement) -> None:
-        if outcome.ok:
+        if outcome.ok and self._check is None:
             self._report(min(self._flusher.flushed_offset, self._replica.max_offset))
 
     def _report(self, offset: int) -> None:
@@ -179,7 +194,9 @@ class HAClient:
     def _report_again(self) -> None:
         self._bytes_per_s = int(self._received_bytes * 1000 / self._config.ha_send_heartbeat_interval)
         self._received_bytes = 0
-        self._report(self._reported)
+        # A second report says that the slave has what precedes it: none before the end of the log was compared.
+        if self._check is None:
+            self._report(self._reported)
 
     @property
     def other_log(self) -> str:
@@ -208,9 +225,8 @@ class HAClient:
     async def _different(self, error: DifferentHistoryError) -> str:
         """Return the text for a log with messages that the master does not have."""
         try:
-            prefix = CommonPrefix(self.address, self._commit_log, self._silence_s)
-            offset = await prefix.find_end(error.offset)
-        except (RemotingError, CodecError) as failed:
+            offset = await self._common_end(error.offset)
+        except (RemotingError, CodecError, OSError) as failed:
             return f"{error}; the first difference was not found: {failed}"
         lost = self._replica.max_offset - offset
         root = self._config.store_path_root_dir
@@ -219,6 +235,14 @@ class HAClient:
             f"CommitLog. Replication has stopped; to drop the {lost:,} bytes from there on, stop this slave and run "
             f"mqstore truncate {root} {offset}"
         )
+
+    async def _common_end(self, differs_at: int) -> int:
+        """Return the offset of the first own record that the master does not have; search once for each difference."""
+        key = (self.address, self._replica.max_offset, differs_at)
+        if self._prefix[:3] != key:
+            prefix = CommonPrefix(self.address, self._commit_log, self._silence_s)
+            self._prefix = _Prefix(*key, await prefix.find_end(differs_at))
+        return self._prefix.end
 
     def _note(self, problem: str) -> None:
         """Record the state, and log it when it changes, not at each attempt."""

@@ -22,8 +22,8 @@ _MOMENT_S: Final = 0.001
 class HAConnectionOwner(Protocol):
     """Part of ``HAService`` that a connection uses."""
 
-    def admits(self, connection: "HAConnection") -> str:
-        """Return the reason to reject a new connection, empty to accept it."""
+    def admits(self, connection: "HAConnection") -> bool:
+        """Return true to accept a new connection; log the reason to reject it."""
 
     def reported(self) -> None:
         """Note that a slave has more of the log."""
@@ -45,7 +45,8 @@ class HAConnection(asyncio.Protocol):
         peer: address of the slave as ``host:port``.
         peer_host: host of the slave.
         own_host: host to which the slave connected.
-        ack_offset: CommitLog offset up to which the slave has the log, -1 before its first report.
+        begun_at: time of the connection, in loop time.
+        ack_offset: CommitLog offset up to which the slave has the log, -1 before its second report.
         next_offset: CommitLog offset of the next transfer, -1 before the first report.
         bytes_per_s: bytes of the log sent in a second, as measured by the last two checks.
     """
@@ -63,7 +64,7 @@ class HAConnection(asyncio.Protocol):
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._catch_up: asyncio.Task[None] | None = None
-        self._last_heard = self._last_written = self._loop.time()
+        self._last_heard = self._last_written = self.begun_at = self._loop.time()
         self.peer = self.peer_host = self.own_host = "?"
         self.ack_offset = self.next_offset = -1
         self.bytes_per_s = 0
@@ -79,8 +80,9 @@ class HAConnection(asyncio.Protocol):
             self.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
         if own := transport.get_extra_info("sockname"):
             self.own_host = own[0]
-        if reason := self._owner.admits(self):
-            self.close(reason)
+        if not self._owner.admits(self):
+            transport.abort()
+            self._forget()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
@@ -105,10 +107,13 @@ class HAConnection(asyncio.Protocol):
         source = self._source
         known = source.log_end if self.next_offset < 0 else self.next_offset
         if offset > known:
-            # A heartbeat at the true end tells the slave that it is ahead.
-            self._write_header(source.log_end, 0)
+            is_first = self.next_offset < 0
+            if is_first:
+                # A heartbeat at the true end tells the slave that it is ahead.
+                self._write_header(source.log_end, 0)
             self.close(
-                f"it reports {offset}, but got this log only up to {known}; it has other messages than its master"
+                f"it reports {offset}, but got this log only up to {known}; it has other messages than its master",
+                after_writes=is_first,
             )
             return
         if self.next_offset < 0:
@@ -121,9 +126,17 @@ class HAConnection(asyncio.Protocol):
                 return
             self.next_offset = begin
             log.info("HAService: the slave at %s follows from %d on", self.peer, begin)
-        self.ack_offset = offset
-        self._owner.reported()
+        else:
+            # The first report only names where to begin: the slave may still find that its log differs. Its next one
+            # counts, even at the same offset: Apache's slave repeats its end while it is idle.
+            self.ack_offset = offset
+            self._owner.reported()
         self.transfer()
+
+    @property
+    def is_behind(self) -> bool:
+        """True while a slave that continues the log has not reported its end."""
+        return 0 <= self.ack_offset < self._source.end
 
     def pause_writing(self) -> None:
         """Called by asyncio."""
@@ -155,7 +168,9 @@ class HAConnection(asyncio.Protocol):
             while self._transport is not None and not self._source.is_hot(self.next_offset):
                 data = await self._loop.run_in_executor(None, self._source.read, self.next_offset, _READ_SIZE)
                 if not data:
-                    self.close(f"the log no longer has {self.next_offset}; start the slave with an empty store")
+                    is_removed = self.next_offset < self._source.begin
+                    advice = "; start the slave with an empty store" if is_removed else ""
+                    self.close(f"the log has no file with {self.next_offset}{advice}")
                     return
                 for begin in range(0, len(data), most):
                     await self._can_write.wait()
@@ -191,11 +206,17 @@ class HAConnection(asyncio.Protocol):
         if due and self.next_offset >= 0 and self._can_write.is_set() and self._catch_up is None:
             self._write_header(self.next_offset, 0)
 
-    def close(self, reason: str) -> None:
-        """Close the connection and log the reason."""
+    def close(self, reason: str, *, after_writes: bool = False) -> None:
+        """Close the connection and log the reason.
+
+        Drop unsent bytes unless ``after_writes`` is true: a slave that does not read would keep the connection open.
+        """
         if self._transport is not None:
             log.warning("HAService: the connection of the slave at %s is closed: %s", self.peer, reason)
-            self._transport.close()
+            if after_writes:
+                self._transport.close()
+            else:
+                self._transport.abort()
             self._forget()
 
     def _forget(self) -> None:

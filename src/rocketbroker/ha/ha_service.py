@@ -14,15 +14,23 @@ from rocketbroker.ha.ha_connection import HAConnection
 from rocketbroker.ha.slave_gate import SlaveGate
 from rocketbroker.ha.transfer_source import TransferSource
 from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.transport.access import RefusalLog
 from rocketbroker.transport.listening_sockets import cannot_listen
 
 log = logging.getLogger(__name__)
 
 # Seconds between two looks at each connection: heartbeats, silence, records that no batch end announced.
 _CHECK_S: Final = 0.5
+# Seconds between two looks at the slaves while the broker stops.
 _STOP_CHECK_S: Final = 0.02
 _BACKLOG: Final = 64
 _MOST_CONNECTIONS: Final = 64
+# Seconds in which a slave registers, and this broker hears of it.
+_UNKNOWN_S: Final = 15.0
+_WHY_NOT_COUNTED: Final = (
+    "the name servers know no more slaves at their addresses; set brokerIP1 of a slave to the address from which it "
+    "connects"
+)
 
 
 class HAService:
@@ -43,7 +51,7 @@ class HAService:
         config: MessageStoreConfig,
         source: TransferSource,
         appender: MessageAppender,
-        gate: SlaveGate,
+        gate: SlaveGate[HAConnection],
         transfers: GroupTransferService,
     ) -> None:
         self._sockets = sockets
@@ -55,8 +63,11 @@ class HAService:
         self._tasks = TaskOwner("HAService")
         self._servers: list[asyncio.Server] = []
         self._is_woken = False
+        self._refusals = RefusalLog(log)
+        self._warned: set[HAConnection] = set()
         self.connections: list[HAConnection] = []
         transfers.ack_offsets = self._ack_offsets
+        transfers.slaves = self._describe
 
     async def start(self) -> None:
         """Listen for slaves.
@@ -94,28 +105,31 @@ class HAService:
         await self._tasks.stop()
 
     async def _send_the_rest(self) -> None:
-        """Wait until the slaves that count have the whole log, at most ``slaveTimeout``."""
-        loop, end = asyncio.get_running_loop(), self._source.log_end
+        """Wait until the slaves that continue the log have all of it, at most ``slaveTimeout``."""
+        loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.slave_timeout / 1000
-        while any(offset < end for offset in self._ack_offsets()) and loop.time() < deadline:
+        while any(each.is_behind for each in self.connections) and loop.time() < deadline:
             self._transfer()
             await asyncio.sleep(_STOP_CHECK_S)
 
-    def admits(self, connection: HAConnection) -> str:
-        """Return the reason to reject a new connection, empty to accept it."""
-        if len(self.connections) >= _MOST_CONNECTIONS:
-            return f"{_MOST_CONNECTIONS} slaves are connected already"
-        if reason := self._gate.rejects(connection.peer_host, connection.own_host):
-            return reason
+    def admits(self, connection: HAConnection) -> bool:
+        """Return true to accept a new connection; log the reason to reject it."""
+        reason = self._gate.rejects(connection.peer_host, connection.own_host)
+        if not reason and len(self.connections) >= _MOST_CONNECTIONS:
+            reason = f"{_MOST_CONNECTIONS} slaves are connected already"
+        if reason:
+            self._refusals.add(f"HAService: the connection of the slave at {connection.peer} is rejected: {reason}")
+            return False
         self.connections.append(connection)
         self._appender.on_appended = self.wakeup
         self._gate.look_again()
-        return ""
+        return True
 
     def gone(self, connection: HAConnection) -> None:
         """Remove a closed connection."""
         if connection in self.connections:
             self.connections.remove(connection)
+            self._warned.discard(connection)
             if not self.connections:
                 self._appender.on_appended = None
 
@@ -137,8 +151,26 @@ class HAService:
     def _check(self) -> None:
         for connection in list(self.connections):
             connection.check()
-        # A slave may have become known at the name server meanwhile.
+        # A slave may have become known at the name server, or a setting changed.
         self._transfers.reported()
+        if self._config.broker_role == "SYNC_MASTER" and self._config.in_sync_replicas > 1:
+            self._warn_of_unknown()
+
+    def _warn_of_unknown(self) -> None:
+        """Log each slave that does not count, once it had time to register."""
+        counted, now = self._gate.counted(self.connections), asyncio.get_running_loop().time()
+        for each in self.connections:
+            if each not in counted and each not in self._warned and now - each.begun_at > _UNKNOWN_S:
+                self._warned.add(each)
+                log.warning(
+                    "HAService: no send waits for the slave at %s (inSyncReplicas): %s", each.peer, _WHY_NOT_COUNTED
+                )
+
+    def _describe(self) -> str:
+        """Return the numbers of connected slaves and of those that count."""
+        connected, counted = len(self.connections), len(self._gate.counted(self.connections))
+        reason = f": {_WHY_NOT_COUNTED}" if counted < connected else ""
+        return f"connected slaves: {connected}, of which count: {counted}{reason}"
 
     def _ack_offsets(self) -> list[int]:
         """Return the reports of the slaves that count for acknowledgement."""
@@ -151,7 +183,7 @@ class HAService:
 
     def _slave_info(self, slave: HAConnection) -> HAConnectionRuntimeInfo:
         behind = self._source.log_end - slave.ack_offset
-        is_in_sync = behind < self._config.ha_max_gap_not_in_sync
+        is_in_sync = slave.ack_offset >= 0 and behind < self._config.ha_max_gap_not_in_sync
         return HAConnectionRuntimeInfo(
             slave.peer, slave.ack_offset, behind, is_in_sync, slave.bytes_per_s, slave.next_offset
         )

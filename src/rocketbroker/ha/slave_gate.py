@@ -2,14 +2,18 @@
 
 A connection to the port proves nothing. In protected mode only addresses of brokerWhiteList may connect from other
 machines, and only slaves that a name server knows count: as many connections of a host as slaves are registered there.
+Without it one connection of each host counts, and more only if the name servers know more: a slave that reconnects has
+two connections for a while.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.common.config.networks import contains, parse_address, parse_networks
+from rocketbroker.common.config.networks import parse_address
+from rocketbroker.transport.access import ProtectedMode, is_this_machine
 
 
 class Peer(Protocol):
@@ -24,7 +28,7 @@ class Peer(Protocol):
 P = TypeVar("P", bound=Peer)
 
 
-class SlaveGate:
+class SlaveGate(Generic[P]):
     """Decides about peers by their addresses.
 
     Args:
@@ -42,26 +46,31 @@ class SlaveGate:
         look_again: Callable[[], None],
     ) -> None:
         self._config = config
+        self._admit = ProtectedMode(config)
         self._own_host = own_host
         self._known_hosts = known_hosts
+        self._counted_for: object = None
+        self._counted: list[P] = []
         self.look_again = look_again
 
     def rejects(self, peer: str, own: str) -> str:
         """Return the reason why a peer may not connect, empty if it may."""
-        config = self._config
-        if not config.protected_mode or self._is_here(peer, own):
-            return ""
-        address = parse_address(peer)
-        lists = (config.broker_white_list, config.admin_white_list)
-        if address is not None and any(contains(parse_networks(each), address) for each in lists):
+        if self._admit(peer, own) >= Audience.BROKER:
             return ""
         return "protectedMode: its address is not in brokerWhiteList; add it there, or set protectedMode=false"
 
     def counted(self, peers: Sequence[P]) -> list[P]:
         """Return the connections that count for acknowledgement, the newest of each host."""
-        if not self._config.protected_mode:
-            return list(peers)
+        # Each report asks, and the answer changes with the connections only.
+        state = (tuple(peers), tuple(self._known_hosts()), self._config.protected_mode)
+        if state != self._counted_for:
+            self._counted_for, self._counted = state, self._count(peers)
+        return self._counted
+
+    def _count(self, peers: Sequence[P]) -> list[P]:
         left = Counter(self._place(host, self._own_host) for host in self._known_hosts())
+        if not self._config.protected_mode:
+            left |= Counter({self._place(peer.peer_host, peer.own_host) for peer in peers})
         found = []
         for peer in reversed(peers):
             place = self._place(peer.peer_host, peer.own_host)
@@ -70,11 +79,7 @@ class SlaveGate:
                 found.append(peer)
         return found
 
-    def _place(self, host: str, own: str) -> str:
-        """Return one name for all addresses of this machine, and the address itself for others."""
-        return "" if self._is_here(host, own) else str(parse_address(host) or host)
-
     @staticmethod
-    def _is_here(peer: str, own: str) -> bool:
-        address = parse_address(peer)
-        return address is not None and (address.is_loopback or address == parse_address(own))
+    def _place(host: str, own: str) -> str:
+        """Return one name for all addresses of this machine, and the address itself for others."""
+        return "" if is_this_machine(host, own) else str(parse_address(host) or host)

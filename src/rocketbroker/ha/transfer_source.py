@@ -5,7 +5,7 @@ from typing import Final
 
 from rocketbroker.store.commitlog.commit_log import CommitLog
 
-# Bytes before the end of the log that are in the page cache for certain: they were just written.
+# Bytes before the end of the transfers that are in the page cache for certain: they were just written.
 _HOT: Final = 32 << 20
 
 
@@ -48,7 +48,7 @@ class TransferSource:
 
     def is_hot(self, offset: int) -> bool:
         """Return true if a slice from an offset on is read without waiting for the disk."""
-        return offset >= self._commit_log.max_offset - _HOT
+        return offset >= self.end - _HOT
 
     def piece(self, offset: int, most: int) -> memoryview | None:
         """Return up to ``most`` bytes from an offset on, all of one file, as a slice of its mapping."""

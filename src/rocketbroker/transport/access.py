@@ -55,9 +55,15 @@ def _audience(peer: str, own: str, admin_white_list: str, broker_white_list: str
     address = parse_address(peer)
     if address is None:
         return Audience.CLIENT
-    if address.is_loopback or address == parse_address(own) or contains(parse_networks(admin_white_list), address):
+    if is_this_machine(peer, own) or contains(parse_networks(admin_white_list), address):
         return Audience.ADMINISTRATION
     return Audience.BROKER if contains(parse_networks(broker_white_list), address) else Audience.CLIENT
+
+
+def is_this_machine(peer: str, own: str) -> bool:
+    """Return true if a peer that connected to an own address has that address too, or a loopback address."""
+    address = parse_address(peer)
+    return address is not None and (address.is_loopback or address == parse_address(own))
 
 
 class RouteTable(NamedTuple):
@@ -76,7 +82,7 @@ def route_tables(routes: dict[int, Route]) -> dict[Audience, RouteTable]:
 
 
 def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
-    refusals = _RefusalLog()
+    refusals = RefusalLog(log)
     by_code = {
         code: route if route.audience <= audience else route.guarded(_refusal(route, audience, refusals))
         for code, route in routes.items()
@@ -87,7 +93,7 @@ def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
     )
 
 
-def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard:
+def _refusal(route: Route, admitted: Audience, refusals: "RefusalLog") -> Guard:
     """Return a guard that rejects every request of a route."""
     try:
         name = f"{route.code} ({RequestCode(route.code).name})"
@@ -106,17 +112,22 @@ def _refusal(route: Route, admitted: Audience, refusals: "_RefusalLog") -> Guard
     return refuse
 
 
-class _RefusalLog:
-    """Log of rejected requests, at most one line in 10 s: strangers determine their number."""
+class RefusalLog:
+    """Log of rejected requests or peers, at most one line in 10 s: strangers determine their number.
 
-    def __init__(self) -> None:
+    Args:
+        logger: takes the lines.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
         self._count = 0
-        self._told = float("-inf")
+        self._last_line = float("-inf")
 
     def add(self, text: str) -> None:
-        """Count a rejected request and log it if the last line is 10 s old."""
+        """Count a rejection and log it if the last line is 10 s old."""
         self._count += 1
         now = time.monotonic()
-        if now >= self._told + _REPEAT_LOG_S:
-            log.warning("%s; rejected since the last such line: %d", text, self._count)
-            self._count, self._told = 0, now
+        if now >= self._last_line + _REPEAT_LOG_S:
+            self._logger.warning("%s; rejected since the last such line: %d", text, self._count)
+            self._count, self._last_line = 0, now

@@ -1,6 +1,7 @@
 """Messages wait until as many slaves have them as inSyncReplicas says, and no longer than slaveTimeout."""
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -46,8 +47,42 @@ async def test_a_late_slave_ends_the_wait_with_the_reason_and_the_next_one_has_i
     late = await wait(transfers, 200)
 
     assert late.status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
-    assert "not on 1 slaves within 30 ms (inSyncReplicas, slaveTimeout); 1 slaves are connected" in late.reason
+    assert "not on 1 slaves within 30 ms (inSyncReplicas, slaveTimeout)" in late.reason
     following = wait(transfers, 300)
     acks[:] = [300]
     transfers.reported()
     assert following.result() == ACKNOWLEDGED
+
+
+async def test_slaves_are_described_once_for_all_late_messages():
+    transfers, numbers = service([], in_sync_replicas=2, slave_timeout=20), count(1)
+    transfers.slaves = lambda: f"text {next(numbers)}"
+    late = [await each for each in [wait(transfers, 100) for _ in range(5)]]
+
+    assert {each.reason[-8:] for each in late} == {"; text 1"}
+
+
+def set_hot(transfers: GroupTransferService, **settings: int) -> None:
+    transfers._config.__dict__.update(settings)
+
+
+async def test_a_lower_timeout_applies_to_waits_that_began_before_and_after():
+    transfers = service([], in_sync_replicas=2, slave_timeout=600_000)
+    first = wait(transfers, 100)
+    set_hot(transfers, slave_timeout=20)
+    second = wait(transfers, 200)
+    transfers.reported()
+
+    async with asyncio.timeout(60):
+        for each in (first, second):
+            assert (await each).status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_waits_end_when_no_slave_is_needed_any_more():
+    transfers = service([], in_sync_replicas=2, slave_timeout=600_000)
+    waiting = wait(transfers, 100)
+    set_hot(transfers, in_sync_replicas=1)
+    transfers.reported()
+
+    assert waiting.result() == ACKNOWLEDGED
+    assert transfers._patience is None

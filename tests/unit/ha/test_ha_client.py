@@ -5,11 +5,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 
 from rocketbroker.codec.ha_frames import TRANSFER_HEADER
 from rocketbroker.ha import ha_client, transfer_source
+from rocketbroker.ha.history_check import CommonPrefix
+from rocketbroker.ha.master_link import MasterLink
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import outcome_of
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
 from tests.support.ha_pair import HAMaster, HASlave, ha_master, ha_slave
@@ -61,8 +66,10 @@ async def test_a_slave_gets_the_bytes_of_its_master_and_dispatches_them(tmp_path
 async def test_a_slave_continues_where_it_stopped_after_a_restart_of_either(tmp_path: Path):
     async with ha_master(tmp_path / "m") as master:
         fill(master.store, "a", 5)
-        async with ha_slave(tmp_path / "s", master.address) as slave:
-            await caught_up(master, slave)
+        for _ in range(2):
+            # No message follows, and no report is due again.
+            async with ha_slave(tmp_path / "s", master.address, ha_send_heartbeat_interval=60_000) as slave:
+                await caught_up(master, slave)
     for count in (40, 60):
         async with ha_master(tmp_path / "m") as master, ha_slave(tmp_path / "s", master.address) as slave:
             fill(master.store, f"b{count}", count)
@@ -107,6 +114,40 @@ class TestOtherHistory:
             assert f"mqstore truncate {tmp_path / 's'} {cut}" in slave.client.problem
             assert "the master's log ends at" in slave.client.problem
             assert log_bytes(slave.store) == before
+
+    async def test_messages_that_another_history_has_acknowledge_none(self, tmp_path: Path):
+        await filled(tmp_path / "s", ("other", 40))
+        settings: dict[str, Any] = {"in_sync_replicas": 2, "slave_timeout": 60_000}
+        async with ha_slave(tmp_path / "s", "") as slave, ha_master(tmp_path / "m", **settings) as master:
+            fill(master.store, "a", 3)
+            end = master.store.commit_log.max_offset
+            result = PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=end - 10, size=10)
+            waiting = outcome_of(lambda tell: master.transfers.acknowledge(result, tell))
+            fill(master.store, "b", 80)
+            slave.address = master.address
+            await until(lambda: "Replication has stopped" in slave.client.problem)
+            assert not waiting.done()
+
+    async def test_the_first_difference_is_searched_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        searches, attempts = list[int](), list[str]()
+        find_end, connect = CommonPrefix.find_end, MasterLink.connect
+
+        async def count_search(prefix: CommonPrefix, differs_at: int) -> int:
+            searches.append(differs_at)
+            return await find_end(prefix, differs_at)
+
+        async def count_attempt(address: str, silence_s: float) -> MasterLink:
+            attempts.append(address)
+            return await connect(address, silence_s)
+
+        await filled(tmp_path / "s", ("a", 3))
+        async with ha_slave(tmp_path / "s", "") as slave, ha_master(tmp_path / "m") as master:
+            monkeypatch.setattr(CommonPrefix, "find_end", count_search)
+            slave.address = master.address
+            await until(lambda: "Replication has stopped" in slave.client.problem)
+            monkeypatch.setattr(MasterLink, "connect", count_attempt)
+            await until(lambda: len(attempts) > 2)
+            assert len(searches) == 1
 
     async def test_a_slave_with_other_messages_stops_and_continues_once_they_are_cut(self, tmp_path: Path):
         await filled(tmp_path / "s", ("a", 9))
@@ -173,13 +214,14 @@ class FakeMaster:
     def __init__(self) -> None:
         self.answers: list[bytes] = []
         self.reports: list[bytes] = []
+        self.later_reports: list[bytes] = []
         self.address = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reports.append(await reader.read(8))
         if self.answers:
             writer.write(self.answers.pop(0))
-        await reader.read()
+        self.later_reports.append(await reader.read())
         writer.close()
 
 
@@ -247,6 +289,28 @@ class TestBadStreams:
             slave.address = fake_master.address
             await until(lambda: "longer than 5,000 bytes; raise maxMessageSize" in slave.client.problem)
             assert slave.replica.max_offset == 0
+
+    async def test_a_slave_reports_nothing_more_before_its_log_was_compared(
+        self, tmp_path: Path, fake_master: FakeMaster
+    ):
+        await filled(tmp_path / "s", ("a", 3))
+        settings = {"ha_send_heartbeat_interval": 10, "ha_housekeeping_interval": 200}
+        async with ha_slave(tmp_path / "s", fake_master.address, **settings):
+            await until(lambda: fake_master.later_reports)
+            assert fake_master.later_reports[0] == b""
+
+    async def test_an_error_of_the_disk_is_a_problem_too(
+        self, tmp_path: Path, fake_master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+    ):
+        def fail(_offset: int, _data: bytes) -> int:
+            raise OSError("the disk is gone")
+
+        async with log_of_one(tmp_path / "m") as log:
+            fake_master.answers = [transfer(0, log)]
+            async with ha_slave(tmp_path / "s", "") as slave:
+                monkeypatch.setattr(slave.replica, "append", fail)
+                slave.address = fake_master.address
+                await until(lambda: "the disk is gone" in slave.client.problem)
 
     async def test_a_silent_master_is_left(self, tmp_path: Path, fake_master: FakeMaster):
         async with ha_slave(tmp_path / "s", fake_master.address, ha_housekeeping_interval=100) as slave:

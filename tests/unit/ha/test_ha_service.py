@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 
 from rocketbroker.codec.ha_frames import TRANSFER_HEADER
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.ha import ha_service
+from rocketbroker.ha import ha_service, transfer_source
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, outcome_of
 from tests.support.ha_pair import HAMaster, ha_master
@@ -91,6 +92,79 @@ async def test_a_wrong_report_closes_the_connection_and_acknowledges_nothing(
     assert "is closed: " in caplog.text
 
 
+async def report_twice(master: HAMaster, writer: asyncio.StreamWriter, offset: int) -> None:
+    """Report an offset to begin at, and once more after it was taken: that the slave has the log up to there."""
+    writer.write(pack(">q", offset))
+    await until(lambda: [each for each in master.service.connections if each.next_offset >= 0])
+    writer.write(pack(">q", offset))
+
+
+async def test_the_first_report_acknowledges_nothing_and_the_next_one_does(tmp_path: Path):
+    async with ha_master(tmp_path, in_sync_replicas=2, slave_timeout=60_000) as master:
+        fill(master.store, "a", 5)
+        end = master.store.commit_log.max_offset
+        waiting = outcome_of(lambda tell: master.transfers.acknowledge(put_until(end), tell))
+        async with connected(master) as (_, writer):
+            writer.write(pack(">q", end))
+            await until(lambda: [each.next_offset for each in master.service.connections] == [end])
+            [slave] = master.service.runtime_info().ha_connection_info
+            assert (slave.slave_ack_offset, slave.in_sync, waiting.done()) == (-1, False, False)
+
+            writer.write(pack(">q", end))
+            assert await waiting == ACKNOWLEDGED
+
+
+def put_until(end: int) -> PutMessageResult:
+    return PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=end - 10, size=10)
+
+
+async def test_a_stalled_disk_of_the_master_closes_no_slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transfer_source, "_HOT", 5_000)
+    async with ha_master(tmp_path, flush_disk_type="SYNC_FLUSH") as master, connected(master) as (reader, writer):
+        fill(master.store, "a", 5)
+        await master.store.flusher.sync()
+        flushed = master.source.end
+        writer.write(pack(">q", flushed))
+        await until(lambda: master.service.connections and master.service.connections[0].next_offset == flushed)
+        [slave] = master.service.connections
+        with master.store.flusher.pause:
+            fill(master.store, "b", 40)
+            slave.transfer()
+            assert slave._catch_up is None
+            assert master.source.is_hot(flushed)
+        await master.store.flusher.sync()
+        got = flushed
+        while got < master.source.log_end:
+            got += len((await next_transfer(reader))[1])
+        assert master.service.connections == [slave]
+
+
+async def test_a_slave_that_does_not_read_is_closed_at_once(tmp_path: Path):
+    async with ha_master(tmp_path, mapped_file_size_commit_log=1 << 24) as master, connected(master) as (_, writer):
+        fill(master.store, "a", 3_000)
+        writer.write(pack(">q", 1))
+        await until(lambda: master.service.connections and not master.service.connections[0]._can_write.is_set())
+        [slave] = master.service.connections
+        transport = slave._transport
+        assert transport is not None
+        slave.close("the test wants it")
+        await until(lambda: transport.get_extra_info("socket").fileno() == -1)
+
+
+async def test_a_connected_slave_that_does_not_count_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(ha_service, "_UNKNOWN_S", 0.0)
+    monkeypatch.setattr(ha_service, "_CHECK_S", 0.01)
+    settings: dict[str, Any] = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout": 30}
+    async with ha_master(tmp_path, known=[], **settings) as master, connected(master):
+        await until(lambda: "no send waits for the slave at" in caplog.text)
+        late = await outcome_of(lambda tell: master.transfers.acknowledge(put_until(10), tell))
+        assert "connected slaves: 1, of which count: 0: the name servers know no more slaves" in late.reason
+        assert "set brokerIP1" in late.reason
+        assert caplog.text.count("no send waits for the slave at") == 1
+
+
 async def test_a_slave_ahead_is_told_where_the_log_ends(tmp_path: Path):
     async with ha_master(tmp_path) as master:
         fill(master.store, "a", 5)
@@ -108,7 +182,7 @@ async def test_a_slave_that_no_name_server_knows_acknowledges_nothing(tmp_path: 
         result = PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=end - 10, size=10)
         waiting = outcome_of(lambda tell: master.transfers.acknowledge(result, tell))
         async with connected(master) as (_, writer):
-            writer.write(pack(">q", end))
+            await report_twice(master, writer, end)
             await until(lambda: [each.ack_offset for each in master.service.connections] == [end])
             assert not waiting.done()
             master.known = [LOOPBACK]
@@ -119,7 +193,7 @@ async def test_a_stop_waits_until_the_slave_has_all(tmp_path: Path):
     async with ha_master(tmp_path) as master, connected(master) as (reader, writer):
         fill(master.store, "a", 5)
         end = master.store.commit_log.max_offset
-        writer.write(pack(">q", 0))
+        await report_twice(master, writer, 0)
         await until(lambda: [each.ack_offset for each in master.service.connections] == [0])
         stopping = asyncio.create_task(master.service.stop())
         assert (await next_transfer(reader))[0] == 0
@@ -134,7 +208,7 @@ async def test_a_stop_waits_until_the_slave_has_all(tmp_path: Path):
 async def test_a_stop_waits_for_no_slave_longer_than_its_timeout(tmp_path: Path):
     async with ha_master(tmp_path, slave_timeout=50) as master, connected(master) as (_, writer):
         fill(master.store, "a", 5)
-        writer.write(pack(">q", 0))
+        await report_twice(master, writer, 0)
         await until(lambda: [each.ack_offset for each in master.service.connections] == [0])
         async with asyncio.timeout(2):
             await master.service.stop()
@@ -171,12 +245,16 @@ async def test_a_stalled_slave_costs_bounded_memory_and_gets_the_rest_later(tmp_
             got += len(data)
 
 
-async def test_the_number_of_connections_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_the_number_of_connections_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     monkeypatch.setattr(ha_service, "_MOST_CONNECTIONS", 1)
     async with ha_master(tmp_path) as master, connected(master):
         await until(lambda: len(master.service.connections) == 1)
-        async with connected(master) as (reader, _), asyncio.timeout(LIMIT_S):
-            assert await reader.read() == b""
+        for _ in range(3):
+            async with connected(master) as (reader, _), asyncio.timeout(LIMIT_S):
+                assert await reader.read() == b""
+        assert caplog.text.count("is rejected: 1 slaves are connected already") == 1, "one line for many"
 
 
 async def test_a_port_that_another_process_took_is_named(tmp_path: Path):

@@ -24,7 +24,7 @@ _MASTER_ID: Final = 0
 
 
 class KnownSlaves:
-    """Asks each name server for the brokers of this broker's name. The answer of a dead one stays.
+    """Asks each name server for the brokers of this broker's name. The last answer of a dead one stays.
 
     Args:
         config: name of broker and cluster.
@@ -41,8 +41,8 @@ class KnownSlaves:
         self._name_servers = name_servers
         self._tasks = TaskOwner("KnownSlaves")
         self._soon = asyncio.Event()
-        # Addresses of slaves by name server.
-        self._answers: dict[str, set[str]] = {}
+        # Hosts by the addresses of slaves, by name server.
+        self._answers: dict[str, dict[str, str]] = {}
         self._resolved: dict[str, str] = {}
         self.hosts: list[str] = []
 
@@ -61,10 +61,7 @@ class KnownSlaves:
     async def _run(self) -> None:
         while True:
             self._soon.clear()
-            servers = self._name_servers()
-            await asyncio.gather(*map(self._ask, servers))
-            known = set().union(*(self._answers.get(server, set()) for server in servers))
-            self.hosts = [await self._resolve(address) for address in sorted(known)]
+            await asyncio.gather(*map(self._ask, self._name_servers()))
             await asyncio.sleep(_PAUSE_S)
             try:
                 async with asyncio.timeout(_PERIOD_S):
@@ -85,7 +82,11 @@ class KnownSlaves:
             log.debug("name server %s does not name the slaves of this broker: %s", server, answer.remark)
             return
         addresses = {} if group is None else group.broker_addrs
-        self._answers[server] = {address for number, address in addresses.items() if number != _MASTER_ID}
+        slaves = [address for number, address in addresses.items() if number != _MASTER_ID]
+        self._answers[server] = {address: await self._resolve(address) for address in slaves}
+        # At once: other name servers may be frozen.
+        known = dict(item for each in self._name_servers() for item in self._answers.get(each, {}).items())
+        self.hosts = [known[address] for address in sorted(known)]
 
     async def _resolve(self, address: str) -> str:
         """Return the IP address of a broker, or the host as it is if it has none."""
