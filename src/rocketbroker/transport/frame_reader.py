@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 # Pieces of answers above which they are written before the read event ends.
 _FLUSH_PIECES = 64
-# Length and mark.
-_FRAME_HEAD = 8
 
 
 class FrameReader:
@@ -85,7 +83,7 @@ class FrameReader:
         end = len(data)
         limit = self._endpoint.frame_max_length
         run, writer = self._run, self._writer
-        while end - position >= _FRAME_HEAD and not self.is_stopped:
+        while end - position >= LENGTH_AND_MARK.size and not self.is_stopped:
             length, mark = LENGTH_AND_MARK.unpack_from(data, position)
             if not 4 <= length <= limit:
                 check_length(length, limit)
@@ -110,7 +108,7 @@ class FrameReader:
         if end - position >= LENGTH.size and not self.is_stopped:
             # Check the length at once: a peer with a wrong length may send nothing more.
             check_length(LENGTH.unpack_from(data, position)[0], limit)
-        return position, _FRAME_HEAD
+        return position, LENGTH_AND_MARK.size
 
     def _handle_frame(self, data: memoryview, start: int, mark: int, end: int, *, learns: bool = False) -> None:
         """Handle one frame with its mark at ``start``; ``learns`` if it might have joined a run by another template."""

@@ -40,19 +40,19 @@ class HandledRun(msgspec.Struct):
     Attributes:
         route: their route.
         command: one of them, without its body.
-        values: the values in which each differs from it; the opaque last.
+        opaques: the opaque of each.
         received_at: time of their read event.
         answers: their answers, or a future of these.
     """
 
     route: Route
     command: Command
-    values: Sequence[Sequence[bytes]]
+    opaques: Sequence[bytes]
     received_at: float
     answers: RunAnswers | Awaitable[RunAnswers] = b""
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.opaques)
 
     def failed(self, error: BaseException) -> Sequence[Command]:
         """Return the answers for an error of their handler."""
@@ -60,8 +60,8 @@ class HandledRun(msgspec.Struct):
 
     def commands(self) -> Iterator[Command]:
         """Yield the requests one by one."""
-        for each in self.values:
-            yield msgspec.structs.replace(self.command, opaque=int(each[-1]), received_at=self.received_at)
+        for opaque in self.opaques:
+            yield msgspec.structs.replace(self.command, opaque=int(opaque), received_at=self.received_at)
 
 
 class RequestRun:
@@ -130,7 +130,9 @@ class RequestRun:
         if len(values) < self.fewest or kind is None:
             return None
         command = kind.template.command
-        handled = HandledRun(kind.route, command, values, connection.last_read)
+        # Without the other values: they may be long, and their answers may wait for the disk.
+        opaques = [each[-1] for each in values]
+        handled = HandledRun(kind.route, command, opaques, connection.last_read)
         try:
             answers = kind.handler.process(connection, command, values, bodies)
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues

@@ -13,6 +13,8 @@ from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.request_run import HandledRun
+from rocketbroker.transport.responder import Responder
 from tests.support.transports import attach, connect, feed
 from tests.support.waiting import until
 
@@ -311,3 +313,17 @@ async def test_a_changed_audience_takes_the_template_away():
 
     assert runs.sizes == [10]
     assert [answer.code for answer in transport.answers[19:]] == [16] * 10
+
+
+async def test_a_run_keeps_the_opaques_alone(monkeypatch: pytest.MonkeyPatch):
+    runs = Runs()
+    runs.waits = True
+    taken: list[HandledRun] = []
+    monkeypatch.setattr(Responder, "take_run", lambda _self, run: taken.append(run))
+    connection, *_ = connect(runs.routes())
+
+    feed(connection, frames(9))
+    feed(connection, frames(8, 10))
+
+    assert [each.opaques for each in taken] == [[b"%d" % opaque for opaque in range(10, 18)]]
+    assert [command.opaque for command in taken[0].commands()] == list(range(10, 18))
