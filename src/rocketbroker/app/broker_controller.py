@@ -406,9 +406,18 @@ class BrokerController:
         """Import the modules of the first message off the loop."""
         await asyncio.sleep(_WARM_UP_DELAY_S)
         loop = asyncio.get_running_loop()
-        modules = ["rocketbroker.store.index.index_file", "rocketbroker.codec.message.java_hash_many"]
+        modules = [
+            "rocketbroker.store.index.index_file",
+            "rocketbroker.codec.message.java_hash_many",
+            "rocketbroker.codec.message.alike_messages",
+            "rocketbroker.store.commitlog.append_batches",
+        ]
         if self._settings.broker.enable_property_filter:
-            modules += ["rocketbroker.codec.filter.selector_parser", "rocketbroker.codec.message.property_slices"]
+            modules += [
+                "rocketbroker.codec.filter.selector_parser",
+                "rocketbroker.codec.filter.known_results",
+                "rocketbroker.codec.message.property_slices",
+            ]
         for module in modules:
             await loop.run_in_executor(None, importlib.import_module, module)
         if self._when_warm is not None:

@@ -1,13 +1,16 @@
 """The broker's parts in order: ports, what is written at the end, what a failed start leaves."""
 
 import asyncio
+import importlib
 import json
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.app import broker_controller
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import DevServer
@@ -21,6 +24,7 @@ from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestH
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.lifecycle import Part
@@ -48,6 +52,25 @@ async def test_records_and_routes_carry_the_port_that_the_system_chose(tmp_path:
             assert f"listenPort={port}" in lines
             # The next port, unless another process has it.
             assert any(line.startswith("haListenPort=") and line != "haListenPort=0" for line in lines)
+
+
+async def test_modules_of_the_first_messages_are_imported_off_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    imported: dict[str, bool] = {}
+
+    def noting(module: str) -> None:
+        imported[module.rpartition(".")[2]] = threading.current_thread() is threading.main_thread()
+
+    monkeypatch.setattr(broker_controller, "_WARM_UP_DELAY_S", 0)
+    monkeypatch.setattr(importlib, "import_module", noting)
+    warm = asyncio.Event()
+    settings = broker_settings(0, tmp_path, "")
+    apply_updates([settings.broker], {"enablePropertyFilter": "true"})
+    async with running(BrokerController.bind(settings, when_warm=warm.set)):
+        await warm.wait()
+
+    assert imported.items() >= {
+        (name, False) for name in ("index_file", "alike_messages", "append_batches", "selector_parser", "known_results")
+    }
 
 
 async def test_offsets_committed_while_it_stops_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
