@@ -189,6 +189,16 @@ def test_a_long_read_event_is_handled_in_runs():
     assert together == asyncio.run(sent(frames))
 
 
+def test_sends_with_long_properties_and_few_keys_are_handled_in_runs():
+    frames = [send(number + 1, number % 4, "", f"a\x01{'b' * 1000}\x02KEYS\x01k\x02", 5) for number in range(40)]
+    runs: list[int] = []
+
+    together = asyncio.run(sent([b"".join(frames[:20]), b"".join(frames[20:])], runs))
+
+    assert sum(runs) >= 20
+    assert together == asyncio.run(sent(frames))
+
+
 def test_requests_before_a_broken_frame_are_stored_and_answered_in_order():
     frames = [send(number + 1, number % 4, "", PLAIN[0], 5) for number in range(40)]
     broken = b"\x00\x00\x00\x02\x00\x00"

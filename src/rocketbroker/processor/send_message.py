@@ -18,6 +18,7 @@ from rocketbroker.codec.message.message_properties import (
     get_property,
 )
 from rocketbroker.codec.message.message_sys_flag import (
+    BROKER_FLAGS,
     INNER_BATCH_FLAG,
     TRANSACTION_ROLLBACK_TYPE,
     host_flags,
@@ -53,8 +54,6 @@ _PAIR_END: Final = 2
 _IPV4_HOST: Final = 8
 # Looking up a member in its enum takes 20 times as long.
 _PUT_OK: Final = PutMessageStatus.PUT_OK
-# Bits of sysFlag that only the broker sets; that of a batch marks the record into which it turns one.
-_BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 
 class SendMessageProcessor:
@@ -168,7 +167,7 @@ class SendMessageProcessor:
             self._retry_and_dlq.redirect(header, message)
         if found[3]:
             self._redirect(message)
-        if message.sys_flag & _BROKER_FLAGS:
+        if message.sys_flag & BROKER_FLAGS:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, _wrong_flag(message.sys_flag))
         return message
 

@@ -511,6 +511,17 @@ def test_a_send_that_waited_for_its_turn_is_rejected_under_any_flush(parts: Simp
     assert store.appender.put_count == 0
 
 
+def test_a_run_is_handled_together_unless_it_waited_too_long(parts: SimpleNamespace, store: MessageStore):
+    connection, runs = FakeConnection(), processor_of(parts, store).runs
+
+    connection.waited_s = 0.1999
+    assert runs.target(connection, header()) is not None
+    connection.waited_s = 0.2
+    assert runs.target(connection, header()) is None
+    apply_updates([parts.config], {"brokerFastFailureEnable": "false"})
+    assert runs.target(connection, header()) is not None
+
+
 def with_keys(count: int) -> dict[str, str]:
     return {"UNIQ_KEY": "7F000001", "KEYS": " ".join(f"{number:x}" for number in range(count))}
 

@@ -26,6 +26,8 @@ COMPRESSION_LZ4_TYPE: Final = 0x100
 COMPRESSION_ZSTD_TYPE: Final = 0x200
 COMPRESSION_ZLIB_TYPE: Final = 0x300
 COMPRESSION_TYPE_COMPARATOR: Final = 0x700
+#: Bits that only the broker sets, the second for the record into which it turns a batch.
+BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 #: Length in bytes of a host field: address and int32 port.
 HOST_V4_LENGTH: Final = 8

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, TRANSACTION_ROLLBACK_TYPE, host_flags
+from rocketbroker.codec.message.message_sys_flag import BROKER_FLAGS, host_flags
 from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.handler import Connection, RunAnswers
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
@@ -24,9 +24,6 @@ from rocketbroker.store.commitlog.put_message import BatchRun
 from rocketbroker.store.message_appender import MessageAppender
 
 log = logging.getLogger(__name__)
-
-# Bits of sysFlag that a batch cannot have, or that only the broker sets.
-_REJECTED_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 
 class BatchRuns:
@@ -66,7 +63,7 @@ class BatchRuns:
     def accepts(command: Command) -> bool:
         """Return true if requests like this one may come in runs."""
         header: SendMessageRequestHeader = command.header
-        return not command.flag and header.batch and not header.sys_flag & _REJECTED_FLAGS
+        return not command.flag and header.batch and not header.sys_flag & BROKER_FLAGS
 
     def process(
         self,
@@ -127,13 +124,14 @@ class BatchRuns:
         if plain is None or max(queues) >= target.queue_nums:
             return None
         properties, found = plain
-        always_fits = self._key_limit.always_fits
-        if max(map(len, properties)) > always_fits or max(map(len, bodies)) > self._store_config.max_message_size:
+        if max(map(len, bodies)) > self._store_config.max_message_size:
+            return None
+        if not self._key_limit.always_fits_all(properties, found):
             return None
         if target.waits and not self._answers.takes_run(target, properties):
             return None
         messages = alike_messages(bodies)
-        if messages is None or len(messages.properties) > always_fits:
+        if messages is None:
             return None
         size = messages.rows.shape[1]
         header, born_host = command.header, connection.remote_host

@@ -1,8 +1,8 @@
 """The limit of index keys for a message that is sent (maxKeysPerMessage)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from rocketbroker.codec.message.message_properties import get_property, split_keys
+from rocketbroker.codec.message.message_properties import FoundProperties, get_property, split_keys
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
@@ -19,7 +19,7 @@ class KeyLimit:
         limit: maxKeysPerMessage.
 
     Attributes:
-        always_fits: length of properties that cannot hold too many keys, so that most need no check.
+        always_fits: length of keys, or of all properties, that cannot be too many keys, so that most need no check.
     """
 
     __slots__ = ("_limit", "always_fits")
@@ -44,6 +44,15 @@ class KeyLimit:
             "raise maxKeysPerMessage"
         )
         raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def always_fits_all(self, properties: Sequence[bytes], found: Iterable[FoundProperties]) -> bool:
+        """Return true if no message can have too many keys; ``found`` is in their properties.
+
+        Most have short properties, whose keys need no look.
+        """
+        if max(map(len, properties)) <= self.always_fits:
+            return True
+        return all(keys is None or len(keys) <= self.always_fits for _, _, keys, _ in found)
 
     def check_all(self, properties: Iterable[bytes]) -> None:
         """Check the properties of the messages of a batch; raise as ``check`` does."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, TRANSACTION_ROLLBACK_TYPE, host_flags
+from rocketbroker.codec.message.message_sys_flag import BROKER_FLAGS, host_flags
 from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.handler import Connection, RunAnswers
 from rocketbroker.codec.remoting.header_template import INT, LONG, TEXT, VaryingField
@@ -27,9 +27,6 @@ from rocketbroker.store.commitlog.put_message import MessageRun
 from rocketbroker.store.message_appender import MessageAppender
 
 log = logging.getLogger(__name__)
-
-# Bits of sysFlag that only the broker sets.
-_BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
 
 
 class SendRuns:
@@ -80,7 +77,7 @@ class SendRuns:
     def accepts(command: Command) -> bool:
         """Return true if requests like this one may come in runs."""
         header: SendMessageRequestHeader = command.header
-        return not command.flag and not header.batch and not header.sys_flag & _BROKER_FLAGS
+        return not command.flag and not header.batch and not header.sys_flag & BROKER_FLAGS
 
     def process(
         self,
@@ -140,7 +137,7 @@ class SendRuns:
         if plain is None or max(queues) >= target.queue_nums:
             return None
         properties, found = plain
-        if max(map(len, properties)) > self._key_limit.always_fits:
+        if not self._key_limit.always_fits_all(properties, found):
             return None
         if target.waits and not self._answers.takes_run(target, properties):
             return None
@@ -165,7 +162,7 @@ class SendRuns:
         if not self.answer_template or config.trace_on is not own.trace_on or config.region_id is not own.region_id:
             own = self.own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
             self.answer_template = send_template(self._store_host.hex().upper().encode(), own.answer_fields)
-        if connection.waited_s:
+        if connection.waited_s * 1000 >= config.wait_time_mills_in_send_queue and config.broker_fast_failure_enable:
             return None
         try:
             target = self._targets.find(header, connection.remote_address)

@@ -1,5 +1,6 @@
 import pytest
 
+from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.key_limit import KeyLimit
@@ -23,6 +24,13 @@ def test_one_more_is_rejected_with_its_number_and_the_setting():
 
     assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
     assert refused.value.remark.startswith("maxKeysPerMessage: 4 keys exceed the limit of 3;")
+
+
+@pytest.mark.parametrize(("keys", "fits"), [("", True), ("a b c", True), ("a b c d", False)])
+def test_long_properties_with_short_keys_certainly_fit(keys: str, fits: bool):
+    raws = [properties(keys) + b"x\1" + b"y" * 1000 + b"\2", properties("a")]
+
+    assert KeyLimit(3).always_fits_all(raws, map(find_properties, raws)) is fits
 
 
 def test_properties_that_cannot_hold_more_are_not_looked_at(monkeypatch):
