@@ -230,6 +230,12 @@ class HAClient:
             return f"{error}; the first difference was not found: {failed}"
         lost = self._replica.max_offset - offset
         root = self._config.store_path_root_dir
+        if offset <= self._commit_log.min_offset:
+            return (
+                f"{error}. The master at {self.address} has none of the messages of this slave. Replication has "
+                f"stopped; if the master lost its store, stop both and copy {root} to it; if these messages may go, stop "
+                f"this slave and run mqstore truncate {root} {offset}"
+            )
         return (
             f"{error}. The first message that the master at {self.address} does not have is at {offset} of the "
             f"CommitLog. Replication has stopped; to drop the {lost:,} bytes from there on, stop this slave and run "

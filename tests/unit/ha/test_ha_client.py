@@ -189,6 +189,14 @@ async def test_an_empty_log_continues_any(tmp_path: Path):
         assert slave.client.other_log == ""
 
 
+async def test_a_slave_of_an_empty_master_is_to_restore_it(tmp_path: Path):
+    await filled(tmp_path / "s", ("a", 9))
+    async with ha_master(tmp_path / "m") as master, ha_slave(tmp_path / "s", master.address) as slave:
+        await until(lambda: "Replication has stopped" in slave.client.problem)
+        remedy = f"if the master lost its store, stop both and copy {tmp_path / 's'} to it"
+        assert remedy in slave.client.problem
+
+
 async def copied(source: MessageStore, target: MessageStore, count: int) -> int:
     """Copy the first messages of a log to another store, and return where they end."""
     ends = _starts(source.commit_log.queue)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from rocketbroker.codec.remoting.bodies.route import GetBrokerMemberGroupResponseBody
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, GetBrokerMemberGroupResponseBody
 from rocketbroker.codec.remoting.headers.namesrv import GetBrokerMemberGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 _PERIOD_S: Final = 5.0
 _PAUSE_S: Final = 0.2
-_MASTER_ID: Final = 0
 
 
 class KnownSlaves:
@@ -43,7 +42,6 @@ class KnownSlaves:
         self._soon = asyncio.Event()
         # Hosts by the addresses of slaves, by name server.
         self._answers: dict[str, dict[str, str]] = {}
-        self._resolved: dict[str, str] = {}
         self.hosts: list[str] = []
 
     async def start(self) -> None:
@@ -82,7 +80,7 @@ class KnownSlaves:
             log.debug("name server %s does not name the slaves of this broker: %s", server, answer.remark)
             return
         addresses = {} if group is None else group.broker_addrs
-        slaves = [address for number, address in addresses.items() if number != _MASTER_ID]
+        slaves = [address for number, address in addresses.items() if number != MASTER_ID]
         self._answers[server] = {address: await self._resolve(address) for address in slaves}
         # At once: other name servers may be frozen.
         known = dict(item for each in self._name_servers() for item in self._answers.get(each, {}).items())
