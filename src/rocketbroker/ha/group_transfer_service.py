@@ -16,7 +16,7 @@ class _Wait(NamedTuple):
 
     end: int
     begun: float
-    tell: OnAcknowledged
+    on_acknowledged: OnAcknowledged
 
 
 class GroupTransferService:
@@ -38,16 +38,16 @@ class GroupTransferService:
         self._waiting: deque[_Wait] = deque()
         self._patience: asyncio.TimerHandle | None = None
 
-    def acknowledge(self, result: PutMessageResult, tell: OnAcknowledged) -> None:
-        """Call ``tell`` when enough slaves have a message, or when ``slaveTimeout`` has passed.
+    def acknowledge(self, result: PutMessageResult, on_acknowledged: OnAcknowledged) -> None:
+        """Call ``on_acknowledged`` when enough slaves have a message, or when ``slaveTimeout`` has passed.
 
         As in RocketMQ, ``inSyncReplicas=1`` waits for no slave.
         """
         if self._config.in_sync_replicas <= 1:
-            tell(ACKNOWLEDGED)
+            on_acknowledged(ACKNOWLEDGED)
             return
         end = result.physical_offset + result.size
-        self._waiting.append(_Wait(end, asyncio.get_running_loop().time(), tell))
+        self._waiting.append(_Wait(end, asyncio.get_running_loop().time(), on_acknowledged))
         if self._patience is None:
             self._set_timer()
 
@@ -58,7 +58,7 @@ class GroupTransferService:
             return
         confirmed = self._confirmed()
         while waiting and waiting[0].end <= confirmed:
-            waiting.popleft().tell(ACKNOWLEDGED)
+            waiting.popleft().on_acknowledged(ACKNOWLEDGED)
         self._set_timer()
 
     def _confirmed(self) -> int:
@@ -86,7 +86,7 @@ class GroupTransferService:
         self._patience = None
         late = []
         while waiting and waiting[0].begun + config.slave_timeout / 1000 <= now:
-            late.append(waiting.popleft().tell)
+            late.append(waiting.popleft().on_acknowledged)
         self._set_timer()
         if not late:
             return
@@ -95,5 +95,5 @@ class GroupTransferService:
             f"the message was not on {config.in_sync_replicas - 1} slaves within {config.slave_timeout} ms "
             f"(inSyncReplicas, slaveTimeout); {self.slaves()}",
         )
-        for tell in late:
-            tell(outcome)
+        for on_acknowledged in late:
+            on_acknowledged(outcome)

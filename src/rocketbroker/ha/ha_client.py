@@ -105,7 +105,7 @@ class HAClient:
             except DifferentHistoryError as error:
                 self._same_log = ""
                 pause_s = _STOPPED_S
-                self._note(await self._different(error))
+                self._note(await self._stop_text(error))
             except (RemotingError, CodecError, StoreError, OSError) as error:
                 self._note(str(error))
             finally:
@@ -168,7 +168,7 @@ class HAClient:
                 "that of the master"
             )
         if self._sync_flush:
-            self._flusher.when_flushed(end, self._flushed)
+            self._flusher.when_flushed(end, self._report_flushed)
         else:
             self._report(end)
 
@@ -181,7 +181,7 @@ class HAClient:
                 begin, data = done, data[done - begin :]
                 await asyncio.sleep(_BUSY_S)
 
-    def _flushed(self, outcome: Acknowledgement) -> None:
+    def _report_flushed(self, outcome: Acknowledgement) -> None:
         if outcome.ok and self._check is None:
             self._report(min(self._flusher.flushed_offset, self._replica.max_offset))
 
@@ -222,7 +222,7 @@ class HAClient:
     def _silence_s(self) -> float:
         return self._config.ha_housekeeping_interval / 1000
 
-    async def _different(self, error: DifferentHistoryError) -> str:
+    async def _stop_text(self, error: DifferentHistoryError) -> str:
         """Return the text for a log with messages that the master does not have."""
         try:
             offset = await self._common_end(error.offset)
@@ -233,8 +233,8 @@ class HAClient:
         if offset <= self._commit_log.min_offset:
             return (
                 f"{error}. The master at {self.address} has none of the messages of this slave. Replication has "
-                f"stopped; if the master lost its store, stop both and copy {root} to it; if these messages may go, stop "
-                f"this slave and run mqstore truncate {root} {offset}"
+                f"stopped; if the master lost its store, stop both and copy {root} to it; if these messages may go, "
+                f"stop this slave and run mqstore truncate {root} {offset}"
             )
         return (
             f"{error}. The first message that the master at {self.address} does not have is at {offset} of the "
