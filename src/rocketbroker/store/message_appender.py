@@ -112,7 +112,8 @@ class MessageAppender:
         properties = message.properties
         if len(properties) > MAX_PROPERTIES_LENGTH:
             return _properties_too_long(len(properties))
-        if may_look_torn(properties):
+        # Most have no NUL: a call less for each message.
+        if b"\0" in properties and may_look_torn(properties):
             return _LOOKS_TORN
         if len(message.body) > self._config.max_message_size:
             return self._body_too_long(len(message.body))
