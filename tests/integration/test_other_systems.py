@@ -17,6 +17,7 @@ system, sys.platform = sys.platform, "darwin"
 from rocketbroker.common import platform
 sys.platform = system
 platform.LOCKS = Path("gone")
+platform.MS_SYNC = 4  # the kernel below is Linux
 platform.mincore = platform.madvise = platform.libc_function("no_such_function")
 """
 # As on Windows: also no fcntl, resource, C library, files read or written by position, or folders that can be opened.
