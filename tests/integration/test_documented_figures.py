@@ -15,6 +15,7 @@ RUN_LIMIT_S = 300
 SHORTEST = {
     "analytics": ["--messages", "2000", "--rounds", "1", "--cores", "1", "--only", "pruned,full,spark_traffic"],
     "big_store": ["--messages", "4000", "--pull", "100", "--rounds", "1"],
+    "bounds": ["--rounds", "1", "--seconds", "3", "--warm", "3", "--only", "sync64"],
     "cleaning": ["--segments", "2", "--mib", "16", "--rate", "100", "--seconds", "1"],
     "delayed": ["--messages", "200", "--rate", "100", "--seconds", "1"],
     "profile_batch": ["--bursts", "3"],
@@ -26,10 +27,11 @@ SHORTEST = {
 # All loads of the comparison take minutes: those that no other documented command runs.
 SHORTER_ONLY = ["--only", "sync1,drain"]
 MARKS = {
-    "side_by_side": pytest.mark.java,
-    "big_store": pytest.mark.java,
-    "analytics": pytest.mark.spark,
-    "scale": pytest.mark.spark,  # reads the figures of "analytics"
+    "bounds": [pytest.mark.java, pytest.mark.soak],  # three brokers, each with its warm-up
+    "side_by_side": [pytest.mark.java],
+    "big_store": [pytest.mark.java],
+    "analytics": [pytest.mark.spark],
+    "scale": [pytest.mark.spark],  # reads the figures of "analytics"
 }
 
 
@@ -60,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def marked(command: str) -> object:
     name, *options = shlex.split(command)[1:]
-    marks = [MARKS[name]] if name in MARKS else []
+    marks = [*MARKS.get(name, [])]
     if LONG.get(name, set()) & set(options):
         marks.append(pytest.mark.soak)
     return pytest.param(command, marks=marks)
