@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketbroker.app.dev_server import make_store
+from rocketbroker.app.logging_setup import LEVEL_VARIABLE
 from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
 from rocketbroker.app.temporary_store import TemporaryStore
 from rocketbroker.common.config.local_host import LOOPBACK
@@ -81,7 +82,8 @@ class ClusterLayout:
         self._members_host = LOOPBACK if host == "0.0.0.0" else host  # noqa: S104
         self._members_namesrv_addr = ""
         self._temporary: TemporaryStore | None = None
-        self.processes = SupervisedProcesses((), show)
+        # They log to the terminal of the user, who wants to see status lines.
+        self.processes = SupervisedProcesses((), show, {LEVEL_VARIABLE: "WARNING"})
         self.store = store or Path()
         self.namesrv_addr = ""
 

@@ -174,7 +174,6 @@ def _serve_layout(
     from rocketbroker.app.cluster_layout import ClusterLayout
     from rocketbroker.app.dev_server import advertised
 
-    os.environ.setdefault(LEVEL_VARIABLE, "WARNING")  # for the processes, which log to this terminal
     show = partial(print, flush=True)
     cluster = ClusterLayout(
         layout, namesrv_port, broker_port, store, host=host, advertise=advertised(host, advertise), show=show

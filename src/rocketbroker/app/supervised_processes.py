@@ -11,8 +11,9 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rocketbroker.common.errors import ConfigError
@@ -56,9 +57,16 @@ class SupervisedProcesses:
     Args:
         programs: the programs, in the order of their start; ``add`` may follow.
         show: takes lines of status, and those that the children print.
+        environment: environment variables of the programs, unless this process has others.
     """
 
-    def __init__(self, programs: Sequence[Program], show: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        show: Callable[[str], None],
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._environment = environment
         self._children = [_Child(program) for program in programs]
         self._print = show
         self._tasks = TaskOwner("SupervisedProcesses")
@@ -119,6 +127,7 @@ class SupervisedProcesses:
             stdout=PIPE,
             stderr=STDOUT,
             limit=_LONGEST_LINE,
+            env={**self._environment, **os.environ},
             # Ctrl-C in the terminal goes to this process alone, which stops the children in order.
             start_new_session=True,
         )

