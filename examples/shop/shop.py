@@ -26,7 +26,7 @@ class CardRefusedError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the messages go."""
+    """Name servers and topic of the shop."""
 
     namesrv_addr: str = ""  # by default from the environment variable NAMESRV_ADDR
     orders: str = "Orders"
