@@ -47,7 +47,7 @@ class RouteInfoManager:
         self._probe = probe
         self.answers = EncodedAnswers()
         self.brokers = BrokerTable()
-        self.topic_queues = TopicQueueTable(self.answers.forget)
+        self.topic_queues = TopicQueueTable(self.answers.forget_topics)
         self.routes = TopicRoutes(config, self.brokers, self.topic_queues, self.answers)
 
     # -- registration
@@ -185,7 +185,7 @@ class RouteInfoManager:
         group, changed = self.brokers.enter(broker.broker_addr, info)
         acting = bool(broker.enable_acting_master)
         if changed or group.enable_acting_master != acting or (former and former.filter_servers != info.filter_servers):
-            self.answers.forget()
+            self.answers.forget_topics(self.topic_queues.queues_of(broker.broker_name))
         group.enable_acting_master = acting
         return group
 
@@ -247,7 +247,7 @@ class RouteInfoManager:
             return
         group, broker_id = found
         log.info("broker %s:%d at %s is unregistered", group.broker_name, broker_id, shown(broker_addr))
-        self.answers.forget()
+        self.answers.forget_topics(self.topic_queues.queues_of(group.broker_name))
         if not group.broker_addrs:
             self.topic_queues.delete_broker(group.broker_name)
             return

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
+from msgspec.structs import replace
+
 from rocketbroker.codec.remoting.bodies.route import QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicQueueMappingInfo
 from rocketbroker.common.shown_name import shown
@@ -29,20 +31,25 @@ class TopicQueueTable:
     """Queues, and the logical queues of static topics, by broker name and topic.
 
     Args:
-        on_change: called when queues changed.
+        on_change: called with the topics whose queues changed.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[Iterable[str]], None]) -> None:
         self._on_change = on_change
         self._brokers: dict[str, _BrokerTopics] = {}
+        # Number of brokers by topic: 1,000 brokers have a million entries, too many to look through for a list.
+        self._counts: dict[str, int] = {}
 
     def topics(self) -> list[str]:
         """Return all topics."""
-        return self.topics_of(self._brokers)
+        return list(self._counts)
 
     def topics_of(self, broker_names: Iterable[str]) -> list[str]:
         """Return the topics with queues on one of the brokers, each once."""
-        return list(dict.fromkeys(chain.from_iterable(map(self.queues_of, broker_names))))
+        names = list(broker_names)
+        if self._brokers.keys() <= set(names):
+            return self.topics()
+        return list(dict.fromkeys(chain.from_iterable(map(self.queues_of, names))))
 
     def queues(self, topic: str) -> dict[str, QueueData]:
         """Return the queues of a topic by broker name; empty for an unknown topic."""
@@ -76,8 +83,10 @@ class TopicQueueTable:
         if held.queues.get(topic) == queues:
             return
         log.info("topic %s has new queues: %s", shown(topic), queues)
+        if topic not in held.queues:
+            self._count([topic], 1)
         held.queues[topic] = queues
-        self._on_change()
+        self._on_change([topic])
 
     def replace(self, broker_name: str, queues: dict[str, QueueData]) -> None:
         """Set the queues of all topics on one broker."""
@@ -87,14 +96,26 @@ class TopicQueueTable:
         come, gone = queues.keys() - held.queues.keys(), held.queues.keys() - queues.keys()
         text = "broker %s has %d topics: %d new%s, %d removed%s"
         log.info(text, shown(broker_name), len(queues), len(come), _named(come), len(gone), _named(gone))
+        changed = [topic for topic, data in queues.items() if held.queues.get(topic) != data]
         held.queues = queues
-        self._on_change()
+        self._count((topic for topic in changed if topic in come), 1)
+        self._count(gone, -1)
+        self._on_change([*changed, *gone])
+
+    def _count(self, topics: Iterable[str], brokers: int) -> None:
+        counts = self._counts
+        for topic in topics:
+            count = counts.get(topic, 0) + brokers
+            if count:
+                counts[topic] = count
+            else:
+                del counts[topic]
 
     def map(self, broker_name: str, mappings: dict[str, TopicQueueMappingInfo]) -> None:
         """Set the logical queues of some static topics on one broker."""
         if mappings:
             self._brokers.setdefault(broker_name, _BrokerTopics()).mappings.update(mappings)
-            self._on_change()
+            self._on_change(mappings)
 
     def delete(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
         """Forget a topic, or its queues on some brokers."""
@@ -102,21 +123,26 @@ class TopicQueueTable:
         gone = [name for name in names if topic in self.queues_of(name)]
         for name in gone:
             del self._brokers[name].queues[topic]
+            self._count([topic], -1)
         if gone:
             log.info("topic %s no longer has queues on %d brokers%s", shown(topic), len(gone), _named(gone))
-            self._on_change()
+            self._on_change([topic])
 
     def delete_broker(self, broker_name: str) -> None:
         """Forget all queues of a broker."""
-        if self._brokers.pop(broker_name, None) is not None:
-            self._on_change()
+        held = self._brokers.pop(broker_name, None)
+        if held is not None:
+            self._count(held.queues, -1)
+            self._on_change(held.queues.keys() | held.mappings.keys())
 
     def set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
         """Change the permission of all queues of a broker; return the number of topics."""
         table = self.queues_of(broker_name)
-        for queues in table.values():
-            queues.perm = change(queues.perm)
-        self._on_change()
+        # Topics share their queues' data: there are few different ones.
+        changed = {data: replace(data, perm=change(data.perm)) for data in set(table.values())}
+        if changed:
+            self._brokers[broker_name].queues = {topic: changed[data] for topic, data in table.items()}
+            self._on_change(table)
         return len(table)
 
 

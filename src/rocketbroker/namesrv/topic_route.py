@@ -43,7 +43,7 @@ class TopicRoutes:
             route.order_topic_conf = order_topic_conf
             return route.encode_standard() if standard_json else route.encode()
 
-        return self._answers.get((topic, standard_json, order_topic_conf), make)
+        return self._answers.route(topic, (standard_json, order_topic_conf), make)
 
     def pickup(self, topic: str) -> TopicRouteData | None:
         """Return the route, or ``None`` if no broker has the topic."""

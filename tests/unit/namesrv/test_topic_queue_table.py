@@ -8,20 +8,20 @@ from rocketbroker.namesrv.topic_queue_table import SYS_FLAG_UNIT, SYS_FLAG_UNIT_
 
 
 @pytest.fixture
-def changes() -> list[None]:
+def changes() -> list[list[str]]:
     return []
 
 
 @pytest.fixture
-def table(changes: list[None]) -> TopicQueueTable:
-    return TopicQueueTable(lambda: changes.append(None))
+def table(changes: list[list[str]]) -> TopicQueueTable:
+    return TopicQueueTable(lambda topics: changes.append(sorted(topics)))
 
 
 def queues(broker: str, perm: int = 6, flag: int = 0) -> QueueData:
     return QueueData(broker, 4, 4, perm, flag)
 
 
-def test_equal_queues_are_no_change(table: TopicQueueTable, changes: list[None]) -> None:
+def test_equal_queues_are_no_change(table: TopicQueueTable, changes: list[list[str]]) -> None:
     table.put("T", queues("a"))
     table.put("T", queues("a"))
     assert len(changes) == 1
@@ -30,7 +30,7 @@ def test_equal_queues_are_no_change(table: TopicQueueTable, changes: list[None])
     assert table.queues("T")["a"].perm == 4
 
 
-def test_a_topic_goes_with_its_last_queues(table: TopicQueueTable, changes: list[None]) -> None:
+def test_a_topic_goes_with_its_last_queues(table: TopicQueueTable, changes: list[list[str]]) -> None:
     table.put("T", queues("a"))
     table.put("T", queues("b"))
     table.delete("T", ["a", "unknown"])
@@ -60,7 +60,7 @@ def test_all_queues_of_a_broker_are_deleted(table: TopicQueueTable) -> None:
     assert table.topics_of(["a"]) == []
 
 
-def test_permissions_change_on_one_broker_only(table: TopicQueueTable, changes: list[None]) -> None:
+def test_permissions_change_on_one_broker_only(table: TopicQueueTable, changes: list[list[str]]) -> None:
     table.put("T", queues("a"))
     table.put("T", queues("b"))
     changes.clear()
@@ -79,7 +79,7 @@ def test_topics_by_flag(table: TopicQueueTable) -> None:
 
 
 def test_all_queues_of_a_broker_are_swapped_at_once(
-    table: TopicQueueTable, changes: list[None], caplog: pytest.LogCaptureFixture
+    table: TopicQueueTable, changes: list[list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     table.put("T", queues("b"))
@@ -92,7 +92,18 @@ def test_all_queues_of_a_broker_are_swapped_at_once(
     del many["T7"]
     table.replace("a", many)
     assert caplog.messages[2] == "broker a has 999 topics: 0 new, 1 removed (T7)"
-    assert table.topics_of(["a", "b"])[-1] == "T"
+    assert len(table.topics_of(["a", "b"])) == len(table.topics()) == 1000
+    assert changes == [["T"], sorted([*many, "T7"]), ["T7"]]
+
+
+def test_a_change_of_one_topic_names_that_topic(table: TopicQueueTable, changes: list[list[str]]) -> None:
+    both = {"T": queues("a"), "U": queues("a")}
+    table.replace("a", both)
+    table.map("a", {"T": TopicQueueMappingInfo("a", {0: 0}, topic="T")})
+    table.replace("a", {**both, "U": queues("a", perm=4)})
+    table.delete("U")
+    table.delete_broker("a")
+    assert changes == [["T", "U"], ["T"], ["U"], ["U"], ["T"]]
 
 
 def test_entries_are_topics_of_each_broker_and_logical_queues(table: TopicQueueTable) -> None:

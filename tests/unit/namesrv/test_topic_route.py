@@ -17,7 +17,7 @@ def routes(addresses: dict[int, str], perm: int = 6, *, acting: bool = False, su
     group = BrokerData("C", "broker-a", addresses, enable_acting_master=acting)
     brokers.by_name["broker-a"] = group
     answers = EncodedAnswers()
-    queues = TopicQueueTable(answers.forget)
+    queues = TopicQueueTable(answers.forget_topics)
     for topic in ("T", SYNC_TOPIC):
         queues.put(topic, QueueData("broker-a", 1, 1, perm))
     queues.put("orphan", QueueData("broker-gone", 1, 1, perm))
@@ -52,7 +52,7 @@ def test_unknown_topics_take_no_memory() -> None:
     table = routes({0: "h:0"})
     for number in range(100):
         table.encoded(f"unknown-{number}", standard_json=True)
-    assert table._answers._bodies == {}
+    assert table._answers._routes == {}
 
 
 def test_the_order_configuration_is_sent_to_masters() -> None:

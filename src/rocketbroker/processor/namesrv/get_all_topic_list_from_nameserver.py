@@ -25,5 +25,5 @@ class GetAllTopicListFromNameserverProcessor:
         """
         if not self._config.enable_all_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
-        body = self._answers.get("all topics", lambda: TopicList(topic_list=self._topic_queues.topics()).encode())
-        return response(body=body or b"")
+        body = self._answers.list("all topics", lambda: TopicList(topic_list=self._topic_queues.topics()).encode())
+        return response(body=body)

@@ -16,7 +16,7 @@ class GetBrokerClusterInfoProcessor:
 
     def process(self, connection: Connection, command: Command) -> Command:
         """Answer the request."""
-        return response(body=self._answers.get("cluster info", self._encoded) or b"")
+        return response(body=self._answers.list("cluster info", self._encoded))
 
     def _encoded(self) -> bytes:
         clusters = {cluster: sorted(names) for cluster, names in self._brokers.clusters.items()}

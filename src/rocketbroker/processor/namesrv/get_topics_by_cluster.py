@@ -27,4 +27,4 @@ class GetTopicsByClusterProcessor:
         def make() -> bytes:
             return TopicList(topic_list=self._routes.topics_by_cluster(cluster)).encode()
 
-        return response(body=self._routes.answers.get(("topics of", cluster), make) or b"")
+        return response(body=self._routes.answers.list(("topics of", cluster), make))

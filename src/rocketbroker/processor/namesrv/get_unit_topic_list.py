@@ -37,4 +37,4 @@ class GetUnitTopicListProcessor:
             topics = self._topic_queues.topics_by_flag(with_flag=with_flag, without_flag=without_flag)
             return TopicList(topic_list=topics).encode()
 
-        return response(body=self._answers.get(("topics by flag", with_flag, without_flag), make) or b"")
+        return response(body=self._answers.list(("topics by flag", with_flag, without_flag), make))

@@ -1,7 +1,12 @@
 import json
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.route import (
     V4_9_4,
     BrokerData,
@@ -86,3 +91,48 @@ def test_an_unknown_group_has_no_members():
     assert GetBrokerMemberGroupResponseBody(BrokerMemberGroup("C", "b", {0: "a"})).encode() == (
         b'{"brokerMemberGroup":{"brokerAddrs":{0:"a"},"brokerName":"b","cluster":"C"}}'
     )
+
+
+NAMES = st.text(st.characters(codec="utf-8"), max_size=5)
+BROKERS = st.builds(
+    BrokerData,
+    cluster=NAMES,
+    broker_name=NAMES,
+    broker_addrs=st.dictionaries(st.integers(-1, 12), NAMES, max_size=3),
+    zone_name=st.none() | NAMES,
+    enable_acting_master=st.booleans(),
+)
+ROUTES = st.builds(
+    TopicRouteData,
+    order_topic_conf=st.none() | NAMES,
+    queue_datas=st.lists(st.builds(QueueData, broker_name=NAMES, perm=st.integers(0, 7)), max_size=2),
+    broker_datas=st.lists(BROKERS, max_size=2),
+    filter_server_table=st.dictionaries(NAMES, st.lists(NAMES, max_size=2), max_size=2),
+    topic_queue_mapping_by_broker=st.none()
+    | st.dictionaries(NAMES, st.just({"topic": "T", "currIdMap": {10: 1, 9: 2}}), max_size=2),
+)
+
+
+@given(ROUTES)
+def test_routes_are_encoded_like_all_other_bodies(route: TopicRouteData):
+    plain = json.dumps(route_fields(route), sort_keys=True, separators=(",", ":"))
+
+    assert route.encode() == fastjson.dumps(route)
+    assert json.loads(route.encode_standard()) == json.loads(plain)
+
+
+def route_fields(value: Any) -> Any:
+    """Return a body as plain JSON values, without fields that are None."""
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        fields = {name: route_fields(getattr(value, attribute)) for name, attribute in names}
+        return {name: field for name, field in fields.items() if field is not None}
+    if isinstance(value, dict):
+        return {str(key): route_fields(item) for key, item in value.items()}
+    return [route_fields(item) for item in value] if isinstance(value, list) else value
+
+
+@given(st.dictionaries(NAMES, BROKERS, max_size=2))
+def test_a_cluster_is_encoded_like_all_other_bodies(brokers: dict[str, BrokerData]):
+    info = ClusterInfo(brokers, {"C": list(brokers)})
+    assert info.encode() == fastjson.dumps(info)
