@@ -82,6 +82,8 @@ class RemotingClient:
         self._connections: dict[str, RemotingConnection] = {}
         self._writers: dict[str, SharedWriter] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        # Time limits of the connection attempts under way.
+        self._attempts: set[asyncio.Timeout] = set()
 
     async def connect(self, address: str) -> RemotingConnection:
         """Return the connection to an address; open one if needed.
@@ -94,8 +96,7 @@ class RemotingClient:
                 f"connect to {address} failed: the connections belong to the process that this one was forked from; "
                 "make a client after the fork"
             )
-        if self._is_closed:
-            raise RemotingConnectError(f"connect to {address} failed: the client is closed; make a new one")
+        self._check_open(address)
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
@@ -110,19 +111,27 @@ class RemotingClient:
         connection = self._connections.get(address)
         return connection is not None and connection.is_open
 
+    def _check_open(self, address: str) -> None:
+        if self._is_closed:
+            raise RemotingConnectError(f"connect to {address} failed: the client is closed; make a new one")
+
     async def _open(self, address: str) -> RemotingConnection:
         host, port = split_address(address)
+        self._check_open(address)
         if not self._is_watching:
             self._is_watching = True
             self._endpoint.watch()
         loop = asyncio.get_running_loop()
         writer = SharedWriter(loop)
+        attempt = asyncio.timeout(self._connect_timeout_s)
+        self._attempts.add(attempt)
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with attempt:
                 _, connection = await loop.create_connection(
                     lambda: RemotingConnection(self._endpoint, writer), host, port, ssl=self._tls
                 )
         except TimeoutError:
+            self._check_open(address)
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
             raise RemotingConnectError(text) from None
         except OSError as error:
@@ -130,6 +139,11 @@ class RemotingClient:
         except UnicodeError as error:
             # An empty host label, or one over 63 bytes, fails before any DNS query.
             raise RemotingConnectError(f"connect to {address} failed: {host!r} is not a host name ({error})") from error
+        finally:
+            self._attempts.discard(attempt)
+        if self._is_closed:
+            connection.close("the client stops")
+        self._check_open(address)
         self._writers[address] = writer
         return connection
 
@@ -178,10 +192,13 @@ class RemotingClient:
             del self._locks[address]
 
     async def stop(self) -> None:
-        """Close all connections and end all tasks; do nothing in a forked process."""
+        """Close all connections, give up those under way, and end all tasks; do nothing in a forked process."""
         if self.is_forked:
             return
         self._is_closed = True
+        for attempt in self._attempts:
+            if not attempt.expired():
+                attempt.reschedule(asyncio.get_running_loop().time())
         self._writers.clear()
         self._connections.clear()
         await self._endpoint.stop("the client stops")

@@ -1,6 +1,8 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -158,6 +160,41 @@ async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
         with pytest.raises(RemotingSendError):
             await waiting
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_stop_ends_a_connect_under_way():
+    async with stopping(RemotingClient(connect_timeout_s=60)) as client:
+        # The queue of one place is full, so that the kernel does not answer.
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as first:
+            address = full.getsockname()
+            first.connect(address)
+            attempts = [asyncio.create_task(client.connect(f"127.0.0.1:{address[1]}")) for _ in range(2)]
+            await until(lambda: bool(client._attempts))
+
+            await client.stop()
+
+            for attempt in attempts:
+                with pytest.raises(RemotingConnectError, match="the client is closed"):
+                    await attempt
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_connection_made_during_stop_is_closed(server: RemotingServer, address: str, monkeypatch):
+    loop = asyncio.get_running_loop()
+    client = RemotingClient()
+    connect: Any = loop.create_connection
+
+    async def connect_late(*args: object, **kwargs: object) -> object:
+        await client.stop()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        return await connect(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "create_connection", connect_late)
+    with pytest.raises(RemotingConnectError, match="the client is closed"):
+        await client.connect(address)
+    await until(lambda: not server.connections)
+    assert not client.is_connected(address)
 
 
 async def connected(client: RemotingClient) -> tuple[RemotingConnection, socket.socket]:
