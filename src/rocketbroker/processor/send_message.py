@@ -24,7 +24,11 @@ from rocketbroker.codec.message.message_sys_flag import (
     host_flags,
 )
 from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.message.topic_validator import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_TRACE_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+)
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.hot_responses import (
     recall_handle_suffix,
@@ -95,6 +99,8 @@ class SendMessageProcessor:
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._fast_failure = fast_failure
         self._key_limit = KeyLimit(store_config.max_keys_per_message)
+        # Java clients put the keys of a hundred traced messages into one message.
+        self._trace_topics = {RMQ_SYS_TRACE_TOPIC, config.msg_trace_topic_name}
         self._answers = SendAnswers(acknowledgements, targets, fast_failure)
         self._must_wait = acknowledgements.required
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
@@ -142,7 +148,7 @@ class SendMessageProcessor:
         raw = header.properties.encode()
         if raw and raw[-1] != _PAIR_END:
             raw += b"\x02"
-        if len(raw) > self._key_limit.always_fits:
+        if len(raw) > self._key_limit.always_fits and header.topic not in self._trace_topics:
             self._key_limit.check(raw)
         found = find_properties(raw)
         if found[1] is None:

@@ -545,6 +545,17 @@ def test_a_message_with_too_many_keys_is_rejected(send: Send, store: MessageStor
     assert store.commit_log.max_offset > 0
 
 
+@pytest.mark.parametrize("topic", ["RMQ_SYS_TRACE_TOPIC", "Traces"])
+def test_a_message_of_traces_has_the_keys_of_many_messages(parts: SimpleNamespace, store: MessageStore, topic: str):
+    parts.config = parts.config.model_copy(update={"msg_trace_topic_name": "Traces"})
+    parts.topic_configs.update(TopicConfig(topic, 1, 1))
+    processor = processor_of(parts, store)
+
+    processor.process(FakeConnection(), command(topic=topic, properties=with_keys(1000)))
+
+    assert store.commit_log.max_offset > 0
+
+
 @pytest.mark.parametrize("of_all", [True, False])
 def test_a_batch_with_too_many_keys_is_rejected_whole(send: Send, store: MessageStore, of_all: bool):
     keys = with_keys(129)
