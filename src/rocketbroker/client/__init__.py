@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.opentelemetry_hook import with_trace_context as with_trace_context
     from rocketbroker.client.outgoing import CompressionType as CompressionType
     from rocketbroker.client.producer import Producer as Producer
+    from rocketbroker.client.producer_settings import ProducerOptions as ProducerOptions
     from rocketbroker.client.pull_consumer import PullConsumer as PullConsumer
     from rocketbroker.client.pull_consumer import StartFrom as StartFrom
     from rocketbroker.client.pull_result import PullResult as PullResult
@@ -187,6 +188,7 @@ _HOMES = {
     "PollingFullError": ".broker_errors",
     "PollingTimeoutError": ".broker_errors",
     "Producer": ".producer",
+    "ProducerOptions": ".producer_settings",
     "PullConsumer": ".pull_consumer",
     "PullNotFoundError": ".broker_errors",
     "PullOffsetMovedError": ".broker_errors",

@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Unpack
 
 import msgspec
 
@@ -12,16 +13,16 @@ from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import InvalidMessageError, RequestTimeoutError
+from rocketbroker.client.errors import RequestTimeoutError
 from rocketbroker.client.group_member import GroupMember
-from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message, check_message
+from rocketbroker.client.message import Message, check_message
 from rocketbroker.client.message_sender import MessageSender
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
-from rocketbroker.client.outgoing import Compression, CompressionType, Outgoing, prepare_batches, prepare_message
+from rocketbroker.client.outgoing import Compression, Outgoing, prepare_batches, prepare_message
+from rocketbroker.client.producer_settings import ProducerOptions, ProducerSettings
 from rocketbroker.client.queue_selection import QueueSelector, select_by_hash
 from rocketbroker.client.request_reply import Question, question_properties, reply_properties, reply_topic
 from rocketbroker.client.requests import answer_header, client_request
-from rocketbroker.client.send_message_hook import SendMessageHook
 from rocketbroker.client.send_result import SendResult
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -44,52 +45,32 @@ class Producer(GroupMember):
         group: the producer group.
         config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
-        send_timeout_s: time limit of a send with its retries.
-        retry_times_when_send_failed: number of further tries of a failed send, on another broker where there is one.
-        retry_another_broker_when_not_store_ok: count a result other than SEND_OK as failed.
-        send_latency_enable: avoid a broker that failed or was slow for a while (sendLatencyFaultEnable).
-        compress_msg_body_over_howmuch: bodies of so many bytes or more are compressed.
-        compress_type: compression of bodies.
-        compress_level: its level.
-        max_message_size: limit of a body, and of a batch, in bytes.
-        back_pressure_sends: sends in flight beyond which others wait.
-        back_pressure_bytes: bytes of bodies in flight beyond which other sends wait.
-        hooks: called around each try of a send.
+        options: the settings of ``ProducerOptions``.
     """
 
     kind = "producer"
 
-    def __init__(  # noqa: PLR0913 - the settings of DefaultMQProducer
+    def __init__(
         self,
         group: str,
         config: str | ClientConfig = "",
         *,
         client: ClientInstance | None = None,
-        send_timeout_s: float = 3.0,
-        retry_times_when_send_failed: int = 2,
-        retry_another_broker_when_not_store_ok: bool = False,
-        send_latency_enable: bool = False,
-        compress_msg_body_over_howmuch: int = 4096,
-        compress_type: CompressionType = CompressionType.ZLIB,
-        compress_level: int = 5,
-        max_message_size: int = MAX_MESSAGE_SIZE,
-        back_pressure_sends: int = 10_000,
-        back_pressure_bytes: int = 100 * 1024 * 1024,
-        hooks: Sequence[SendMessageHook] = (),
         clock: Clock | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(group, config, client)
-        if retry_times_when_send_failed < 0:
-            raise InvalidMessageError(
-                f"retry_times_when_send_failed is {retry_times_when_send_failed}; give 0 for one try, or more"
-            )
-        self._send_timeout_s = send_timeout_s
-        self._compression = Compression(compress_msg_body_over_howmuch, compress_type, compress_level)
-        self._max_message_size = max_message_size
+        settings = ProducerSettings(**options)
+        self._send_timeout_s = settings.send_timeout_s
+        self._compression = Compression(
+            settings.compress_msg_body_over_howmuch, settings.compress_type, settings.compress_level
+        )
+        self._max_message_size = settings.max_message_size
         clock = clock or SystemClock()
         self._new_unique_id = UniqueIds(
             ip_bytes(self._client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms
         ).create
+        hooks = settings.hooks
         self._trace: AsyncTraceDispatcher | None = None
         if self._client.config.enable_trace:
             self._trace = AsyncTraceDispatcher(self._client, self.group, clock)
@@ -98,10 +79,10 @@ class Producer(GroupMember):
             self._client,
             self.group,
             clock,
-            tries=1 + retry_times_when_send_failed,
-            accepts_any_status=not retry_another_broker_when_not_store_ok,
-            strategy=MQFaultStrategy(clock.monotonic, send_latency_enable=send_latency_enable),
-            pressure=BackPressure(back_pressure_sends, back_pressure_bytes),
+            tries=1 + settings.retry_times_when_send_failed,
+            accepts_any_status=not settings.retry_another_broker_when_not_store_ok,
+            strategy=MQFaultStrategy(clock.monotonic, send_latency_enable=settings.send_latency_enable),
+            pressure=BackPressure(settings.back_pressure_sends, settings.back_pressure_bytes),
             hooks=hooks,
         )
 
@@ -225,8 +206,8 @@ class Producer(GroupMember):
 
         Raises:
             InvalidMessageError: The message asks for no reply.
-            BrokerResponseError: The broker cannot pass the reply on, for example because the asking client is gone.
-            ClientError, RemotingError: As in ``send``.
+            SendFailedError: No broker can pass the reply on, for example because the asking client is gone.
+            ClientError, BrokerResponseError, RemotingError: As in ``send``.
         """
         self._check_started()
         outgoing = self._encode(Message(reply_topic(question), body), reply_properties(question))

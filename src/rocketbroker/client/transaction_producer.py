@@ -5,14 +5,16 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 
 from rocketbroker.client.client_config import ClientConfig
+from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import HandlerError, InvalidMessageError
 from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.producer import Producer
+from rocketbroker.client.producer_settings import ProducerOptions
 from rocketbroker.client.requests import client_request
 from rocketbroker.client.send_result import SendResult, SendStatus
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
@@ -31,6 +33,7 @@ from rocketbroker.codec.remoting.headers.transaction import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 
@@ -64,15 +67,23 @@ class TransactionProducer(Producer):
         config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         check: called with a message whose outcome the broker does not know: look it up in your database. Coroutine
             functions run on the event loop, others in a thread.
-        options: the other settings of ``Producer``.
+        client: an instance to share with others, which its owner starts and stops.
+        options: the settings of ``ProducerOptions``.
     """
 
     def __init__(
-        self, group: str, config: str | ClientConfig = "", *, check: Callable[[MessageExt], Outcome], **options: Any
+        self,
+        group: str,
+        config: str | ClientConfig = "",
+        *,
+        check: Callable[[MessageExt], Outcome],
+        client: ClientInstance | None = None,
+        clock: Clock | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         if not callable(check):
             raise HandlerError(f"check is {check!r}; give a function of one message that returns its outcome")
-        super().__init__(group, config, **options)
+        super().__init__(group, config, client=client, clock=clock, **options)
         self._check = check
         self._tasks = TaskOwner(f"transaction-producer-{group}")
 
