@@ -1,11 +1,10 @@
 """Requests of a slave for the tables of its master (BrokerOuterAPI.getAllTopicConfig and others)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.bodies.slave_tables import (
@@ -40,6 +39,35 @@ T = TypeVar("T", bound=RemotingSerializable)
 P = TypeVar("P", TopicConfigSerializeWrapper, SubscriptionGroupWrapper)
 
 
+class _PagedTable(NamedTuple, Generic[P]):
+    """A table that masters answer in pages.
+
+    ``maps`` returns the entries of a page, and what else it has for them; ``total`` returns the number of all entries.
+    """
+
+    code: RequestCode
+    kind: type[P]
+    request_header: Callable[[int, str, int], CommandCustomHeader]
+    maps: Callable[[P], Sequence[dict[str, Any]]]
+    total: Callable[[Command], int | None]
+
+
+_TOPICS: Final = _PagedTable(
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+    TopicConfigSerializeWrapper,
+    GetAllTopicConfigRequestHeader,
+    lambda page: [page.topic_config_table],
+    lambda answer: from_ext_fields(answer.header, GetAllTopicConfigResponseHeader).total_topic_num,
+)
+_GROUPS: Final = _PagedTable(
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    SubscriptionGroupWrapper,
+    GetAllSubscriptionGroupRequestHeader,
+    lambda page: [page.subscription_group_table, page.forbidden_table],
+    lambda answer: from_ext_fields(answer.header, GetAllSubscriptionGroupResponseHeader).total_group_num,
+)
+
+
 class MasterClient:
     """Fetches tables from a master; each method raises RemotingError or CodecError if it gets no whole table.
 
@@ -56,38 +84,11 @@ class MasterClient:
 
     async def topics(self) -> TopicConfigSerializeWrapper:
         """Return all topics, by GET_ALL_TOPIC_CONFIG."""
-        whole, total = TopicConfigSerializeWrapper(), None
-        for _ in range(MOST_PAGES):
-            table = whole.topic_config_table
-            header = GetAllTopicConfigRequestHeader(len(table), _seen(whole.data_version, table), PAGE)
-            answer = await self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, header)
-            page = await self._decode(answer, TopicConfigSerializeWrapper)
-            total = from_ext_fields(answer.header, GetAllTopicConfigResponseHeader).total_topic_num or total
-            if not table or page.data_version != whole.data_version:
-                whole = page
-            else:
-                _add(table, page.topic_config_table)
-            if _is_whole(len(whole.topic_config_table), len(page.topic_config_table), total):
-                return whole
-        raise CodecError(f"it has more than {PAGE * MOST_PAGES:,} topics, or changes them all the time")
+        return await self._all_pages(_TOPICS)
 
     async def groups(self) -> SubscriptionGroupWrapper:
         """Return all groups, by GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
-        whole, total = SubscriptionGroupWrapper(), None
-        for _ in range(MOST_PAGES):
-            table = whole.subscription_group_table
-            header = GetAllSubscriptionGroupRequestHeader(len(table), _seen(whole.data_version, table), PAGE)
-            answer = await self._ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header)
-            page = await self._decode(answer, SubscriptionGroupWrapper)
-            total = from_ext_fields(answer.header, GetAllSubscriptionGroupResponseHeader).total_group_num or total
-            if not table or page.data_version != whole.data_version:
-                whole = page
-            else:
-                _add(table, page.subscription_group_table)
-                whole.forbidden_table.update(page.forbidden_table)
-            if _is_whole(len(whole.subscription_group_table), len(page.subscription_group_table), total):
-                return whole
-        raise CodecError(f"it has more than {PAGE * MOST_PAGES:,} groups, or changes them all the time")
+        return await self._all_pages(_GROUPS)
 
     async def consumer_offsets(self) -> ConsumerOffsetSerializeWrapper:
         """Return the consumer offsets, by GET_ALL_CONSUMER_OFFSET."""
@@ -116,6 +117,23 @@ class MasterClient:
         header = UpdateConsumerOffsetRequestHeader(group, topic, queue_id, offset)
         await self._client.invoke_oneway(self._address(), request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
 
+    async def _all_pages(self, table: _PagedTable[P]) -> P:
+        """Return all entries of a table; begin again at a page with another version."""
+        whole, total = table.kind(), None
+        for _ in range(MOST_PAGES):
+            seen = len(table.maps(whole)[0])
+            version = whole.data_version.encode().decode() if seen else ""
+            answer = await self._ask(table.code, table.request_header(seen, version, PAGE))
+            page = await self._decode(answer, table.kind)
+            total = table.total(answer) or total
+            if not seen or page.data_version != whole.data_version:
+                whole = page
+            else:
+                _add(table.maps(whole), table.maps(page))
+            if _is_whole(len(table.maps(whole)[0]), len(table.maps(page)[0]), total):
+                return whole
+        raise CodecError(f"it has more than {PAGE * MOST_PAGES:,} entries, or changes them all the time")
+
     async def _ask(self, code: RequestCode, header: CommandCustomHeader | None = None) -> Command:
         answer = await self._client.invoke(self._address(), request(code, header), _TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:
@@ -130,14 +148,11 @@ class MasterClient:
         return await asyncio.get_running_loop().run_in_executor(self._executor, kind.decode, bytes(answer.body))
 
 
-def _seen(version: DataVersion, table: object) -> str:
-    return version.encode().decode() if table else ""
-
-
-def _add(table: dict[str, T], page: dict[str, T]) -> None:
-    before = len(table)
-    table.update(page)
-    if len(table) != before + len(page):
+def _add(maps: Sequence[dict[str, Any]], page: Sequence[dict[str, Any]]) -> None:
+    before = len(maps[0])
+    for whole, added in zip(maps, page, strict=True):
+        whole.update(added)
+    if len(maps[0]) != before + len(page[0]):
         raise CodecError("two pages of a table have the same entry")
 
 
