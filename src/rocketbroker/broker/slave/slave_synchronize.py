@@ -1,7 +1,8 @@
 """Copies of the master's tables on a slave (org.apache.rocketmq.broker.slave.SlaveSynchronize).
 
 Each table is fetched whole, checked, and then taken over in one step. A failed, broken or partial answer changes
-nothing. Consumer filters need no request: consumers send their heartbeats to slaves as well.
+nothing, and neither does an invalid entry. Consumer filters need no request: consumers send their heartbeats to slaves
+as well.
 
 Progress of deliveries is taken over one round late. The log is copied meanwhile, so that a delivery counts as done only
 when the slave most likely has its copy; otherwise a takeover would lose the message.
@@ -10,7 +11,7 @@ when the slave most likely has its copy; otherwise a takeover would lose the mes
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.out.master_address import Master, MasterAddress
@@ -24,6 +25,8 @@ from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
@@ -37,6 +40,9 @@ LOOK_S: Final = 1.0
 _CLOCKS_APART_MS: Final = 2 * 3_600_000
 _MOST_LEVELS: Final = 255
 _MOST_QUEUES: Final = 65_536
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class FollowedTables(NamedTuple):
@@ -167,47 +173,32 @@ class SlaveSynchronize:
     async def _sync_topics(self) -> None:
         answer = await self._client.topics()
         table, topics = answer.topic_config_table, self._tables.topics
-        for name, topic in table.items():
-            remark = self._topic_fault(name)
-            if remark or topic.topic_name != name:
-                raise CodecError(remark or f"topic {name[:128]!r} has the name {topic.topic_name[:128]!r}")
-            if not (0 <= topic.read_queue_nums <= _MOST_QUEUES and 0 <= topic.write_queue_nums <= _MOST_QUEUES):
-                raise CodecError(
-                    f"topic {name} has {topic.read_queue_nums} read and {topic.write_queue_nums} write queues"
-                )
         names, stored = self._topic_names, self._stored_topics()
         gone = names.gone(topics.topics, topics.data_version, table, answer.data_version, stored)
-        topics.follow(table, gone, names.version(topics.data_version, answer.data_version))
+        valid = self._valid("topics", table, self._topic_fault)
+        topics.follow(valid, gone, names.version(topics.data_version, answer.data_version))
         for name in gone:
             self._tables.offsets.remove_topic(name)
 
     async def _sync_groups(self) -> None:
         answer = await self._client.groups()
         table, groups = answer.subscription_group_table, self._tables.groups
-        for name, group in table.items():
-            valid, remark = validate_group(name, LEGACY_GROUP_MAX_LENGTH)
-            if not valid or group.group_name != name:
-                raise CodecError(remark or f"group {name[:128]!r} has the name {group.group_name[:128]!r}")
         gone = self._group_names.gone(groups.groups, groups.data_version, table, answer.data_version)
         version = self._group_names.version(groups.data_version, answer.data_version)
-        groups.follow(table, answer.forbidden_table, gone, version)
+        valid = self._valid("consumer groups", table, _group_fault)
+        forbidden = answer.forbidden_table
+        forbidden = {name: topics for name, topics in forbidden.items() if name in valid or name not in table}
+        groups.follow(valid, forbidden, gone, version)
 
     async def _sync_offsets(self) -> None:
         answer = await self._client.consumer_offsets()
-        for key, queues in answer.offset_table.items():
-            topic, at, group = key.partition("@")
-            if not (at and not self._topic_fault(topic) and validate_group(group, LEGACY_GROUP_MAX_LENGTH).valid):
-                raise CodecError(f"{key[:300]!r} is not a topic and a group")
-            if any(not 0 <= queue_id < _MOST_QUEUES or offset < -1 for queue_id, offset in queues.items()):
-                raise CodecError(f"a queue or an offset of {key} is out of range")
-        await self._offset_return.send(answer.offset_table)
-        self._tables.offsets.follow(answer.offset_table, answer.data_version)
+        table = self._valid("consumer offsets", answer.offset_table, self._offset_fault)
+        await self._offset_return.send(table)
+        self._tables.offsets.follow(table, answer.data_version)
 
     async def _sync_delay_offsets(self) -> None:
         answer, before = await self._client.delay_offsets(), self._delay_offsets
-        table = answer.offset_table
-        if any(not 0 < level <= _MOST_LEVELS or offset < 0 for level, offset in table.items()):
-            raise CodecError("a delay level or its offset is out of range")
+        answer.offset_table = self._valid("delay offsets", answer.offset_table, _level_fault)
         self._delay_offsets = answer
         if before is not None:
             self._tables.schedule.follow(before)
@@ -227,7 +218,34 @@ class SlaveSynchronize:
     async def _sync_timer_metrics(self) -> None:
         self._tables.copied.timer_metrics.follow(await self._client.timer_metrics())
 
-    def _topic_fault(self, name: str) -> str:
+    def _valid(self, title: str, table: dict[K, V], fault: Callable[[K, V], str]) -> dict[K, V]:
+        """Return the entries without a fault; log the others once. This broker's entries of their names stay."""
+        faults = {key: text for key, entry in table.items() if (text := fault(key, entry))}
+        if not faults:
+            self._logged.pop(f"invalid {title}", None)
+            return table
+        others = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        first = next(iter(faults.values()))
+        self._failed(f"invalid {title}", f"invalid {title} of the master are left out: {first}{others}")
+        return {key: entry for key, entry in table.items() if key not in faults}
+
+    def _topic_fault(self, name: str, topic: TopicConfig) -> str:
+        """Return the reason to leave out a topic, empty to take it over."""
+        if topic.topic_name != name:
+            return f"topic {name[:128]!r} has the name {topic.topic_name[:128]!r}"
+        if not (0 <= topic.read_queue_nums <= _MOST_QUEUES and 0 <= topic.write_queue_nums <= _MOST_QUEUES):
+            return f"topic {name[:128]} has {topic.read_queue_nums} read and {topic.write_queue_nums} write queues"
+        return self._topic_name_fault(name)
+
+    def _offset_fault(self, key: str, queues: dict[int, int]) -> str:
+        topic, at, group = key.partition("@")
+        if not at or self._topic_name_fault(topic) or not validate_group(group, LEGACY_GROUP_MAX_LENGTH).valid:
+            return f"{key[:300]!r} is not a topic and a group"
+        if any(not 0 <= queue_id < _MOST_QUEUES or offset < -1 for queue_id, offset in queues.items()):
+            return f"a queue or an offset of {key} is out of range"
+        return ""
+
+    def _topic_name_fault(self, name: str) -> str:
         """Return the reason why no topic can have a name, empty if one can."""
         # Each broker has topics with the names of itself and its cluster, such as mq1.example.com.
         return "" if name in self._tables.topics.system_topics else validate_topic(name).remark
@@ -247,3 +265,15 @@ class SlaveSynchronize:
     def _worked(self, title: str) -> None:
         if self._logged.pop(title, ""):
             log.info("SlaveSynchronize: the %s of the master are followed again", title)
+
+
+def _group_fault(name: str, group: SubscriptionGroupConfig) -> str:
+    """Return the reason to leave out a group, empty to take it over."""
+    valid, remark = validate_group(name, LEGACY_GROUP_MAX_LENGTH)
+    if valid and group.group_name != name:
+        return f"group {name[:128]!r} has the name {group.group_name[:128]!r}"
+    return "" if valid else remark
+
+
+def _level_fault(level: int, offset: int) -> str:
+    return "" if 0 < level <= _MOST_LEVELS and offset >= 0 else f"delay level {level} with offset {offset}"

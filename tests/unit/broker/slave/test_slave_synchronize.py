@@ -184,20 +184,7 @@ async def test_a_broken_answer_changes_nothing(slave, filled, caplog, code, body
 
 
 WRONG = {
-    "path": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{"../x":{"topicName":"../x"}}}'),
-    "other name": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{"A":{"topicName":"B"}}}'),
-    "queues": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{"A":{"topicName":"A","readQueueNums":-1}}}'),
     "no topic": (RequestCode.GET_ALL_TOPIC_CONFIG, b'{"topicConfigTable":{}}'),
-    "group": (
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        b'{"subscriptionGroupTable":{"a b":{"groupName":"a b"}}}',
-    ),
-    "key": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T":{0:1}}}'),
-    "topic of a key": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"../x@G":{0:1}}}'),
-    "offset": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@G":{0:-2}}}'),
-    "queue": (RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@G":{70000:2}}}'),
-    "level": (RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{0:1}}'),
-    "delay offset": (RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{1:-1}}'),
     "future": (RequestCode.GET_TIMER_CHECK_POINT, TimerCheckpoint(2**62, 0, 9, 9).encode()),
     "past": (RequestCode.GET_TIMER_CHECK_POINT, TimerCheckpoint(-1, 0, 9, 9).encode()),
     "timer offset": (RequestCode.GET_TIMER_CHECK_POINT, TimerCheckpoint(5, 0, -9, 9).encode()),
@@ -205,7 +192,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-async def test_a_wrong_entry_spoils_the_whole_answer(slave, filled, caplog, case):
+async def test_a_wrong_value_spoils_the_whole_answer(slave, filled, caplog, case):
     code, body = WRONG[case]
     await slave.sync.sync_all()
     before = state(slave)
@@ -216,6 +203,52 @@ async def test_a_wrong_entry_spoils_the_whole_answer(slave, filled, caplog, case
 
     assert state(slave) == before
     assert caplog.text.count(f"the {TABLES[code]} of the master are not taken over") == 1
+
+
+TOPICS, GROUPS = RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+OFFSETS, LEVELS = RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET
+T = '"T":{"topicName":"T","readQueueNums":4,"writeQueueNums":4}'
+INVALID = {
+    "path": (TOPICS, f'"../x":{{"topicName":"../x"}},{T}', "topic: ../x, contains illegal characters"),
+    "other name": (TOPICS, '"T":{"topicName":"B"}', "topic 'T' has the name 'B'"),
+    "queues": (TOPICS, '"T":{"topicName":"T","readQueueNums":-1}', "topic T has -1 read and 16 write queues"),
+    "group": (GROUPS, '"a b":{"groupName":"a b"}', "group: a b, contains illegal characters"),
+    "other group": (GROUPS, '"G":{"groupName":"a b"}', "group 'G' has the name 'a b'"),
+    "key": (OFFSETS, '"T":{0:1}', "'T' is not a topic and a group"),
+    "topic of a key": (OFFSETS, '"../x@G":{0:1}', "'../x@G' is not a topic and a group"),
+    "offset": (OFFSETS, '"T@G":{0:-2}', "a queue or an offset of T@G is out of range"),
+    "queue": (OFFSETS, '"T@G":{70000:2}', "a queue or an offset of T@G is out of range"),
+    "level": (LEVELS, "0:1", "delay level 0 with offset 1"),
+    "delay offset": (LEVELS, "1:-1", "delay level 1 with offset -1"),
+}
+VALID = {
+    TOPICS: ("topicConfigTable", '"New":{"topicName":"New"}'),
+    GROUPS: ("subscriptionGroupTable", '"New":{"groupName":"New"}'),
+    OFFSETS: ("offsetTable", '"New@G":{0:5}'),
+    LEVELS: ("offsetTable", "2:5"),
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+async def test_an_invalid_entry_is_left_out_alone_and_logged_once(slave, filled, caplog, case):
+    code, invalid, reason = INVALID[case]
+    table, valid = VALID[code]
+    slave.topics.update(TopicConfig("T", 4, 4))
+    slave.offsets.commit("G", "T", 0, 7)
+    await slave.sync.sync_all()
+    before = state(slave)
+    version = filled.topics.data_version.encode().decode()
+    filled.bodies[code] = f'{{"dataVersion":{version},"{table}":{{{invalid},{valid}}}}}'.encode()
+
+    await slave.sync.sync_all()
+    await slave.sync.sync_all()
+
+    assert caplog.text.count(f"invalid {TABLES[code]} of the master are left out: ") == 1
+    assert reason in caplog.text
+    after = state(slave)
+    new = [table.pop(key) for table in (*after[:2], after[3], after[4]) for key in ("New", "New@G", 2) if key in table]
+    assert len(new) == 1
+    assert after == before
 
 
 async def test_a_dead_master_is_reported_once_and_followed_again(slave, filled, caplog):
