@@ -47,7 +47,7 @@ from rocketbroker.broker.transaction.transactional_message_check_listener import
 from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
-from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
@@ -376,7 +376,7 @@ class BrokerController:
     @property
     def address(self) -> str:
         """``ip:port`` for clients."""
-        return f"{self._settings.broker.broker_ip1}:{self._settings.broker.listen_port}"
+        return join_address(self._settings.broker.broker_ip1, self._settings.broker.listen_port)
 
     async def start(self) -> None:
         """Load the tables, open the store, listen, and register at the name servers; stop everything on an error.

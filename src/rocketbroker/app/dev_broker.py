@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.config.local_host import LOOPBACK
@@ -44,7 +45,7 @@ class DevBroker:
     @property
     def address(self) -> str:
         """``ip:port`` for clients."""
-        return f"{self.settings.broker.broker_ip1}:{self.settings.broker.listen_port}"
+        return join_address(self.settings.broker.broker_ip1, self.settings.broker.listen_port)
 
     @property
     def is_running(self) -> bool:

@@ -7,6 +7,7 @@ import ipaddress
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketbroker.app.transport_limits import limits_of
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.load import NamesrvSettings
@@ -76,7 +77,7 @@ class NamesrvController:
         host = self._settings.transport.bind_address
         if not host or _is_unspecified(host):
             host = local_address()
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return join_address(host, self.port)
 
     def _name_servers(self) -> str:
         return self._settings.namesrv.address_server_name_servers or self.address

@@ -10,7 +10,7 @@ import msgspec
 from rocketbroker.client.client_config import ClientConfig, client_config
 from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.requests import check_success, client_request
-from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.message.message_id import decode_message_id, join_address
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -96,7 +96,7 @@ def address_in(msg_id: str) -> str:
         CodecError: the id is invalid.
     """
     where = decode_message_id(msg_id)
-    return f"[{where.ip}]:{where.port}" if ":" in where.ip else f"{where.ip}:{where.port}"
+    return join_address(where.ip, where.port)
 
 
 def settings_in(answer: Command, source: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ import logging
 from typing import Final, Protocol, cast
 
 from rocketbroker.codec.ha_frames import MAX_BODY, TRANSFER_HEADER, ReportReader
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.lifecycle import TaskOwner
@@ -77,7 +78,7 @@ class HAConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=_MOST_UNSENT)
         if peer := transport.get_extra_info("peername"):
             self.peer_host = peer[0]
-            self.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+            self.peer = join_address(*peer[:2])
         if own := transport.get_extra_info("sockname"):
             self.own_host = own[0]
         if not self._owner.admits(self):

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
 from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
@@ -59,7 +60,7 @@ class BrokerRegistration:
     @property
     def broker_addr(self) -> str:
         """Address of the broker for clients."""
-        return f"{self._config.broker_ip1}:{self._config.listen_port}"
+        return join_address(self._config.broker_ip1, self._config.listen_port)
 
     def whole(self) -> Iterator[Command]:
         """Yield REGISTER_BROKER with all topics, in as many parts as needed."""
@@ -119,7 +120,7 @@ class BrokerRegistration:
             broker_name=config.broker_name,
             broker_addr=self.broker_addr,
             cluster_name=config.broker_cluster_name,
-            ha_server_addr=f"{config.broker_ip2}:{self._store_config.ha_listen_port}",
+            ha_server_addr=join_address(config.broker_ip2, self._store_config.ha_listen_port),
             broker_id=config.broker_id,
             enable_acting_master=config.enable_slave_acting_master,
             compressed=config.compressed_register,

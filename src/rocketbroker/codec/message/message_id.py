@@ -76,10 +76,14 @@ def decode_host(host: bytes) -> tuple[str, int]:
     return ip_text(bytes(host[:-4])), int.from_bytes(host[-4:], "big", signed=True)
 
 
+def join_address(host: str, port: int) -> str:
+    """Return ``host:port``, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def host_text(host: bytes) -> str:
     """Return ``ip:port`` of a host field, ``[ip]:port`` for IPv6."""
-    ip, port = decode_host(host)
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return join_address(*decode_host(host))
 
 
 def create_message_id(store_host: bytes, offset: int) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsInBrokerHeader
@@ -34,7 +35,7 @@ class GetBrokerConsumeStatsProcessor:
             BrokerResponseError: SYSTEM_ERROR if there are too many queues for one answer.
         """
         only_order = command.header.is_order
-        body = ConsumeStatsList(broker_addr=f"{self._config.broker_ip1}:{self._config.listen_port}")
+        body = ConsumeStatsList(broker_addr=join_address(self._config.broker_ip1, self._config.listen_port))
         share = LoopShare()
         topics = self._collector.topics_of_groups()
         queues = 0

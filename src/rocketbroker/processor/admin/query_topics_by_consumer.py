@@ -1,6 +1,7 @@
 """QUERY_TOPICS_BY_CONSUMER (343): topics in which a group has offsets (AdminBrokerProcessor.queryTopicsByConsumer)."""
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.tables import TopicList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.topic import QueryTopicsByConsumerRequestHeader
@@ -24,5 +25,5 @@ class QueryTopicsByConsumerProcessor:
         """
         group = command.header.group
         check_known_group(group)
-        address = f"{self._config.broker_ip1}:{self._config.listen_port}"
+        address = join_address(self._config.broker_ip1, self._config.listen_port)
         return response(body=TopicList(sorted(self._offsets.topics_of(group)), address).encode())

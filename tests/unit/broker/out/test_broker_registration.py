@@ -22,10 +22,8 @@ def topics(tmp_path):
     return TopicConfigManager(tmp_path / "topics.json", BrokerConfig(broker_ip1="127.0.0.1"), FakeClock())
 
 
-def make(topics, **settings):
-    config = BrokerConfig(
-        broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", listen_port=30911, **settings
-    )
+def make(topics, host="127.0.0.1", **settings):
+    config = BrokerConfig(broker_name="broker-a", broker_ip1=host, broker_ip2=host, listen_port=30911, **settings)
     return BrokerRegistration(config, MessageStoreConfig(ha_listen_port=30912), topics)
 
 
@@ -54,6 +52,11 @@ def test_recorded_registrations_are_made_from_their_topics(topics):
         assert fields == theirs
         compared += 1
     assert compared > 10
+
+
+def test_ipv6_addresses_have_brackets(topics):
+    (command,) = make(topics, "2001:db8::1").whole()
+    assert (command.header.broker_addr, command.header.ha_server_addr) == ("[2001:db8::1]:30911", "[2001:db8::1]:30912")
 
 
 def test_recorded_unregistration(topics):

@@ -82,3 +82,11 @@ def test_ports_and_lengths_are_held() -> None:
             ids.host_bytes("127.0.0.1", port)
     with pytest.raises(CodecError, match="4 or 16 bytes, not 3"):
         ids.ip_text(b"abc")
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [("192.0.2.1", "192.0.2.1:9876"), ("mq.example.com", "mq.example.com:9876"), ("2001:db8::1", "[2001:db8::1]:9876")],
+)
+def test_only_an_ipv6_address_has_brackets(host, text):
+    assert ids.join_address(host, 9876) == text
