@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketbroker.app.dev_server import make_store
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE
+from rocketbroker.app.store_folder import StoreFolder
 from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
-from rocketbroker.app.temporary_store import TemporaryStore
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError
 
@@ -75,17 +75,20 @@ class ClusterLayout:
         self._members = LAYOUTS[layout]
         self._namesrv_port = namesrv_port
         self._broker_port = broker_port
-        self._given_store = store
+        self._folder = StoreFolder(store)
         self._host = host
         self._advertise = advertise
         # The advertised address may not lead back here, as from within a container.
         self._members_host = LOOPBACK if host == "0.0.0.0" else host  # noqa: S104
         self._members_namesrv_addr = ""
-        self._temporary: TemporaryStore | None = None
         # They log to the terminal of the user, who wants to see status lines.
         self.processes = SupervisedProcesses((), show, {LEVEL_VARIABLE: "WARNING"})
-        self.store = store or Path()
         self.namesrv_addr = ""
+
+    @property
+    def store(self) -> Path:
+        """Folder for all data."""
+        return self._folder.path
 
     async def start(self) -> None:
         """Start the name server, then the brokers, each master before its slave.
@@ -94,11 +97,7 @@ class ClusterLayout:
             ConfigError: A process does not start, or the folder cannot be created.
         """
         try:
-            if self._given_store is None:
-                self._temporary = TemporaryStore()
-                self.store = self._temporary.path
-            else:
-                self.store = make_store(self._given_store)
+            self._folder.create()
             await self._start_namesrv()
             for number, member in enumerate(self._members):
                 await self._start_broker(number, member)
@@ -109,9 +108,7 @@ class ClusterLayout:
     async def stop(self) -> None:
         """Stop the brokers, then the name server; remove a temporary store."""
         await self.processes.stop()
-        if self._temporary is not None:
-            self._temporary.remove()
-            self._temporary = None
+        self._folder.remove()
 
     async def _start_namesrv(self) -> None:
         settings = {
@@ -124,8 +121,8 @@ class ClusterLayout:
         port = int((await self.processes.add(program)).rpartition(":")[2])
         # If it is started again, it must have the port that all others know.
         self._write("namesrv", {**settings, "listenPort": port})
-        self.namesrv_addr = f"{self._advertise}:{port}"
-        self._members_namesrv_addr = f"{self._members_host}:{port}"
+        self.namesrv_addr = join_address(self._advertise, port)
+        self._members_namesrv_addr = join_address(self._members_host, port)
 
     async def _start_broker(self, number: int, member: Member) -> None:
         path = self._write(

@@ -7,7 +7,8 @@ from pathlib import Path
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import FIRST_BROKER, BindBroker, DevBroker, broker_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
-from rocketbroker.app.temporary_store import TemporaryStore
+from rocketbroker.app.store_folder import StoreFolder
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config.describe import fields_by_name
 from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.common.config.local_host import LOOPBACK, local_address
@@ -15,7 +16,6 @@ from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.resolve import resolve
 from rocketbroker.common.config.transport_config import TransportConfig
-from rocketbroker.common.errors import ConfigError
 
 
 class DevServer:
@@ -46,22 +46,25 @@ class DevServer:
     ) -> None:
         self._namesrv_port = namesrv_port
         self._broker_port = broker_port
-        self._given_store = store
+        self._folder = StoreFolder(store)
         self._host = host
         self._advertise = advertised(host, advertise)
         self._names = brokers
         self._properties = properties
         self._bind = bind
-        self._temporary: TemporaryStore | None = None
         self._namesrv: NamesrvController | None = None
         self.brokers: dict[str, DevBroker] = {}
-        self.store = store or Path()
         self.namesrv_addr = ""
+
+    @property
+    def store(self) -> Path:
+        """Folder for all data."""
+        return self._folder.path
 
     @property
     def keeps_store(self) -> bool:
         """True if the store outlives the process."""
-        return self._given_store is not None
+        return self._folder.is_kept
 
     @property
     def broker_addr(self) -> str:
@@ -81,11 +84,7 @@ class DevServer:
             StoreError: The store cannot be opened.
         """
         try:
-            if self._given_store is None:
-                self._temporary = TemporaryStore()
-                self.store = self._temporary.path
-            else:
-                self.store = make_store(self._given_store)
+            self._folder.create()
             await self._start_servers()
         except BaseException:
             await self.stop()
@@ -94,8 +93,7 @@ class DevServer:
     async def _start_servers(self) -> None:
         namesrv = NamesrvController(namesrv_settings(self._namesrv_port, self.store, self._host, self._properties))
         await namesrv.start()
-        shown = f"[{self._advertise}]" if ":" in self._advertise else self._advertise
-        self._namesrv, self.namesrv_addr = namesrv, f"{shown}:{namesrv.port}"
+        self._namesrv, self.namesrv_addr = namesrv, join_address(self._advertise, namesrv.port)
         for name in self._names:
             settings = broker_settings(
                 0 if self.brokers else self._broker_port,
@@ -117,27 +115,12 @@ class DevServer:
             await self._namesrv.stop()
         self.brokers = {}
         self._namesrv = None
-        if self._temporary is not None:
-            self._temporary.remove()
-            self._temporary = None
+        self._folder.remove()
 
 
 def advertised(host: str, advertise: str | None) -> str:
     """Return the address that clients connect to: the given one, or this machine's if all addresses are bound."""
     return advertise or (local_address() if ip_address(host).is_unspecified else host)
-
-
-def make_store(given: Path) -> Path:
-    """Create the folder unless it exists; return its absolute path.
-
-    Raises:
-        ConfigError: The folder cannot be created.
-    """
-    try:
-        given.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot create the folder {given}: {error.strerror}; choose another --store") from error
-    return given.absolute()
 
 
 def namesrv_settings(

@@ -46,6 +46,13 @@ def test_a_restarted_name_server_keeps_its_port_and_members_use_their_own_addres
     assert {(each.broker.broker_ip1, each.broker.broker_ip2) for each in settings} == {("192.0.2.1", "127.0.0.1")}
 
 
+def test_an_ipv6_address_has_brackets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    programs = made("2m-noslave", tmp_path, monkeypatch, host="::1", advertise="::1")
+
+    settings = [load_broker_settings(program.arguments[1]) for program in programs[1:]]
+    assert {each.broker.namesrv_addr for each in settings} == {"[::1]:9876"}
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_has_the_brokers_of_its_folder_in_conf(layout: str):
     folder = Path(__file__).resolve().parents[3] / "conf" / layout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer, make_store
+from rocketbroker.app.dev_server import DevServer
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.config.local_host import LOOPBACK, local_address
 from rocketbroker.common.errors import ConfigError
@@ -124,9 +124,3 @@ async def test_a_port_in_use_leaves_nothing_behind(temp: Path):
             with pytest.raises(ConfigError, match=str(port)):
                 await DevServer(*ports).start()
             assert entries(temp) == []
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot create the folder .*/file/store"):
-        make_store(tmp_path / "file" / "store")

@@ -1,4 +1,4 @@
-"""Store folder of one mqdev process; the next mqdev removes the folder of a killed one."""
+"""Store folder of one mqdev process; the next mqdev removes the temporary folder of a killed one."""
 
 import fcntl
 import os
@@ -7,16 +7,47 @@ import stat
 import tempfile
 from pathlib import Path
 
+from rocketbroker.common.errors import ConfigError
+
 _PREFIX = "mqdev-"
 # Locked while its mqdev runs. Only folders with this file and this content are removed.
 _MARKER = "mqdev.lock"
 _CONTENT = b"temporary store of mqdev, removed once nobody has this file locked\n"
 
 
-class TemporaryStore:
-    """A new folder in the directory for temporary files."""
+class StoreFolder:
+    """The given folder, or a new one in the directory for temporary files.
 
-    def __init__(self) -> None:
+    Args:
+        given: folder to keep; None creates a temporary one.
+
+    Attributes:
+        path: the folder, absolute once it is created.
+        is_kept: true if the folder outlives the process.
+    """
+
+    def __init__(self, given: Path | None) -> None:
+        self._marker = -1
+        self.path = given or Path()
+        self.is_kept = given is not None
+
+    def create(self) -> None:
+        """Create the folder unless it is given and exists.
+
+        Raises:
+            ConfigError: The given folder cannot be created.
+        """
+        if not self.is_kept:
+            self._create_temporary()
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"cannot create the folder {self.path}: {error.strerror}; choose another --store"
+            raise ConfigError(text) from error
+        self.path = self.path.absolute()
+
+    def _create_temporary(self) -> None:
         remove_leftovers()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._marker = os.open(self.path / _MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -25,9 +56,11 @@ class TemporaryStore:
         os.write(self._marker, _CONTENT)
 
     def remove(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._marker)
+        """Remove a temporary folder."""
+        if self._marker >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._marker)
+            self._marker = -1
 
 
 def remove_leftovers() -> None:
