@@ -45,7 +45,7 @@ class BrokerRegistration:
     """Registration of all topics of a broker, or of some.
 
     ``topics_sent`` and ``static_topics_sent`` also count topics without a route: those with an invalid name, and static
-    topics that a partial registration names but no table has.
+    topics that a partial registration names but no table has. ``digest`` is one of the body, empty for a short one.
     """
 
     broker: BrokerIdentity
@@ -56,6 +56,7 @@ class BrokerRegistration:
     filter_servers: list[str]
     topics_sent: int
     static_topics_sent: int
+    digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData
 from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.namesrv.broker_registration import BrokerRegistration
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +15,7 @@ _PORT_BYTES = 4
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """Registered broker process; times in seconds of the monotonic clock."""
+    """Registered broker process, with its last registration; times in seconds of the monotonic clock."""
 
     cluster_name: str
     broker_name: str
@@ -25,6 +26,7 @@ class BrokerLiveInfo:
     connection: Connection
     ha_server_addr: str
     filter_servers: list[str] = field(default_factory=list)
+    registration: BrokerRegistration | None = None
 
     def expired(self, now: float) -> bool:
         """Return true if the broker has been silent for too long."""

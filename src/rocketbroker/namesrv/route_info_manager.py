@@ -181,6 +181,7 @@ class RouteInfoManager:
             connection=said.connection,
             ha_server_addr=broker.ha_server_addr,
             filter_servers=said.filter_servers,
+            registration=said if said.digest else None,
         )
         group, changed = self.brokers.enter(broker.broker_addr, info)
         acting = bool(broker.enable_acting_master)

@@ -37,12 +37,12 @@ class TopicQueueTable:
     def __init__(self, on_change: Callable[[Iterable[str]], None]) -> None:
         self._on_change = on_change
         self._brokers: dict[str, _BrokerTopics] = {}
-        # Number of brokers by topic: 1,000 brokers have a million entries, too many to look through for a list.
-        self._counts: dict[str, int] = {}
+        # Names of the brokers by topic, so that a route does not look through the tables of 1,000 brokers.
+        self._holders: dict[str, list[str]] = {}
 
     def topics(self) -> list[str]:
         """Return all topics."""
-        return list(self._counts)
+        return list(self._holders)
 
     def topics_of(self, broker_names: Iterable[str]) -> list[str]:
         """Return the topics with queues on one of the brokers, each once."""
@@ -53,7 +53,7 @@ class TopicQueueTable:
 
     def queues(self, topic: str) -> dict[str, QueueData]:
         """Return the queues of a topic by broker name; empty for an unknown topic."""
-        return {name: held.queues[topic] for name, held in self._brokers.items() if topic in held.queues}
+        return {name: self._brokers[name].queues[topic] for name in self._holders.get(topic, ())}
 
     def queues_of(self, broker_name: str) -> Mapping[str, QueueData]:
         """Return the queues of a broker by topic; read-only."""
@@ -61,8 +61,9 @@ class TopicQueueTable:
         return {} if held is None else held.queues
 
     def mappings(self, topic: str) -> dict[str, TopicQueueMappingInfo]:
-        """Return the logical queues of a static topic by broker name."""
-        return {name: held.mappings[topic] for name, held in self._brokers.items() if topic in held.mappings}
+        """Return the logical queues of a static topic by the name of a broker that has queues of it."""
+        held = ((name, self._brokers[name].mappings) for name in self._holders.get(topic, ()))
+        return {name: mappings[topic] for name, mappings in held if topic in mappings}
 
     def entries(self) -> int:
         """Return the number of topics of all brokers plus logical queues of static topics."""
@@ -84,7 +85,7 @@ class TopicQueueTable:
             return
         log.info("topic %s has new queues: %s", shown(topic), queues)
         if topic not in held.queues:
-            self._count([topic], 1)
+            self._holders.setdefault(topic, []).append(queues.broker_name)
         held.queues[topic] = queues
         self._on_change([topic])
 
@@ -98,18 +99,18 @@ class TopicQueueTable:
         log.info(text, shown(broker_name), len(queues), len(come), _named(come), len(gone), _named(gone))
         changed = [topic for topic, data in queues.items() if held.queues.get(topic) != data]
         held.queues = queues
-        self._count((topic for topic in changed if topic in come), 1)
-        self._count(gone, -1)
+        for topic in changed:
+            if topic in come:
+                self._holders.setdefault(topic, []).append(broker_name)
+        self._drop(broker_name, gone)
         self._on_change([*changed, *gone])
 
-    def _count(self, topics: Iterable[str], brokers: int) -> None:
-        counts = self._counts
+    def _drop(self, broker_name: str, topics: Iterable[str]) -> None:
         for topic in topics:
-            count = counts.get(topic, 0) + brokers
-            if count:
-                counts[topic] = count
-            else:
-                del counts[topic]
+            holders = self._holders[topic]
+            holders.remove(broker_name)
+            if not holders:
+                del self._holders[topic]
 
     def map(self, broker_name: str, mappings: dict[str, TopicQueueMappingInfo]) -> None:
         """Set the logical queues of some static topics on one broker."""
@@ -119,11 +120,11 @@ class TopicQueueTable:
 
     def delete(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
         """Forget a topic, or its queues on some brokers."""
-        names = list(self._brokers) if broker_names is None else broker_names
-        gone = [name for name in names if topic in self.queues_of(name)]
+        holders = self._holders.get(topic, ())
+        gone = list(holders) if broker_names is None else [name for name in broker_names if name in holders]
         for name in gone:
             del self._brokers[name].queues[topic]
-            self._count([topic], -1)
+            self._drop(name, [topic])
         if gone:
             log.info("topic %s no longer has queues on %d brokers%s", shown(topic), len(gone), _named(gone))
             self._on_change([topic])
@@ -132,7 +133,7 @@ class TopicQueueTable:
         """Forget all queues of a broker."""
         held = self._brokers.pop(broker_name, None)
         if held is not None:
-            self._count(held.queues, -1)
+            self._drop(broker_name, held.queues)
             self._on_change(held.queues.keys() | held.mappings.keys())
 
     def set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:

@@ -4,7 +4,9 @@ import asyncio
 import zlib
 from concurrent.futures import Executor
 from copy import copy
+from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody, RegistrationLimits
 from rocketbroker.codec.remoting.handler import Connection
@@ -37,7 +39,8 @@ class RegisterBrokerProcessor:
     """Accepts registrations; a slave's answer names its master, and every answer may carry the order topics.
 
     A body that is large, or grows when it is decompressed, is decoded on a thread, and then swapped in at once.
-    Registrations are accepted in the order in which they arrive.
+    Registrations are accepted in the order in which they arrive. Brokers repeat theirs every 30 s: a large body that
+    has not changed is not decoded again.
 
     Args:
         config: settings, read at each use.
@@ -66,16 +69,21 @@ class RegisterBrokerProcessor:
             return self._decode_later(connection, command)
         return self._answer(self._decode(connection, command))
 
-    def _decode(self, connection: Connection, command: Request) -> BrokerRegistration | None:
-        """Read the body, on any thread; ``None`` if its checksum is wrong."""
+    def _decode(
+        self, connection: Connection, command: Request, former: BrokerRegistration | None = None
+    ) -> BrokerRegistration | None:
+        """Read the body, on any thread, unless the former one was the same; ``None`` if its checksum is wrong."""
         crc = command.header.body_crc32
         if crc and zlib.crc32(command.body) & _CRC_BITS != crc:
             return None
+        digest = _digest(command) if len(command.body) > _INLINE_BYTES else b""
+        if former and former.digest == digest and former.broker == _identity(command.header):
+            return replace(former, connection=connection)
         config = self._config
         limits = RegistrationLimits(
             config.max_registration_size, config.max_topics_per_broker, config.max_filter_servers_per_broker
         )
-        return registration(connection, command, limits)
+        return replace(registration(connection, command, limits), digest=digest)
 
     def _decode_later(self, connection: Connection, command: Request) -> asyncio.Future[Command]:
         size, limit = len(command.body), self._config.max_waiting_registration_size
@@ -90,7 +98,9 @@ class RegisterBrokerProcessor:
         self._waiting_bytes += size
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Command] = loop.create_future()
-        decoding = loop.run_in_executor(self._decoder, self._decode, connection, held)
+        live = self._routes.brokers.live.get(command.header.broker_addr)
+        former = None if live is None else live.registration
+        decoding = loop.run_in_executor(self._decoder, self._decode, connection, held, former)
         decoding.add_done_callback(partial(self._decoded, connection, size, answer))
         return answer
 
@@ -165,7 +175,11 @@ def registration(connection: Connection, command: Request, limits: RegistrationL
         ) from error
     for server in body.filter_server_list:
         check_key("filterServerList", server)
-    broker = BrokerIdentity(
+    return registration_of(_identity(header), body, connection)
+
+
+def _identity(header: RegisterBrokerRequestHeader) -> BrokerIdentity:
+    return BrokerIdentity(
         cluster_name=header.cluster_name,
         broker_name=header.broker_name,
         broker_addr=header.broker_addr,
@@ -174,7 +188,10 @@ def registration(connection: Connection, command: Request, limits: RegistrationL
         heartbeat_timeout_ms=header.heartbeat_timeout_millis,
         enable_acting_master=header.enable_acting_master,
     )
-    return registration_of(broker, body, connection)
+
+
+def _digest(command: Request) -> bytes:
+    return blake2b(command.body, key=b"%d %d" % (command.version, command.header.compressed)).digest()
 
 
 def _is_compressed(command: Request) -> bool:

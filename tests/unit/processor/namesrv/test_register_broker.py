@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody, RegistrationLimits
 from rocketbroker.codec.remoting.bodies.topic_config import (
     TopicConfig,
     TopicConfigAndMappingSerializeWrapper,
@@ -176,6 +176,39 @@ async def test_bodies_that_wait_are_bounded(make_namesrv: Callable[..., NamesrvF
         assert isinstance(answer, asyncio.Future)
         await answer
     assert isinstance(register.process(namesrv.connection, command(BODY.encode())), RemotingCommand)
+
+
+async def test_a_large_body_that_has_not_changed_is_not_decoded_again(
+    namesrv: NamesrvFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    decode = RegisterBrokerBody.decode_within
+
+    def counted(body: bytes, limits: RegistrationLimits) -> RegisterBrokerBody:
+        decoded.append(len(body))
+        return decode(body, limits)
+
+    monkeypatch.setattr(RegisterBrokerBody, "decode_within", counted)
+    register = processor(namesrv)
+
+    async def registered(body: bytes, **fields: object) -> int:
+        answer = register.process(namesrv.connection, command(body, **fields))
+        assert isinstance(answer, asyncio.Future)
+        assert (await answer).code == (1 if fields.get("body_crc32") else 0)
+        return len(decoded)
+
+    assert [await registered(large()), await registered(large())] == [1, 1]
+    namesrv.manager.delete_topic("Topic-7")
+    namesrv.manager.wipe_write_perm_of_broker("broker-a")
+    assert await registered(large()) == 1
+    # As after every registration: a deleted topic comes back, and a permission of an unchanged broker stays wiped.
+    assert len(topics(namesrv)) == 200
+    assert namesrv.manager.topic_queues.queues("Topic-8")["broker-a"].perm == 4
+    assert await registered(large(), body_crc32=1) == 1
+    assert await registered(large(), enable_acting_master=True) == 2
+    assert await registered(large(201)) == 3
+    assert await registered(large()) == 4
+    assert len(topics(namesrv)) == 201
 
 
 async def test_a_broker_that_left_while_its_body_was_read_is_not_registered(namesrv: NamesrvFixture) -> None:
