@@ -40,10 +40,13 @@ def java_drain(root: Path, home: Path, segment: int) -> float:
         int((np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] > 0).sum()) for queue in queues for path in queue.iterdir()
     )
     settings = [f"mappedFileSizeCommitLog={segment}", "mappedFileSizeConsumeQueue=6000000", "messageIndexEnable=false"]
-    with name_server(our_side(), servers) as namesrv, opened(copy, servers, settings, namesrv=namesrv) as broker:
+    with (
+        name_server(our_side(), servers) as namesrv,
+        opened(copy, servers, settings, namesrv=namesrv.address) as broker,
+    ):
         raw_load.commit_offsets(broker.address, _GROUP, TOPIC, [0] * len(queues))
         outcome = load.run_load(
-            ["drain", namesrv, TOPIC, _GROUP, str(messages), str(_LIMIT)], servers, limit=_LIMIT + 60
+            ["drain", namesrv.address, TOPIC, _GROUP, str(messages), str(_LIMIT)], servers, limit=_LIMIT + 60
         )
     shutil.rmtree(copy)
     if outcome.trouble or outcome.rate is None:

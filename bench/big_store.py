@@ -198,9 +198,9 @@ def _prepare_java() -> None:
 def _java_drain(root: Path, home: Path, group: str, begins: Sequence[int], messages: int) -> float:
     of_broker = home / "java-broker"
     of_broker.mkdir(exist_ok=True)
-    with name_server(our_side(), of_broker) as namesrv, opened(root, of_broker, namesrv=namesrv) as broker:
+    with name_server(our_side(), of_broker) as namesrv, opened(root, of_broker, namesrv=namesrv.address) as broker:
         raw_load.commit_offsets(broker.address, group, TOPIC, begins)
-        arguments = ["drain", namesrv, TOPIC, group, str(messages), str(_DRAIN_LIMIT)]
+        arguments = ["drain", namesrv.address, TOPIC, group, str(messages), str(_DRAIN_LIMIT)]
         outcome = load.run_load(arguments, of_broker, limit=_DRAIN_LIMIT + 60)
     if outcome.trouble or outcome.rate is None:
         raise LoadError(outcome.trouble)

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -28,6 +28,16 @@ def cpu_seconds(pid: int) -> float:
 def anonymous_mib(pid: int) -> float:
     """Return the resident anonymous memory of the tree (RssAnon) in MiB."""
     return sum(map(_anonymous_kib, process_tree(pid))) / 1024
+
+
+def loop_seconds(pid: int) -> float:
+    """Return the CPU time of a process's main thread, which runs the event loop, by the scheduler's clock."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that a share of all values do not exceed; 0 without values."""
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0
 
 
 def _cpu_ticks(pid: int) -> int:

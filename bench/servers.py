@@ -80,18 +80,26 @@ def our_side() -> Side:
     return Side(OURS, [str(_ROOT / "bin" / "mqnamesrv")], [str(_ROOT / "bin" / "mqbroker")])
 
 
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """A running name server: ``host:port`` for clients, and its process id."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
-def name_server(side: Side, home: Path) -> Iterator[str]:
-    """Run the name server of a side and yield its ``host:port``.
+def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Iterator[NameServer]:
+    """Run the name server of a side.
 
     Raises:
         ServerError: it did not start.
     """
     port = free_ports()
     settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json"]
-    with _server(side.namesrv_command, "namesrv", home, settings) as process:
+    with _server(side.namesrv_command, "namesrv", home, [*settings, *properties]) as process:
         _wait_until(lambda: _listens(port), process, home / "namesrv.out")
-        yield f"{LOOPBACK}:{port}"
+        yield NameServer(f"{LOOPBACK}:{port}", process.pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,7 @@ def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Itera
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"rocketbroker-bench-{side.name}-", dir=folder))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        namesrv = stack.enter_context(name_server(side, home))
+        namesrv = stack.enter_context(name_server(side, home)).address
         broker_port = free_ports(-2, 1)  # the VIP port and the HA port
         settings = _broker_settings(home / "store", broker_port, namesrv)
         begun = time.monotonic()
