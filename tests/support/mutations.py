@@ -101,8 +101,8 @@ MUTATIONS = (
     Mutation(
         "a failed dispatch keeps what it knew of the queues",
         "store/dispatch/reput_message_service.py",
-        "                self._forget_queues()\n",
-        "",
+        "            self._forget_queues()\n            raise\n",
+        "            raise\n",
         REPLICA_LOG,
     ),
     Mutation(

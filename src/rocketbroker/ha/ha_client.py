@@ -134,7 +134,7 @@ class HAClient:
         self._same_log = self.address if is_empty else ""
         self._report(0 if self._check is None else self._check.begin)
         while True:
-            parts = await link.read()
+            parts = await link.read(self._replica.step)
             self._last_read_ms = self._clock.time_ms()
             if (check := self._check) is not None:
                 parts = await loop.run_in_executor(None, list, map(check.take, parts))
@@ -146,6 +146,8 @@ class HAClient:
                 # The master counts the messages before the end from this report on.
                 self._report(self._replica.max_offset)
             await self._take([part for part in parts if part.data])
+            # What has arrived meanwhile is taken together, and others have their turn.
+            await asyncio.sleep(0)
 
     async def _take(self, parts: list[LogPart]) -> None:
         """Append the whole records among the bytes received, and report them."""

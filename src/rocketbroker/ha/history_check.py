@@ -19,6 +19,7 @@ from rocketbroker.store.commitlog.commit_log_walker import LogWalk, leads_to_end
 # Bytes at the end of the log that are compared at least; more by this factor until a whole record is among them.
 _COMPARED: Final = 4096
 _GROWTH: Final = 16
+_READ_SIZE: Final = 64 << 10
 
 
 class DifferentHistoryError(StoreError):
@@ -140,7 +141,7 @@ class CommonPrefix:
             link.report(max(offset, 1))
             own = own[max(1 - offset, 0) :]
             while len(found) < len(own):
-                for part in await link.read():
+                for part in await link.read(_READ_SIZE):
                     if part.offset > max(offset, 1) + len(found):
                         return True
                     if not part.data:

@@ -9,7 +9,8 @@ from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, 
 from rocketbroker.transport.remoting_client import split_address
 
 _CONNECT_TIMEOUT_S: Final = 3.0
-_READ_SIZE: Final = 1 << 18
+# Bytes kept before they are read, half of the most: more stay in the socket.
+_BUFFERED: Final = 1 << 20
 
 
 class MasterLink:
@@ -37,7 +38,7 @@ class MasterLink:
         host, port = split_address(address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                streams = await asyncio.open_connection(host, port, limit=_READ_SIZE)
+                streams = await asyncio.open_connection(host, port, limit=_BUFFERED)
         except TimeoutError:
             raise RemotingConnectError(f"{address} does not answer within {_CONNECT_TIMEOUT_S:g} s") from None
         except (OSError, UnicodeError) as error:
@@ -48,8 +49,8 @@ class MasterLink:
         """Report the end of the own log; the first report asks the master to begin there."""
         self._writer.write(REPORT.pack(offset))
 
-    async def read(self) -> Sequence[LogPart]:
-        """Return the next bytes of the master's log; the memory is valid until the next call.
+    async def read(self, most: int) -> Sequence[LogPart]:
+        """Return the next bytes of the master's log, ``most`` with their headers.
 
         Raises:
             RemotingSendError: The master has closed the connection.
@@ -58,7 +59,7 @@ class MasterLink:
         """
         try:
             async with asyncio.timeout(self._silence_s):
-                data = await self._reader.read(_READ_SIZE)
+                data = await self._reader.read(most)
         except TimeoutError:
             raise RemotingTimeoutError(f"the master is silent for {self._silence_s:g} s") from None
         except OSError as error:

@@ -7,9 +7,9 @@ can be truncated while the store runs, if the master's log differs from there on
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.clean.log_truncation import LogTruncation
@@ -19,6 +19,16 @@ from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.message_appender import MessageAppender
 
+# Modules with numpy, whose import would hold the event loop.
+_DISPATCH_MODULES: Final = (
+    "rocketbroker.codec.storefile.record_chains",
+    "rocketbroker.store.dispatch.reput_columns",
+    "rocketbroker.store.index.index_file",
+)
+# A step has about this many messages, and bytes between these: it holds the event loop for a few ms.
+_STEP_MESSAGES: Final = 2048
+_LEAST_STEP: Final = 256 << 10
+_MOST_STEP: Final = 2 << 20
 _NO_PUTS: Final = "this broker is a slave, which copies the messages of its master (brokerRole); send to the master"
 
 
@@ -42,6 +52,9 @@ class ReplicaLog:
         truncation: cuts log, queues and index.
         refusals: has the reason to reject puts.
         sync_flush: true to dispatch only what is on disk (SYNC_FLUSH).
+
+    Attributes:
+        step: bytes to append at a time.
     """
 
     def __init__(
@@ -64,6 +77,7 @@ class ReplicaLog:
         self._sync_flush = sync_flush
         self._tasks = TaskOwner("ReplicaLog")
         self._undispatched: deque[_Undispatched] = deque()
+        self.step = _LEAST_STEP
         # The change of the files that is at work, and whether the last cut failed on the way.
         self._changing: asyncio.Task[None] | None = None
         self._is_half_cut = False
@@ -83,6 +97,8 @@ class ReplicaLog:
         self._tasks.forever(self._run, "ReputMessageService")
 
     async def _run(self) -> None:
+        for module in _DISPATCH_MODULES:
+            await asyncio.get_running_loop().run_in_executor(None, import_module, module)
         await self._reput.run(self._readable_end, self._dispatched)
 
     async def stop(self) -> None:
@@ -107,7 +123,7 @@ class ReplicaLog:
         """CommitLog offset of the next bytes."""
         return self._commit_log.max_offset
 
-    def append(self, offset: int, data: ReadableBuffer) -> int:
+    def append(self, offset: int, data: bytes) -> int:
         """Append the whole records at the start of ``data``, and return the CommitLog offset after the last.
 
         Raises:
@@ -129,6 +145,10 @@ class ReplicaLog:
             self._undispatched.append(_Undispatched(done.end, done.earliest_ms))
             # The master's clock may have been set back: no time of the checkpoint may cover these records.
             self._appender.last_store_timestamp = min(self._appender.last_store_timestamp, done.earliest_ms - 1)
+        for stretch in done.stretches:
+            self._reput.add(stretch)
+            record_size = (stretch.end_offset - stretch.begin_offset) // len(stretch)
+            self.step = min(max(_STEP_MESSAGES * record_size, _LEAST_STEP), _MOST_STEP)
         if self._sync_flush:
             self._flusher.when_flushed(done.end, lambda _: self._reput.wakeup())
         else:

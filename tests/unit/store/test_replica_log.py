@@ -3,6 +3,7 @@ import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from rocketbroker.common import lifecycle
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
+from rocketbroker.store.commitlog import raw_records
 from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.dispatch import reput_message_service
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile
@@ -72,6 +76,16 @@ async def dispatched(store: MessageStore, like: MessageStore) -> None:
     )
 
 
+@pytest.fixture(params=["dispatched from the log", "dispatched from memory"])
+def appends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make appends large enough, or not, for a dispatch that does not read the log."""
+    if request.param == "dispatched from memory":
+        monkeypatch.setattr(raw_records, "_MANY_BYTES", 1)
+        monkeypatch.setattr(reput_message_service, "_FRESH", 1)
+        monkeypatch.setattr(reput_message_service, "_MOST_FRESH", 100_000)
+
+
+@pytest.mark.usefixtures("appends")
 async def test_a_copied_log_is_served_by_queue_and_by_key(tmp_path: Path, master: MessageStore):
     waiter = Waiter()
     store = make_store(tmp_path / "copy", listener=waiter)
@@ -102,6 +116,7 @@ async def test_a_copied_log_is_served_by_queue_and_by_key(tmp_path: Path, master
     await again.stop()
 
 
+@pytest.mark.usefixtures("appends")
 @pytest.mark.parametrize("restart", ["stopped", "killed"])
 @pytest.mark.parametrize("cut_at", [0, 7, 20, 29])
 async def test_a_log_is_cut_and_continues_with_other_bytes(
@@ -166,6 +181,30 @@ async def test_only_what_is_on_disk_is_dispatched_under_sync_flush(tmp_path: Pat
         assert not any(contents(store).values())
         store.flusher.pause.release()
         await dispatched(store, master)
+
+
+async def test_messages_that_follow_each_other_are_dispatched_together(
+    tmp_path: Path, master: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reput_message_service, "_PAUSE", 1e9)
+    store, steps = make_store(tmp_path / "copy"), count(1)
+    dispatch_some, used = ReputMessageService.dispatch_some, list[int]()
+
+    def counted(reput: ReputMessageService, end: int) -> None:
+        used.append(next(steps))
+        dispatch_some(reput, end)
+
+    monkeypatch.setattr(ReputMessageService, "dispatch_some", counted)
+    async with replica(store) as copy:
+        data = log_bytes(master)
+        first = record_at(master, "Topic", 0, 1)
+        copy.append(0, data[:first])
+        await until(lambda: store.appender.dispatched_offset == first)
+        for number in range(2, 10):
+            copy.append(copy.max_offset, data[copy.max_offset : record_at(master, "Topic", 0, number)])
+            await asyncio.sleep(0)
+        await until(lambda: store.appender.dispatched_offset == copy.max_offset)
+        assert used[-1] == 2
 
 
 async def test_bytes_and_cuts_amid_records_are_rejected(tmp_path: Path, master: MessageStore):

@@ -49,6 +49,11 @@ class Stretch:
         return len(self._starts)
 
     @property
+    def begin_offset(self) -> int:
+        """Physical offset of the first record."""
+        return self.base + int(self._starts[0])
+
+    @property
     def last_offset(self) -> int:
         """Physical offset of the last record."""
         return self.base + int(self._starts[-1])
@@ -89,6 +94,10 @@ class Stretch:
         if count == len(self):
             return self
         return Stretch(self.base, self.data, self._starts[:count], int(self._starts[count]))
+
+    def followed_by(self, other: Stretch) -> Stretch:
+        """Return these records and those of ``other``, which follow them in the same memory."""
+        return Stretch(self.base, self.data, [*self.starts, *other.starts], other.end)
 
     def first_after(self, timestamp_ms: int, offset: int) -> int | None:
         """Return the offset of the first record from ``offset`` on that was stored after a time, if there is one."""
@@ -133,11 +142,12 @@ class FileWalk:
         self.found, self._damage, few = None, None, self._few
         while not self._stopped():
             self._load()
-            if not few and (many := self._many()) is not None:
-                yield from self._sound(many)
-            if not self._stopped() and (one_by_one := self._one_by_one(few)) is not None:
+            stretch = None if few else self._many()
+            if (one_by_one := self._one_by_one(few)) is not None:
                 few = max(few - len(one_by_one), 0)
-                yield from self._sound(one_by_one)
+                stretch = one_by_one if stretch is None else stretch.followed_by(one_by_one)
+            if stretch is not None:
+                yield from self._sound(stretch)
 
     def _stopped(self) -> bool:
         return self.found is not None

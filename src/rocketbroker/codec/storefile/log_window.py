@@ -57,6 +57,11 @@ class LogWindow:
         self._source = source
         self._memory = memoryview(b"")
 
+    @classmethod
+    def on(cls, data: memoryview, file: LogFile) -> LogWindow:
+        """Return a window on the first bytes of a file that are in memory, which are not copied."""
+        return _WindowOnMemory(data, file)
+
     def load(self, position: int, least: int = 0) -> None:
         """Move to ``position`` and hold at least ``least`` bytes from there, as far as the file has them."""
         left = max(self.file.size - position, 0)
@@ -82,3 +87,32 @@ class LogWindow:
         import numpy as np
 
         return np.frombuffer(self._memory, np.uint8, self.end - self.start)
+
+
+class _WindowOnMemory(LogWindow):
+    def __init__(self, data: memoryview, file: LogFile) -> None:
+        super().__init__(_Memory(data), file)
+        self._data = data[: file.data_end]
+        self.load(0)
+
+    def load(self, position: int, least: int = 0) -> None:
+        self._memory = self._data[position:]
+        self.start, self.end = position, position + len(self._memory)
+
+
+class _Memory:
+    """Bytes of a log as a ``StoreFile``."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """See ``StoreFile``."""
+        return bytes(self._data[position : position + length])
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """See ``StoreFile``."""
+        found = self._data[position : position + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)

@@ -21,6 +21,7 @@ from rocketbroker.codec.message.message_encoder import (
     encode_blank,
 )
 from rocketbroker.codec.storefile.commit_log_layout import fits
+from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.commitlog.raw_records import is_record, whole_records
@@ -42,10 +43,14 @@ _length_pack = PROPERTIES_LENGTH.pack
 
 
 class RawAppend(NamedTuple):
-    """CommitLog offset after a raw append, and the earliest store time in ms of its records, ``None`` without one."""
+    """CommitLog offset after a raw append, and the earliest store time in ms of its records, ``None`` without one.
+
+    ``stretches`` are records among them, in the memory of the appended bytes.
+    """
 
     end: int
     earliest_ms: int | None
+    stretches: Sequence[Stretch]
 
 
 class EncodedRun(Protocol):
@@ -193,7 +198,7 @@ class CommitLog:
         records = whole_records(data, 0, offset, self.queue.file_size - offset % self.queue.file_size)
         if records.size:
             self._append_to_file(offset, data[: records.size])
-        return RawAppend(offset + records.size, records.earliest_ms)
+        return RawAppend(offset + records.size, records.earliest_ms, records.stretches)
 
     def _append_to_file(self, offset: int, records: ReadableBuffer) -> None:
         file = self._file

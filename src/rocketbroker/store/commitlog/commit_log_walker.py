@@ -52,23 +52,28 @@ class LogWalk:
         offset: begin of a record.
         check_crc: true to check the bodies of records as well.
         end: CommitLog offset at which the walk ends; ``None`` for the end of the last file.
+        block: bytes to read at a time, and to search by columns from the first record on; by default few at first.
     """
 
-    def __init__(self, queue: MappedFileQueue, offset: int, *, check_crc: bool, end: int | None = None) -> None:
+    def __init__(
+        self, queue: MappedFileQueue, offset: int, *, check_crc: bool, end: int | None = None, block: int = 0
+    ) -> None:
         self._queue = queue
         self._check_crc = check_crc
         self._end = queue.max_file_end if end is None else end
+        self._block = block
         self.offset = offset
         self.damage = ""
 
     def __iter__(self) -> Iterator[Stretch]:
-        self.damage, block = "", _FIRST_BLOCK
+        self.damage, block = "", self._block or _FIRST_BLOCK
+        few = 0 if self._block else _FEW
         while self.offset < self._end and (file := self._queue.find(self.offset)) is not None:
             base = file.file_from_offset
             window = _window(file, self._end - base, block)
-            walk = FileWalk(window, self.offset - base, self._end - base, few=_FEW, check_bodies=self._check_crc)
+            walk = FileWalk(window, self.offset - base, self._end - base, few=few, check_bodies=self._check_crc)
             for stretch in walk:
-                block = window.block = min(2 * window.block, _LAST_BLOCK)
+                block = window.block = self._block or min(2 * window.block, _LAST_BLOCK)
                 within = stretch if stretch.end_offset <= self._end else stretch.first(len(stretch) - 1)
                 if len(within):
                     self.offset = within.end_offset

@@ -1,5 +1,6 @@
 """Bytes of another store's CommitLog, before they are appended unchanged (CommitLog.appendData)."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ from rocketbroker.codec.message.message_encoder import (
 )
 from rocketbroker.codec.storefile.body_check import body_range, wrong_body
 from rocketbroker.codec.storefile.commit_log_layout import fits
-from rocketbroker.codec.storefile.log_walk import FileWalk
+from rocketbroker.codec.storefile.log_walk import FileWalk, Stretch
 from rocketbroker.codec.storefile.log_window import LogExtent, LogWindow
 from rocketbroker.codec.storefile.record_search import store_timestamp
 from rocketbroker.common.errors import StoreError
@@ -27,10 +28,14 @@ _MANY_BYTES: Final = 64 << 10
 
 
 class RawRecords(NamedTuple):
-    """Whole records of one file: their size in bytes, and the earliest of their store times in ms."""
+    """Whole records of one file: their size in bytes, and the earliest of their store times in ms.
+
+    ``stretches`` are those that were found by columns; they use the memory of the bytes.
+    """
 
     size: int
     earliest_ms: int | None
+    stretches: Sequence[Stretch] = ()
 
 
 def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> RawRecords:
@@ -47,8 +52,10 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
     Raises:
         StoreError: The first bytes are not those of a sound record at this offset.
     """
-    many = _many_records(memoryview(data)[begin:], offset, free) if len(data) - begin >= _MANY_BYTES else None
-    at, earliest_ms = (begin, None) if many is None else (begin + many.size, many.earliest_ms)
+    many = RawRecords(0, None)
+    if len(data) - begin >= _MANY_BYTES:
+        many = _many_records(memoryview(data)[begin:], offset, free)
+    at, earliest_ms = begin + many.size, many.earliest_ms
     while at - begin < free and at + BLANK_LENGTH <= len(data):
         size, magic = peek(data, at)
         left = free - (at - begin)
@@ -75,39 +82,21 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
         stored = store_timestamp(record)
         earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
         at += size
-    return RawRecords(at - begin, earliest_ms)
-
-
-class _Memory:
-    """Bytes of a log as a ``StoreFile``."""
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self.size = len(data)
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """See ``StoreFile``."""
-        return bytes(self._data[position : position + length])
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """See ``StoreFile``."""
-        found = self._data[position : position + len(buffer)]
-        buffer[: len(found)] = found
-        return len(found)
+    return RawRecords(at - begin, earliest_ms, many.stretches)
 
 
 def _many_records(data: memoryview, offset: int, free: int) -> RawRecords:
     """Find sound records by columns, up to the first one that is not whole or not sound."""
     extent = LogExtent(offset, free, min(len(data), free))
-    window = LogWindow(_Memory(data), extent, extent.data_end, extent.data_end)
-    walk, size, earliest_ms = FileWalk(window, 0, extent.data_end, check_bodies=True), 0, None
+    walk = FileWalk(LogWindow.on(data, extent), 0, extent.data_end, check_bodies=True)
+    stretches: list[Stretch] = []
     # The walk raises an error at a record that is not whole, after all before it.
     with suppress(StoreError):
-        for stretch in walk:
-            size = stretch.end_offset - offset
-            stored = int(stretch.records.field("store_timestamp").min())
-            earliest_ms = stored if earliest_ms is None else min(earliest_ms, stored)
-    return RawRecords(size, earliest_ms)
+        stretches.extend(walk)
+    if not stretches:
+        return RawRecords(0, None)
+    earliest_ms = min(int(stretch.records.field("store_timestamp").min()) for stretch in stretches)
+    return RawRecords(stretches[-1].end_offset - offset, earliest_ms, stretches)
 
 
 def _damage(record: memoryview) -> str:

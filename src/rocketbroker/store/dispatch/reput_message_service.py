@@ -6,22 +6,33 @@ The append path dispatches what it wrote. The log is read after a restart, and w
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from rocketbroker.codec.storefile.log_walk import Stretch
+from rocketbroker.codec.storefile.record_search import store_timestamp
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.commit_log_walker import LogWalk, store_timestamp_at
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 if TYPE_CHECKING:
     from rocketbroker.store.dispatch.reput_columns import ReputColumns
 
-# Bytes of the log that a step of ``run`` dispatches at least: a walk takes its first records one by one, which is slow.
-_STEP: Final = 256 << 10
+# Bytes of the log that a step of ``run`` dispatches at most, and those after which the next one may be delayed.
+_STEP: Final = 1 << 20
+_MANY: Final = 64 << 10
+# Bytes of appended records that are worth keeping in memory until they are dispatched, and of all that are kept.
+_FRESH: Final = 256 << 10
+_MOST_FRESH: Final = 8 << 20
+# A step over a few records takes nearly as long as one over hundreds. So the next one begins after this many times its
+# duration, or after the longest pause, unless many bytes wait: a tenth of the processor goes into dispatch at most.
+_PAUSE: Final = 9
+_LONGEST_PAUSE_S: Final = 0.02
 # Called with the offsets of a part of the log without a sound record, and the reason.
 DamageListener = Callable[[int, int, str], None]
 
@@ -59,6 +70,7 @@ class ReputMessageService:
         # Begin and progress of ``run``: CommitLog offset and store time in ms of the last record.
         self.offset = 0
         self.last_stored_ms = 0
+        self._fresh: deque[Stretch] = deque()
         self._work = asyncio.Event()
 
     @cached_property
@@ -82,9 +94,11 @@ class ReputMessageService:
             self._work.clear()
             try:
                 while self.offset < (end := readable_end()):
+                    begun = perf_counter()
                     self.dispatch_some(end)
                     on_dispatched()
-                    await asyncio.sleep(0)
+                    pause_s = min(_PAUSE * (perf_counter() - begun), _LONGEST_PAUSE_S)
+                    await asyncio.sleep(pause_s if readable_end() - self.offset < _MANY else 0)
             except BaseException:
                 self._work.set()
                 raise
@@ -93,6 +107,13 @@ class ReputMessageService:
         """Make ``run`` check the log."""
         self._work.set()
 
+    def add(self, stretch: Stretch) -> None:
+        """Take sound records that were appended, whose memory stays: ``run`` does not read them again."""
+        if stretch.end_offset - stretch.begin_offset >= _FRESH:
+            self._fresh.append(stretch)
+            if stretch.end_offset - self._fresh[0].begin_offset > _MOST_FRESH:
+                self._fresh.popleft()
+
     def dispatch_some(self, end: int) -> None:
         """Dispatch a part of the records before ``end``, or skip damage; ``offset`` advances.
 
@@ -100,25 +121,42 @@ class ReputMessageService:
             StoreFullError: The disk has no room for entries that are missing; the call may be made again.
             StoreError: It failed for another reason, or too many keys wait for the index; likewise.
         """
-        walk, enough = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end), self.offset + _STEP
+        fresh = self._fresh
+        while fresh and fresh[0].begin_offset < self.offset:
+            fresh.popleft()
+        if fresh and fresh[0].begin_offset == self.offset and fresh[0].end_offset <= end:
+            self._dispatch_next(fresh.popleft())
+        else:
+            self._dispatch_from_log(min(end, fresh[0].begin_offset) if fresh else end)
+
+    def _dispatch_from_log(self, end: int) -> None:
+        """Dispatch a part of the records before ``end``, as they are in the log; see ``dispatch_some``."""
+        enough = min(end, self.offset + _STEP - _MANY)
+        block = min(end - self.offset, _STEP)
+        walk = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end, block=block)
         for stretch in walk:
-            try:
-                self.dispatch(stretch)
-            except StoreError:
-                # Some of its messages are in their queues now.
-                self._forget_queues()
-                raise
-            self.offset = stretch.end_offset
-            self.last_stored_ms = store_timestamp_at(self._commit_log.queue, stretch.last_offset) or 0
+            self._dispatch_next(stretch)
             if self.offset >= enough:
                 return
         if walk.offset < end:
             self._pass_damage(walk, end)
         self.offset = walk.offset
 
+    def _dispatch_next(self, stretch: Stretch) -> None:
+        """Dispatch the records that begin at ``offset``, or follow the BLANK there."""
+        try:
+            self.dispatch(stretch)
+        except StoreError:
+            # Some of its messages are in their queues now.
+            self._forget_queues()
+            raise
+        self.offset = stretch.end_offset
+        self.last_stored_ms = store_timestamp(stretch[len(stretch) - 1])
+
     def continue_from(self, offset: int, last_stored_ms: int) -> None:
         """Continue at an offset, before which the last record was stored at a time; queues may have changed."""
         self.offset, self.last_stored_ms = offset, last_stored_ms
+        self._fresh.clear()
         self._forget_queues()
 
     def _forget_queues(self) -> None:

@@ -42,6 +42,16 @@ def test_bytes_inside_and_outside_of_the_window(source: LocalFile) -> None:
         assert window.at(position, length) == DATA[position : position + length]
 
 
+def test_a_window_on_memory_copies_nothing() -> None:
+    data = memoryview(DATA)[:700]
+    window = LogWindow.on(data, LogExtent(0, len(DATA), 600))
+    assert (window.start, window.end, bytes(window.data)) == (0, 600, DATA[:600])
+    window.load(150, 1000)
+    assert (window.start, window.end, window.array().tobytes()) == (150, 600, DATA[150:600])
+    assert window.data.obj is DATA
+    assert (window.at(100, 100), window.at(650, 100)) == (DATA[100:200], DATA[650:700])
+
+
 def test_a_window_is_loaded_into_the_same_memory(source: LocalFile) -> None:
     window = LogWindow(source, EXTENT, 100)
     window.load(0)

@@ -28,20 +28,21 @@ def writer(tmp_path: Path) -> CommitLogWriter:
 
 
 def walk_over(
-    writer: CommitLogWriter, offset: int = 0, *, check_crc: bool = True, end: int | None = None
+    writer: CommitLogWriter, offset: int = 0, *, check_crc: bool = True, end: int | None = None, block: int = 0
 ) -> tuple[LogWalk, list[int]]:
     queue = opened(writer)
-    walk = LogWalk(queue, offset, check_crc=check_crc, end=end)
+    walk = LogWalk(queue, offset, check_crc=check_crc, end=end, block=block)
     offsets = [offset for stretch in walk for offset in stretch.offsets]
     queue.close()
     return walk, offsets
 
 
-def test_it_reads_file_after_file_and_stops_where_nothing_was_written(writer: CommitLogWriter):
+@pytest.mark.parametrize("block", [0, 1, 1000, 50_000, 1 << 20])
+def test_it_reads_file_after_file_and_stops_where_nothing_was_written(writer: CommitLogWriter, block: int):
     while writer.end < 3 * FILE + 500:
         writer.append(b"b" * 300)
 
-    walk, offsets = walk_over(writer)
+    walk, offsets = walk_over(writer, block=block)
 
     assert offsets == offsets_of(writer)
     assert (walk.offset, walk.damage) == (writer.end, "")

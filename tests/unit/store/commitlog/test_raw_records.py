@@ -16,9 +16,13 @@ FILE = 4096
 
 def outcome(data: bytes, begin: int, free: int) -> RawRecords | str:
     try:
-        return whole_records(data, 0, begin, free)
+        found = whole_records(data, 0, begin, free)
     except StoreError as error:
         return str(error)
+    ends = [begin, *(stretch.end_offset for stretch in found.stretches)]
+    assert [stretch.begin_offset for stretch in found.stretches] == ends[:-1]
+    assert ends[-1] <= begin + found.size
+    return found._replace(stretches=())
 
 
 def record(offset: int, stored: int = 7, born_host: bytes = V4_HOST, properties: bytes = b"") -> bytes:
