@@ -40,7 +40,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
         heartbeat_broker_interval_s: seconds between heartbeats, which continue while the event loop is blocked.
         loop_blocked_warning_s: seconds of a blocked event loop after which a warning names the blocking call; None
             switches this off, and heartbeats while the loop is blocked, too.
-        enable_trace: send message traces of producers and push consumers (enableMsgTrace).
+        enable_trace: send message traces of producers and consumers (enableMsgTrace).
         trace_topic: topic of the traces (customizedTraceTopic).
 
     Raises:

@@ -3,14 +3,17 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consume_hooks import ConsumeHooks
+from rocketbroker.client.consume_message_hook import ConsumeMessageHook
 from rocketbroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
 from rocketbroker.client.consumer.group_consumer import GroupConsumer
 from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
@@ -33,6 +36,7 @@ class LitePullConsumer(GroupConsumer):
         client: an instance to share with others, which its owner starts and stops.
         auto_commit: commit what earlier polls returned every ``persist_interval_s`` and at the end; otherwise call
             ``commit``.
+        hooks: called with each message of a poll; its consumption ends when the next poll begins.
         options: the settings of ``ConsumerOptions``.
     """
 
@@ -43,6 +47,7 @@ class LitePullConsumer(GroupConsumer):
         *,
         client: ClientInstance | None = None,
         auto_commit: bool = True,
+        hooks: Sequence[ConsumeMessageHook] = (),
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -54,7 +59,15 @@ class LitePullConsumer(GroupConsumer):
         self._ready: deque[tuple[ProcessQueue, deque[MessageExt]]] = deque()
         self._arrived = asyncio.Event()
         self._polled: list[tuple[ProcessQueue, MessageExt]] = []
+        self._hooks = ConsumeHooks(self._client, self.group, hooks, self._clock)
+        # The messages of the last poll, if there are hooks.
+        self._observed: list[ReceivedMessage] = []
         self._consumed: dict[MessageQueue, tuple[ProcessQueue, int]] = {}
+
+    async def start(self) -> None:
+        """Start, and take the queues of the topics subscribed to before; errors as in ``subscribe``."""
+        await super().start()
+        self._hooks.start()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Consume given queues, whoever else is in the group; replaces those given before.
@@ -87,6 +100,8 @@ class LitePullConsumer(GroupConsumer):
         except TimeoutError:
             return []
         self._polled = taken
+        if self._hooks:
+            self._observed = [self._hooks.begin(message, held) for held, message in taken]
         return [message for _, message in taken]
 
     async def commit(self) -> None:
@@ -173,6 +188,11 @@ class LitePullConsumer(GroupConsumer):
             if held.remove(message):
                 self._note(held, held.commit_offset)
         self._polled = []
+        self._end_observed(Outcome.ACKNOWLEDGED)
+
+    def _end_observed(self, outcome: Outcome) -> None:
+        observed, self._observed = self._observed, []
+        self._hooks.end(observed, outcome)
 
     def _note(self, held: ProcessQueue, offset: int) -> None:
         """Let the next commit set the offset of a queue."""
@@ -184,8 +204,10 @@ class LitePullConsumer(GroupConsumer):
         """Discard unpolled messages; those of the last poll count as consumed unless the program failed."""
         if sys.exception() is None:
             self._count_polled()
+        self._end_observed(Outcome.RETRIED)
         self._ready.clear()
         self._arrived.set()
+        await self._hooks.stop()
 
     def _check_queue(self, queue: MessageQueue) -> None:
         self._check_started()

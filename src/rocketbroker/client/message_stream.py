@@ -46,7 +46,12 @@ class MessageStream:
         commit_interval_s: how often to commit (autoCommitIntervalMillis).
         rescan_interval_s: how often to ask for queues.
         buffered_batches: how many pull results may wait for the reader.
+
+    Attributes:
+        queue: queue of the message that was yielded last.
     """
+
+    queue: MessageQueue
 
     def __init__(  # noqa: PLR0913 - the settings of DefaultLitePullConsumer
         self,
@@ -87,6 +92,7 @@ class MessageStream:
                 if isinstance(batch, RocketBrokerError):
                     raise batch
                 queue, messages, next_offset = batch
+                self.queue = queue
                 for message in messages:
                     yield message
                     self._consumed[queue] = message.queue_offset + 1

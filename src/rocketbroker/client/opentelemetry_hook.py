@@ -21,7 +21,7 @@ _MS = 1_000_000
 
 
 class OpenTelemetryHook:
-    """Hook of producers and push consumers: ``Producer(..., hooks=[OpenTelemetryHook()])``.
+    """Hook of producers and consumers: ``Producer(..., hooks=[OpenTelemetryHook()])``.
 
     Each try of a send is a span ``<topic> send``, each consumption a span ``<topic> process``. The latter has a link to
     the span in which the message was made (``with_trace_context``).

@@ -1,11 +1,16 @@
 """Pulls messages (org.apache.rocketmq.client.consumer.DefaultMQPullConsumer, and its loop)."""
 
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing, suppress
 from enum import Enum
 
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consume_hooks import ConsumeHooks
+from rocketbroker.client.consume_message_hook import ConsumeMessageHook
+from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
+from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import check_topic
@@ -42,6 +47,8 @@ class PullConsumer(GroupMember):
         config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
         consumer_pull_timeout_s: how long a pull may take on top of the time that the broker may hold it.
+        hooks: called with each message. The consumption of a message of ``pull`` ends at once, that of a message of
+            ``iterate`` when the next one is asked for.
     """
 
     kind = "consumer"
@@ -53,14 +60,22 @@ class PullConsumer(GroupMember):
         *,
         client: ClientInstance | None = None,
         consumer_pull_timeout_s: float = 10.0,
+        hooks: Sequence[ConsumeMessageHook] = (),
         clock: Clock | None = None,
     ) -> None:
         super().__init__(group, config, client)
         self._pull_api = PullAPIWrapper(self._client, self.group, consumer_pull_timeout_s)
         self._clock = clock or SystemClock()
         self._subscriptions: dict[str, SubscriptionData] = {}
+        self._hooks = ConsumeHooks(self._client, self.group, hooks, self._clock)
+
+    async def start(self) -> None:
+        """Start; each broker learns of the group on first use."""
+        await super().start()
+        self._hooks.start()
 
     async def _leave(self) -> None:
+        await self._hooks.stop()
         await self._client.heartbeats.unregister_consumer(self.group)
 
     async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -93,8 +108,16 @@ class PullConsumer(GroupMember):
             BrokerResponseError: it refused.
             RemotingError: it does not answer.
         """
+        result = await self._pull(queue, offset, max_nums, selector_of(expression), suspend_timeout_s)
+        if self._hooks:
+            observed = [self._begin(message, queue) for message in result.messages]
+            self._hooks.end(observed, Outcome.ACKNOWLEDGED)
+        return result
+
+    async def _pull(
+        self, queue: MessageQueue, offset: int, max_nums: int, selector: MessageSelector, suspend_timeout_s: float
+    ) -> PullResult:
         self._check_started()
-        selector = selector_of(expression)
         subscription = self._subscribe(queue.topic, selector)
         return await self._pull_api.pull(queue, offset, max_nums, subscription, suspend_timeout_s)
 
@@ -151,13 +174,29 @@ class PullConsumer(GroupMember):
 
         stream = MessageStream(
             find_queues=find_queues,
-            pull=lambda queue, offset, suspend_timeout_s: self.pull(
-                queue, offset, max_nums, expression=selector, suspend_timeout_s=suspend_timeout_s
+            pull=lambda queue, offset, suspend_timeout_s: self._pull(
+                queue, offset, max_nums, selector, suspend_timeout_s
             ),
             start_offset=lambda queue: self._start_offset(queue, start_from),
             commit=self.commit_offset if commit else None,
         )
-        return stream.messages()
+        return self._observed(stream) if self._hooks else stream.messages()
+
+    async def _observed(self, stream: MessageStream) -> AsyncGenerator[MessageExt, None]:
+        """Call the hooks around the consumption of each message."""
+        async with aclosing(stream.messages()) as messages:
+            async for message in messages:
+                received = self._begin(message, stream.queue)
+                outcome = Outcome.RETRIED
+                try:
+                    yield message
+                    outcome = Outcome.ACKNOWLEDGED
+                finally:
+                    self._hooks.end([received], outcome)
+
+    def _begin(self, message: MessageExt, queue: MessageQueue) -> ReceivedMessage:
+        held = ProcessQueue(queue, message.queue_offset, self._clock.monotonic(), HeldBytes(FlowControl()))
+        return self._hooks.begin(message, held)
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
         """Return the offset that the group has committed for a queue, None if there is none (fetchConsumeOffset)."""

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Unpack
 
-from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.consume_hooks import ConsumeHooks, keep_outcome
 from rocketbroker.client.consume_message_hook import ConsumeMessageHook
 from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageConcurrentlyService,
@@ -95,11 +95,7 @@ class PushConsumer(GroupConsumer):
         self._left = LeftMessages()
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
-        self._trace: AsyncTraceDispatcher | None = None
-        self._hooks = tuple(hooks)
-        if self._client.config.enable_trace:
-            self._trace = AsyncTraceDispatcher(self._client, self.group, self._clock)
-            self._hooks = (*hooks, self._trace)
+        self._hooks = ConsumeHooks(self._client, self.group, hooks, self._clock)
         if settings.message_model is MessageModel.CLUSTERING:
             self._queues.subscribe_to_retries(RETRY_GROUP_TOPIC_PREFIX + self.group)
 
@@ -124,8 +120,7 @@ class PushConsumer(GroupConsumer):
             SubscriptionError, TopicRouteError: as in ``subscribe``.
         """
         await super().start()
-        if self._trace is not None:
-            self._trace.start()
+        self._hooks.start()
         if self._listener is not None:
             for number in range(self._concurrency):
                 self._tasks.start(self._work(self._listener), f"work-{number}")
@@ -141,8 +136,7 @@ class PushConsumer(GroupConsumer):
         await self._service.stop()
         if self._listener is not None:
             self._listener.stop()
-        if self._trace is not None:
-            await self._trace.stop()
+        await self._hooks.stop()
 
     async def _wait_for_handlers(self) -> None:
         if self._listener is None:
@@ -177,15 +171,8 @@ class PushConsumer(GroupConsumer):
         received = await self._service.take()
         if received is not None:
             received.topic = self._client.namespace.unwrap(received.topic)
-            self._call_hooks(received)
+            self._hooks.call(received)
         return received
-
-    def _call_hooks(self, received: ReceivedMessage) -> None:
-        for hook in self._hooks:
-            try:
-                hook.consume_message(received)
-            except Exception:
-                log.exception("consumer %s: the hook %r failed", self.group, hook)
 
     def _put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         self._service.put(held, messages)
@@ -212,7 +199,7 @@ class PushConsumer(GroupConsumer):
         queue = MessageQueue(message.topic, broker_name, message.queue_id)
         held = ProcessQueue(queue, message.queue_offset, start, HeldBytes(FlowControl()))
         namespace = self._client.namespace
-        received = ReceivedMessage(message, held, namespace.unwrap(self.group), _keep_outcome)
+        received = ReceivedMessage(message, held, namespace.unwrap(self.group), keep_outcome)
         received.topic = namespace.unwrap(received.topic)
         error = await self._listener.consume(received)
         result = CMResult.CR_SUCCESS if received.outcome is Outcome.ACKNOWLEDGED else CMResult.CR_LATER
@@ -224,7 +211,3 @@ class PushConsumer(GroupConsumer):
             remark=None if error is None else f"{type(error).__name__}: {error}",
             spent_time_mills=round((self._clock.monotonic() - start) * 1000),
         )
-
-
-async def _keep_outcome(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int) -> None:
-    """Leave the offsets alone: the message is consumed on request, beside the queue."""

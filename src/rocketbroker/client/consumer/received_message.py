@@ -144,10 +144,11 @@ class ReceivedMessage:
                 "consume_timeout_s"
             )
         self.outcome = outcome
-        self._call_observers(outcome)
+        self.call_observers(outcome)
         await self._settle(self, outcome, delay_level)
 
-    def _call_observers(self, outcome: Outcome) -> None:
+    def call_observers(self, outcome: Outcome) -> None:
+        """Call the observers; log their errors."""
         for observer in self.observers:
             try:
                 observer(outcome)
