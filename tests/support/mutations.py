@@ -136,7 +136,7 @@ MUTATIONS = (
     Mutation(
         "ha: slaves get what is not on the master's disk",
         "ha/transfer_source.py",
-        "return end if self._flushed is None else min(self._flushed(), end)",
+        "return end if self._flushed_offset is None else min(self._flushed_offset(), end)",
         "return end",
         "tests/unit/ha/test_ha_service.py",
     ),

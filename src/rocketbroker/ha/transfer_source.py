@@ -14,12 +14,12 @@ class TransferSource:
 
     Args:
         commit_log: the log.
-        flushed: returns the CommitLog offset up to which the log is on disk; ``None`` to transfer what is not.
+        flushed_offset: returns the CommitLog offset up to which the log is on disk; ``None`` to transfer what is not.
     """
 
-    def __init__(self, commit_log: CommitLog, flushed: Callable[[], int] | None) -> None:
+    def __init__(self, commit_log: CommitLog, flushed_offset: Callable[[], int] | None) -> None:
         self._commit_log = commit_log
-        self._flushed = flushed
+        self._flushed_offset = flushed_offset
 
     @property
     def begin(self) -> int:
@@ -33,7 +33,7 @@ class TransferSource:
         Under SYNC_FLUSH slaves get what is on disk: a slave must not have what its master loses in a power loss.
         """
         end = self._commit_log.max_offset
-        return end if self._flushed is None else min(self._flushed(), end)
+        return end if self._flushed_offset is None else min(self._flushed_offset(), end)
 
     @property
     def log_end(self) -> int:
