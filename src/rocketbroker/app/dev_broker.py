@@ -5,13 +5,9 @@ from pathlib import Path
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.common.config.broker_config import BrokerConfig
-from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.config.load import BrokerSettings, broker_settings_of
 from rocketbroker.common.config.local_host import LOOPBACK
-from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.properties_file import Entry
-from rocketbroker.common.config.resolve import resolve
-from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.store.clean.disk_space import DiskUse
 from rocketbroker.store.flush.write_refusal import Refusal
@@ -120,12 +116,4 @@ def broker_settings(
     if taken:
         raise ConfigError(f"{taken[0]} is set by the server itself; leave it out of the properties")
     entries = [Entry(key, str(value), "properties") for key, value in {**given, **(properties or {})}.items()]
-    resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
-    return BrokerSettings(
-        resolved.model(BrokerConfig),
-        resolved.model(MessageStoreConfig),
-        resolved.model(TransportConfig),
-        None,
-        tuple(resolved.warnings),
-        resolved.not_acted_on,
-    )
+    return broker_settings_of(entries)

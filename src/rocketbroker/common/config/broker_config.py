@@ -86,6 +86,7 @@ TopicName = Annotated[Text, AfterValidator(_check_topic)]
 Permission = Annotated[Whole, AfterValidator(_check_permission)]
 ActingMaster = Annotated[Flag, AfterValidator(_check_acting)]
 
+_OWN_ADDRESS = "bindAddress if it is one address, else the host's"
 _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alone"
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
@@ -149,13 +150,18 @@ class BrokerConfig(ClientLimits):
         "brokerIP1",
         local_address,
         "Address that clients connect to, as registered with the name servers.",
-        Trait(hot=True, important=True, takes=HOST_WORDS, shown_default="the host's address"),
+        Trait(
+            hot=True,
+            important=True,
+            takes=HOST_WORDS,
+            shown_default=_OWN_ADDRESS,
+        ),
     )
     broker_ip2: Host = setting(
         "brokerIP2",
         local_address,
         "Address that slaves connect to, as registered with the name servers.",
-        Trait(takes=HOST_WORDS, shown_default="the host's address"),
+        Trait(takes=HOST_WORDS, shown_default=_OWN_ADDRESS),
     )
     listen_port: Whole = setting(
         "listenPort",

@@ -4,8 +4,9 @@ The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.pa
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 from rocketbroker.common.config.broker_config import BrokerConfig
@@ -95,15 +96,24 @@ def load_broker_settings(
     entries += load_properties(path) if path is not None else []
     if namesrv_addr is not None:
         entries.append(Entry("namesrvAddr", namesrv_addr, "-n"))
+    return broker_settings_of(entries, Path(path) if path is not None else None)
+
+
+def broker_settings_of(entries: Sequence[Entry], path: Path | None = None) -> BrokerSettings:
+    """Return the settings of a broker from its properties; ``path`` is their file.
+
+    Raises:
+        ConfigError: Settings are invalid, one line for each.
+    """
     resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
     broker, store = resolved.model(BrokerConfig), resolved.model(MessageStoreConfig)
     transport = resolved.model(TransportConfig)
     _check_id(broker, store, entries)
     return BrokerSettings(
-        broker,
+        _with_bound_address(broker, transport.bind_address, resolved.given),
         _with_ha_port(store, transport.listen_port, given="haListenPort" in resolved.given),
         transport,
-        Path(path) if path is not None else None,
+        path,
         (*resolved.warnings, *_role_warnings(store)),
         resolved.not_acted_on,
     )
@@ -145,6 +155,17 @@ def _check_id(broker: BrokerConfig, store: MessageStoreConfig, entries: Sequence
         f"{where}: brokerId={broker.broker_id} is rejected: a master's brokerId is 0, a slave's is 1 or more, and this "
         f"broker has {known}"
     )
+
+
+def _with_bound_address(broker: BrokerConfig, bind_address: str, given: Container[str]) -> BrokerConfig:
+    """Register the address that is listened on, for clients and for slaves, unless another one is given."""
+    try:
+        if ip_address(bind_address).is_unspecified:
+            return broker
+    except ValueError:  # empty, or a name; messages hold addresses
+        return broker
+    fields = {"brokerIP1": "broker_ip1", "brokerIP2": "broker_ip2"}
+    return broker.model_copy(update={field: bind_address for name, field in fields.items() if name not in given})
 
 
 def _role_warnings(store: MessageStoreConfig) -> Iterator[str]:

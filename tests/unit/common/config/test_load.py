@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.errors import ConfigError
 
 CONF = Path(__file__).parents[4] / "conf"
@@ -170,3 +171,18 @@ def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read the settings file: No such file") as caught:
         load(tmp_path / "none")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "2001:db8::1"])
+def test_addresses_are_registered_that_are_listened_on(conf, address: str):
+    broker = load_broker_settings(conf(f"bindAddress={address}")).broker
+    assert (broker.broker_ip1, broker.broker_ip2) == (address, address)
+
+    broker = load_broker_settings(conf(f"bindAddress={address}\nbrokerIP1=192.0.2.1\nbrokerIP2=192.0.2.2")).broker
+    assert (broker.broker_ip1, broker.broker_ip2) == ("192.0.2.1", "192.0.2.2")
+
+
+@pytest.mark.parametrize("address", ["", "0.0.0.0", "::", "localhost"])
+def test_the_hosts_address_is_registered_if_all_are_listened_on(conf, address: str):
+    broker = load_broker_settings(conf(f"bindAddress={address}")).broker
+    assert (broker.broker_ip1, broker.broker_ip2) == (local_address(), local_address())
