@@ -114,6 +114,8 @@ class TestOtherHistory:
             assert f"mqstore truncate {tmp_path / 's'} {cut}" in slave.client.problem
             assert "the master's log ends at" in slave.client.problem
             assert log_bytes(slave.store) == before
+            shown = slave.client.runtime_info().ha_client_runtime_info.master_addr
+            assert shown == f"{master.address} ({slave.client.problem})"
 
     async def test_messages_that_another_history_has_acknowledge_none(self, tmp_path: Path):
         await filled(tmp_path / "s", ("other", 40))

@@ -1,7 +1,6 @@
 """``mqadmin clusterList`` (org.apache.rocketmq.tools.command.cluster.ClusterListSubCommand)."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import msgspec
 import typer
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
-from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, run
+from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.errors import ClientError
 from rocketbroker.common.clock import SystemClock
@@ -37,17 +36,11 @@ def command(
     more_stats: Annotated[
         bool, typer.Option("-m", "--moreStats", help="Show message totals of yesterday and today.")
     ] = False,
-    interval: Annotated[
-        int | None, typer.Option("-i", "--interval", min=1, metavar="SECONDS", help="Repeat at this interval.")
-    ] = None,
+    interval: Interval = None,
     as_json: AsJson = False,
 ) -> None:
     """List clusters and their brokers."""
-    while True:
-        run(namesrv_addr, as_json, lambda admin: examine(admin, cluster_name, more_stats))
-        if interval is None:
-            return
-        time.sleep(interval)
+    run_repeatedly(namesrv_addr, as_json, interval, lambda admin: examine(admin, cluster_name, more_stats))
 
 
 async def examine(admin: AdminClient, cluster_name: str | None, more_stats: bool) -> Report:

@@ -110,6 +110,14 @@ consumed the message. Unlike RocketMQ's tool it prints the body and writes no fi
 each with its fields, `properties`, `body` in base64 and `tracks`.""",
         "mqadmin queryMsgById -n 127.0.0.1:9876 -t TopicTest -i 7F00000100002A9F0000000000000000",
     ),
+    "haStatus": (
+        """\
+A master shows each connected slave, how far it is behind, and whether it is in sync (`haMaxGapNotInSync`). A slave
+shows its master, how far it has its log, and in parentheses the reason why it does not follow it. Without `-b` and `-c`
+all brokers of all clusters are asked; RocketMQ's tool asks the masters of a cluster. In JSON: `brokers` with `addr`,
+`status` and `error`; `status` has the fields of RocketMQ's HARuntimeInfo.""",
+        "mqadmin haStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911",
+    ),
     "cleanExpiredCQ": (
         f"""\
 The broker also removes the empty queues of deleted topics; RocketMQ's broker removes empty queues of existing topics

@@ -36,9 +36,8 @@ def run_on_brokers(
     """
 
     async def examine(admin: AdminClient) -> Report:
-        addresses = [broker.strip()] if broker else await admin.fetch_broker_addresses(cluster and cluster.strip())
         succeeded, failures = [], []
-        for address in addresses:
+        for address in await chosen_brokers(admin, broker, cluster):
             try:
                 await ask(admin, address)
             except RocketBrokerError as error:
@@ -47,6 +46,16 @@ def run_on_brokers(
                 succeeded.append(address)
         return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)
 
+    refuse_both(broker, cluster)
+    run(namesrv_addr, as_json, examine)
+
+
+def refuse_both(broker: str | None, cluster: str | None) -> None:
+    """Raise typer.BadParameter if a broker and a cluster are given."""
     if broker and cluster:
         raise typer.BadParameter("give either -b (one broker) or -c (all brokers of a cluster), or neither (all)")
-    run(namesrv_addr, as_json, examine)
+
+
+async def chosen_brokers(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
+    """Return the address of the given broker, or those of all brokers of the cluster, or of all clusters."""
+    return [broker.strip()] if broker else await admin.fetch_broker_addresses(cluster and cluster.strip())

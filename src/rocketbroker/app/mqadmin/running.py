@@ -1,6 +1,7 @@
 """Common options of the sub-commands, and the function that runs them."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated
@@ -28,6 +29,9 @@ Topic = Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="Topi
 RouteCluster = Annotated[
     str | None,
     typer.Option("-c", "--cluster", metavar="NAME", help="Find an LMQ by the route of this cluster or parent topic."),
+]
+Interval = Annotated[
+    int | None, typer.Option("-i", "--interval", min=1, metavar="SECONDS", help="Repeat at this interval.")
 ]
 
 _EXIT_FAILED = 1
@@ -64,6 +68,20 @@ def run(namesrv_addr: str | None, as_json: bool, examine: Callable[[AdminClient]
     print_report(report, as_json=as_json)
     if report.failures:
         raise typer.Exit(_EXIT_FAILED)
+
+
+def run_repeatedly(
+    namesrv_addr: str | None,
+    as_json: bool,
+    interval: int | None,
+    examine: Callable[[AdminClient], Awaitable[Report]],
+) -> None:
+    """Run a sub-command as ``run`` does, once or at an interval in seconds."""
+    while True:
+        run(namesrv_addr, as_json, examine)
+        if interval is None:
+            return
+        time.sleep(interval)
 
 
 def with_hint(error: RocketBrokerError) -> str:

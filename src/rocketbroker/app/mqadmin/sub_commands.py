@@ -21,6 +21,7 @@ SUB_COMMANDS = {
     "skipAccumulatedMessage": SubCommand("skip_accumulated_message", "Move a consumer group to the end of a topic."),
     "cloneGroupOffset": SubCommand("clone_group_offset", "Copy the offsets of one consumer group to another."),
     "queryMsgById": SubCommand("query_msg_by_id", "Show a message by its id."),
+    "haStatus": SubCommand("ha_status", "Show the replication of masters and slaves."),
     "cleanExpiredCQ": SubCommand("clean_expired_cq", "Remove queue and index files of deleted messages."),
     "cleanUnusedTopic": SubCommand("clean_unused_topic", "Remove the queues of deleted topics."),
     "deleteExpiredCommitLog": SubCommand("delete_expired_commit_log", "Remove expired commit log files now."),

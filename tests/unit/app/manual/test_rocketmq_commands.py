@@ -19,6 +19,6 @@ def test_a_command_works_with_apaches_tool_when_all_its_requests_are_served():
     served = {RequestCode.QUERY_MESSAGE.value: "broker"}
 
     assert state_of("queryMsgByKey", served) == "Apache's"
-    assert state_of("haStatus", served) == "no: GET_BROKER_HA_STATUS (907)"
+    assert state_of("getBrokerEpoch", served) == "no: GET_BROKER_EPOCH_CACHE (1007)"
     assert state_of("dumpCompactionLog", served) == "no: the files it reads do not exist here"
     assert state_of("clusterList", served) == "[ours](../reference/mqadmin.md#clusterlist)"

@@ -1,0 +1,101 @@
+"""``mqadmin haStatus`` (org.apache.rocketmq.tools.command.ha.HAStatusSubCommand)."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rocketbroker.app.mqadmin.on_brokers import BrokerAddr, Cluster, chosen_brokers, refuse_both
+from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly, with_hint
+from rocketbroker.app.times import human_millis
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.codec.remoting.bodies.ha_runtime_info import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
+from rocketbroker.common.errors import RocketBrokerError
+
+
+class BrokerRow(msgspec.Struct, rename="camel"):
+    """Replication of one broker, or the error that kept it from answering."""
+
+    addr: str
+    status: HARuntimeInfo | None = None
+    error: str | None = None
+
+
+def command(
+    namesrv_addr: NamesrvAddr = None,
+    broker_addr: BrokerAddr = None,
+    cluster: Cluster = None,
+    interval: Interval = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the slaves of masters, and how slaves follow their master."""
+    refuse_both(broker_addr, cluster)
+    run_repeatedly(namesrv_addr, as_json, interval, lambda admin: examine(admin, broker_addr, cluster))
+
+
+async def examine(admin: AdminClient, broker: str | None, cluster: str | None) -> Report:
+    """Ask one broker after the other for the state of its replication."""
+    rows = []
+    for address in await chosen_brokers(admin, broker, cluster):
+        row = BrokerRow(address)
+        rows.append(row)
+        try:
+            row.status = await admin.get_broker_ha_status(address)
+        except RocketBrokerError as error:
+            row.error = with_hint(error)
+    parts = [part for row in rows if row.status is not None for part in _parts(row.addr, row.status)]
+    return Report({"brokers": rows}, parts, [f"{row.addr}: {row.error}" for row in rows if row.error])
+
+
+def _parts(address: str, status: HARuntimeInfo) -> Iterator[str | Table]:
+    if not status.master:
+        yield from _slave_lines(address, status.ha_client_runtime_info)
+        return
+    slaves = status.ha_connection_info
+    yield f"#MasterAddr  {address}"
+    yield f"#MasterCommitLogMaxOffset  {status.master_commit_log_max_offset}"
+    yield f"#SlaveNum  {len(slaves)}"
+    yield f"#InSyncSlaveNum  {status.in_sync_slave_nums}"
+    if slaves:
+        yield Table(_COLUMNS, [_slave_cells(slave) for slave in slaves])
+    yield ""
+
+
+_COLUMNS = (
+    Column("#SlaveAddr"),
+    Column("#SlaveAckOffset", True),
+    Column("#Diff", True),
+    Column("#TransferSpeed(KB/s)", True),
+    Column("#Status"),
+    Column("#TransferFromWhere", True),
+)
+
+
+def _slave_cells(slave: HAConnectionRuntimeInfo) -> list[str]:
+    return [
+        slave.addr,
+        str(slave.slave_ack_offset),
+        str(slave.diff),
+        _speed(slave.transferred_byte_in_second),
+        "OK" if slave.in_sync else "Fall Behind",
+        str(slave.transfer_from_where),
+    ]
+
+
+def _slave_lines(address: str, copying: HAClientRuntimeInfo) -> Iterator[str]:
+    yield f"#SlaveAddr  {address}"
+    yield f"#MasterAddr  {copying.master_addr or '-'}"
+    yield f"#CommitLogMaxOffset  {copying.max_offset}"
+    yield f"#TransferSpeed(KB/s)  {_speed(copying.transferred_byte_in_second)}"
+    yield f"#LastReadTime  {human_millis(copying.last_read_timestamp) or '-'}"
+    yield f"#LastWriteTime  {human_millis(copying.last_write_timestamp) or '-'}"
+    yield f"#MasterFlushOffset  {copying.master_flush_offset}"
+    yield ""
+
+
+def _speed(bytes_per_s: int) -> str:
+    return f"{bytes_per_s / 1024:.2f}"
