@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -117,11 +118,9 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     Raises:
         InvalidMessageError: Invalid topic, body or property; the text says what would be valid.
     """
-    check_topic(message.topic)
-    if is_not_allowed_send_topic(message.topic):
-        raise InvalidMessageError(f"Sending message to topic[{message.topic}] is forbidden.")
+    _check_destination(message.topic)
     body: object = message.body  # whatever its annotation says
-    if not isinstance(body, bytes | bytearray | memoryview):
+    if type(body) is not bytes and not isinstance(body, bytes | bytearray | memoryview):
         kind = type(body).__name__
         raise InvalidMessageError(f'the message body is a {kind}; give bytes, such as b"text" or text.encode()')
     if not message.body:
@@ -145,6 +144,14 @@ def _check_delays(message: Message) -> None:
             raise InvalidMessageError(f"{name} is {value!r}; give a whole number from 0")
     if len(delays) > 1:
         raise InvalidMessageError(f"the message has {' and '.join(delays)}; give one of them")
+
+
+# A producer sends to few topics. Errors are not cached, and valid names are short.
+@lru_cache(maxsize=1024)
+def _check_destination(topic: str) -> None:
+    check_topic(topic)
+    if is_not_allowed_send_topic(topic):
+        raise InvalidMessageError(f"Sending message to topic[{topic}] is forbidden.")
 
 
 def check_topic(topic: str) -> None:

@@ -23,8 +23,10 @@ class Namespace:
 
     def wrap(self, name: str) -> str:
         """Return the name that brokers know: ``Orders`` becomes ``name%Orders``."""
+        if not self._prefix or not name:
+            return name
         kind, own = _split(name)
-        if not self._prefix or not name or own.startswith((self._prefix, CID_RMQ_SYS_PREFIX)) or is_system_topic(name):
+        if own.startswith((self._prefix, CID_RMQ_SYS_PREFIX)) or is_system_topic(name):
             return name
         return f"{kind}{self._prefix}{own}"
 

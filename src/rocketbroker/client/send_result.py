@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 import msgspec
+from msgspec import structs
 
 from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.client.message import MessageType
@@ -66,7 +67,7 @@ def send_result(answer: Command, queue: MessageQueue, unique_ids: str, msg_type:
         status,
         unique_ids,
         header.msg_id,
-        MessageQueue(queue.topic, queue.broker_name, header.queue_id),
+        queue if header.queue_id == queue.queue_id else structs.replace(queue, queue_id=header.queue_id),
         header.queue_offset,
         header.transaction_id,
         fields.get("MSG_REGION"),

@@ -6,8 +6,8 @@ write. ``Responder`` sends the answers that must wait.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.frame import encode_frame
@@ -199,9 +199,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
         return self._outgoing.send_oneway(command)
 
-    async def invoke(self, command: Command, timeout_s: float) -> Command:
+    def invoke(self, command: Command, timeout_s: float) -> Coroutine[Any, Any, Command]:
         """Send a request and wait for its answer."""
-        return await self._outgoing.invoke(command, timeout_s)
+        return self._outgoing.invoke(command, timeout_s)
 
     # -- memory and end
 

@@ -11,7 +11,7 @@ from rocketbroker.codec.remoting.frame import (
     LENGTH_AND_MARK,
     check_header_length,
     check_length,
-    decode_frame,
+    decode_parts,
     split_frame,
 )
 from rocketbroker.codec.remoting.handler import Connection, InTurn, Route
@@ -166,7 +166,7 @@ class FrameReader:
         """Handle a response, an unknown code, a binary header or a broken one."""
         check_header_length(int.from_bytes(frame[:4], "big"), self._header_limit)
         serialize_type, header, body = split_frame(frame)
-        command = decode_frame(frame)
+        command = decode_parts(serialize_type, header, body)
         if command.is_response:
             self._outgoing.answered(command)
             return

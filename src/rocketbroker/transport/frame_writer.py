@@ -51,6 +51,10 @@ class FrameWriter:
         else:
             transport.writelines(buffers)
 
+    def push(self, frame: bytes) -> None:
+        """Send a request of this side."""
+        self.write([frame])
+
     def flush(self) -> None:
         """Write the collected frames."""
         frames = self.frames

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -14,6 +15,8 @@ log = logging.getLogger(__name__)
 
 #: Opaques are Java ints and wrap around after 2,147,483,647 requests.
 MAX_OPAQUE = 0x7FFFFFFF
+
+_NOTHING = None, 0.0
 
 
 class Peer(Protocol):
@@ -47,7 +50,11 @@ class OutgoingRequests:
         self._opaques = opaques
         self._limit = limit
         self._before_request = before_request
-        self._pending: dict[int, asyncio.Future[Command]] = {}
+        # Requests without an answer by opaque, each with its deadline.
+        self._pending: dict[int, tuple[asyncio.Future[Command], float]] = {}
+        # One timer for all of them, since answers are expected: it runs at the earliest deadline it has seen.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
         # Bytes written since the peer fell behind.
         self._pushed_bytes = 0
 
@@ -75,17 +82,36 @@ class OutgoingRequests:
         if not self._writer.is_open:
             raise RemotingSendError(f"the connection to {address} is closed")
         command.opaque = opaque = next(self._opaques) & MAX_OPAQUE
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._pending[opaque] = future
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Command] = loop.create_future()
+        deadline = loop.time() + timeout_s
+        self._pending[opaque] = future, deadline
         try:
             self._push(command)
-            async with asyncio.timeout(timeout_s):
-                return await future
+            if deadline < self._timer_at:
+                self._expire_at(deadline, loop)
+            return await future
         except TimeoutError:
             text = f"no answer from {address} to request code {command.code} within {timeout_s} s"
             raise RemotingTimeoutError(text) from None
         finally:
             self._pending.pop(opaque, None)
+
+    def _expire_at(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = loop.call_at(deadline, self._expire, loop), deadline
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Fail the requests whose deadline has passed."""
+        now = loop.time()
+        self._timer, self._timer_at = None, math.inf
+        for future, deadline in self._pending.values():
+            if deadline <= now and not future.done():
+                future.set_exception(TimeoutError())
+        left = [deadline for _, deadline in self._pending.values() if deadline > now]
+        if left:
+            self._expire_at(min(left), loop)
 
     def _push(self, command: Command) -> None:
         """Write a request unless the peer is too far behind."""
@@ -100,7 +126,7 @@ class OutgoingRequests:
                     "(maxPushBytesPerConnection)"
                 )
             self._pushed_bytes += len(frame)
-        self._writer.write([frame])
+        self._writer.push(frame)
 
     def caught_up(self) -> None:
         """Reset the count: the peer has taken all queued bytes."""
@@ -108,7 +134,7 @@ class OutgoingRequests:
 
     def answered(self, command: Command) -> None:
         """Complete the request that an answer belongs to."""
-        future = self._pending.pop(command.opaque, None)
+        future, _ = self._pending.pop(command.opaque, _NOTHING)
         if future is None or future.done():
             log.debug("%s answered %d, which nobody waits for", self._peer.remote_address, command.opaque)
             return
@@ -117,7 +143,9 @@ class OutgoingRequests:
 
     def lost(self) -> None:
         """Fail all requests without an answer."""
-        for future in self._pending.values():
+        if self._timer is not None:
+            self._timer.cancel()
+        for future, _ in self._pending.values():
             if not future.done():
                 future.set_exception(RemotingSendError(f"the connection to {self._peer.remote_address} was lost"))
         self._pending.clear()

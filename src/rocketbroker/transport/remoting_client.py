@@ -169,7 +169,9 @@ class RemotingClient:
             RemotingSendError: The connection was lost before the answer arrived.
             RemotingTimeoutError: No answer arrived in time.
         """
-        connection = await self.connect(address)
+        connection = self._connections.get(address)
+        if connection is None or self.is_forked or not connection.is_open:
+            connection = await self.connect(address)
         return await connection.invoke(command, timeout_s)
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
@@ -183,7 +185,9 @@ class RemotingClient:
 
     def close_address(self, address: str) -> None:
         """Close the connection to an address, if any."""
-        self._writers.pop(address, None)
+        writer = self._writers.pop(address, None)
+        if writer is not None:
+            writer.flush()
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close("no longer needed")
@@ -199,6 +203,8 @@ class RemotingClient:
         for attempt in self._attempts:
             if not attempt.expired():
                 attempt.reschedule(asyncio.get_running_loop().time())
+        for writer in self._writers.values():
+            writer.flush()
         self._writers.clear()
         self._connections.clear()
         await self._endpoint.stop("the client stops")

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from rocketbroker.codec.remoting.handler import Buffer
 from rocketbroker.transport.frame_writer import FrameWriter
 
+# Bytes from which a frame gains nothing by waiting for others.
+_LARGE_FRAME = 16 * 1024
 # Seconds for a frame to fit into the socket's buffer.
 _SEND_TIMEOUT_S = 1.0
 
@@ -27,6 +29,14 @@ class SharedWriter(FrameWriter):
         """Send encoded frames; do nothing if the connection is closed."""
         with self._lock:
             super().write(buffers)
+
+    def push(self, frame: bytes) -> None:
+        """Send a request together with the others of this loop tick; a large one at once."""
+        self.frames.append(frame)
+        if len(frame) > _LARGE_FRAME:
+            self.flush()
+        else:
+            self.flush_soon()
 
     def write_from_thread(self, frame: bytes) -> bool:
         """Send a frame past the transport; return false if that is impossible now, or over TLS."""

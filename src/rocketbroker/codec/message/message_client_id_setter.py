@@ -19,9 +19,8 @@ class UniqueIds:
     """
 
     def __init__(self, ip: bytes, pid: int, salt: int, time_ms: Callable[[], int]) -> None:
-        self._ip = ip
-        self._pid = pid
-        self._salt = salt
+        # All but time and counter, which are the last 12 digits.
+        self._prefix = encode_unique_id(ip, pid, salt, 0, 0)[:-12]
         self._time_ms = time_ms
         self._counter = itertools.count()
         self._month_start, self._next_month_start = 0, 0
@@ -31,7 +30,7 @@ class UniqueIds:
         now = self._time_ms()
         if not self._month_start <= now < self._next_month_start:
             self._month_start, self._next_month_start = month_around(now)
-        return encode_unique_id(self._ip, self._pid, self._salt, now - self._month_start, next(self._counter))
+        return f"{self._prefix}{now - self._month_start:08X}{next(self._counter) & 0xFFFF:04X}"
 
 
 def month_around(time_ms: int) -> tuple[int, int]:

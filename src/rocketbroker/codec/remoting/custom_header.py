@@ -5,10 +5,12 @@ client also sends JSON numbers and booleans, and booleans as "0" and "1", so tha
 scalar.
 """
 
+from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from rocketbroker.common.errors import CodecError
 
@@ -22,7 +24,7 @@ T = TypeVar("T", bound=CommandCustomHeader)
 
 def text_of(value: object) -> str:
     """Return a scalar as Java's ``toString`` writes it; an IntEnum stands for a number, another Enum for its name."""
-    if isinstance(value, bool):
+    if value is True or value is False:
         return "true" if value else "false"
     if isinstance(value, Enum) and not isinstance(value, IntEnum):
         return value.name
@@ -34,11 +36,15 @@ def to_ext_fields(header: object) -> dict[str, str] | None:
     if header is None:
         return None
     if isinstance(header, dict):
-        return {key: text_of(value) for key, value in header.items() if value is not None}
-    names = header.__struct_encode_fields__  # type: ignore[attr-defined]
-    attributes = header.__struct_fields__  # type: ignore[attr-defined]
-    pairs = ((name, getattr(header, attribute)) for name, attribute in zip(names, attributes, strict=True))
-    return {name: text_of(value) for name, value in pairs if value is not None}
+        pairs: Iterable[tuple[str, object]] = header.items()
+    else:
+        pairs = zip(header.__struct_encode_fields__, astuple(header), strict=True)  # type: ignore[attr-defined,arg-type]
+    # Clients do this for each send, so texts and numbers, which most values are, take no call.
+    return {
+        name: value if (kind := type(value)) is str else str(value) if kind is int else text_of(value)  # type: ignore[misc]
+        for name, value in pairs
+        if value is not None
+    }
 
 
 def from_ext_fields(fields: dict[str, Any] | None, header_type: type[T]) -> T:
@@ -47,7 +53,12 @@ def from_ext_fields(fields: dict[str, Any] | None, header_type: type[T]) -> T:
     Raises:
         CodecError: A required field is missing or a value has the wrong type; the text names the field.
     """
-    texts = {key: value if isinstance(value, str) else text_of(value) for key, value in (fields or {}).items()}
+    try:
+        return msgspec.convert(fields or {}, header_type, strict=False)
+    except msgspec.ValidationError:
+        pass
+    # A number or boolean may stand for a text.
+    texts = {key: text_of(value) for key, value in (fields or {}).items()}
     try:
         return msgspec.convert(texts, header_type, strict=False)
     except msgspec.ValidationError as error:

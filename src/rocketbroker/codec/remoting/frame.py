@@ -69,7 +69,11 @@ def decode_frame(frame: memoryview) -> Command:
     Raises:
         RemoteProtocolError: The frame is broken.
     """
-    serialize_type, header, body = split_frame(frame)
+    return decode_parts(*split_frame(frame))
+
+
+def decode_parts(serialize_type: int, header: memoryview, body: memoryview) -> Command:
+    """Decode the parts of a frame as ``decode_frame``."""
     command = decode_json_header(header) if serialize_type == SERIALIZE_JSON else decode_rocketmq_header(header)
     command.body = body
     return command

@@ -20,6 +20,7 @@ T = TypeVar("T", bound=CommandCustomHeader)
 Scalar = str | int | float | bool | None
 
 
+_TEXT_DECODER = msgspec.json.Decoder(RemotingCommand[dict[str, str] | None], strict=False)
 _UNTYPED_DECODER = msgspec.json.Decoder(RemotingCommand[dict[str, Scalar] | None], strict=False)
 _ENCODER = msgspec.json.Encoder()
 
@@ -31,6 +32,16 @@ def decode_json_header(header: memoryview) -> Command:
         RemoteProtocolError: The header is not a JSON object with fields of the right types.
     """
     try:
+        command: Command = _TEXT_DECODER.decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        command = _decode_scalars(header)
+    command.body = b""
+    return command
+
+
+def _decode_scalars(header: memoryview) -> Command:
+    """Decode a header with values other than text, or name its fault."""
+    try:
         command: Command = _UNTYPED_DECODER.decode(header)
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"JSON header: {error}") from None
@@ -40,7 +51,6 @@ def decode_json_header(header: memoryview) -> Command:
         raise RemoteProtocolError("JSON header is nested too deep; extFields holds plain values") from None
     if command.header is not None:
         command.header = {key: text_of(value) for key, value in command.header.items() if value is not None}
-    command.body = b""
     return command
 
 
