@@ -459,7 +459,7 @@ MUTATIONS = (
         "an orderly queue gives out the next message before the first has ended",
         "client/consumer/consume_message_service.py",
         "            entry.start(received, self._clock.monotonic())\n",
-        "            entry.remove(message)\n            self._ready.put_nowait(entry)\n",
+        "            entry.remove(message)\n            self._ready.append(entry)\n",
         CONSUME_SERVICE,
     ),
     Mutation(

@@ -7,7 +7,9 @@ each queue (org.apache.rocketmq.client.impl.consumer).
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Generic, TypeVar
 
 from rocketbroker.client.consumer.offset_store import OffsetStore
@@ -20,6 +22,8 @@ from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
 
+# Messages that are taken before the event loop gets a turn, in which it reads the answers to pulls.
+_TAKEN_IN_A_ROW = 64
 # Seconds before a message that could not be sent back is consumed again here.
 _LOCAL_RETRY_S = 5.0
 # Delay level of a message that exceeded consumeTimeout: 10 s by default.
@@ -47,7 +51,11 @@ class ConsumeMessageService(ABC, Generic[T]):
         self._offsets = offsets
         self._send_back = send_back
         self._clock = clock
-        self._ready: asyncio.Queue[T | None] = asyncio.Queue()
+        self._ready: deque[T] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._wakes = False
+        self._taken_in_a_row = 0
+        self._closed = False
         self._tasks = TaskOwner(name)
 
     @abstractmethod
@@ -56,11 +64,53 @@ class ConsumeMessageService(ABC, Generic[T]):
 
     async def take(self) -> ReceivedMessage | None:
         """Wait for the next message and start its consumption; return None once closed."""
-        while (entry := await self._ready.get()) is not None:
-            if (received := self._begin(entry)) is not None:
-                return received
-        self._ready.put_nowait(None)  # for the next waiter
+        while not self._closed:
+            if self._taken_in_a_row >= _TAKEN_IN_A_ROW:
+                self._taken_in_a_row = 0
+                await asyncio.sleep(0)
+            while self._ready:
+                self._taken_in_a_row += 1
+                if (received := self._begin(self._ready.popleft())) is not None:
+                    return received
+            if not self._closed:
+                await self._arrival()
         return None
+
+    async def _arrival(self) -> None:
+        """Wait for an entry, or for the close."""
+        self._taken_in_a_row = 0
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            raise
+
+    def _add(self, entries: Iterable[T]) -> None:
+        """Give out more entries."""
+        self._ready.extend(entries)
+        if self._waiting and not self._wakes:
+            self._wakes = True
+            asyncio.get_running_loop().call_soon(self._wake_first)
+
+    def _wake_first(self) -> None:
+        """Wake one waiter, then the others if it leaves entries: a handler that never waits takes them all."""
+        if self._ready:
+            self._wake(1)
+        asyncio.get_running_loop().call_soon(self._wake_others)
+
+    def _wake_others(self) -> None:
+        self._wakes = False
+        self._wake(len(self._ready))
+
+    def _wake(self, number: int) -> None:
+        while number and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # else its task is cancelled
+                waiter.set_result(None)
+                number -= 1
 
     @abstractmethod
     def _begin(self, entry: T) -> ReceivedMessage | None:
@@ -78,9 +128,9 @@ class ConsumeMessageService(ABC, Generic[T]):
 
     def close(self) -> None:
         """Give out no more messages: all waiters return None."""
-        while not self._ready.empty():
-            self._ready.get_nowait()
-        self._ready.put_nowait(None)
+        self._closed = True
+        self._ready.clear()
+        self._wake(len(self._waiting))
 
     async def stop(self) -> None:
         """End pending retries and suspensions."""
@@ -91,7 +141,7 @@ class ConsumeMessageService(ABC, Generic[T]):
             self._offsets.update(held.queue, held.commit_offset)
 
 
-class ConsumeMessageConcurrentlyService(ConsumeMessageService[ReceivedMessage]):
+class ConsumeMessageConcurrentlyService(ConsumeMessageService[tuple[ProcessQueue, MessageExt]]):
     """Messages in the order of their arrival, any number at a time.
 
     Args:
@@ -106,15 +156,15 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService[ReceivedMessage]):
 
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         """Give out messages after those that arrived before."""
-        for message in messages:
-            self._ready.put_nowait(ReceivedMessage(message, held, self._group, self._settle))
+        self._add(zip(repeat(held), messages))
 
-    def _begin(self, entry: ReceivedMessage) -> ReceivedMessage | None:
-        held, message = entry.process_queue, entry.message_ext
+    def _begin(self, entry: tuple[ProcessQueue, MessageExt]) -> ReceivedMessage | None:
+        held, message = entry
         if message not in held:
             return None
-        held.start(entry, self._clock.monotonic())
-        return entry
+        received = ReceivedMessage(message, held, self._group, self._settle)
+        held.start(received, self._clock.monotonic())
+        return received
 
     async def _expire(self, held: ProcessQueue, consumption: Consumption) -> None:
         """Send back a message that took too long, so that the offset of its queue can advance."""
@@ -123,9 +173,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService[ReceivedMessage]):
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
         held, message = received.process_queue, received.message_ext
-        if message not in held:
-            return  # the queue is another member's
-        if outcome is not Outcome.ACKNOWLEDGED:
+        if outcome is not Outcome.ACKNOWLEDGED and message in held:
             if self._send_back is None:
                 log.warning("broadcasting: message %s is not consumed again", received.msg_id)
             elif not await self._send_back.send_back(held.queue, message, delay_level):
@@ -174,7 +222,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
         """Let a queue give out its next message."""
         if held not in self._active and len(held) and not held.dropped:
             self._active.add(held)
-            self._ready.put_nowait(held)
+            self._add((held,))
 
     def _begin(self, entry: ProcessQueue) -> ReceivedMessage | None:
         message = None if entry.dropped else entry.first
@@ -216,4 +264,4 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
 
     async def _ready_again(self, held: ProcessQueue) -> None:
         await asyncio.sleep(self._suspend_s)
-        self._ready.put_nowait(held)
+        self._add((held,))

@@ -1,6 +1,9 @@
 """Rates of one consumer by topic (org.apache.rocketmq.client.stat.ConsumerStatsManager)."""
 
+import math
 from collections import deque
+
+import msgspec
 
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeStatus
 from rocketbroker.common.clock import Clock
@@ -10,30 +13,37 @@ _HOUR_S = 3600.0
 _BUCKET_S = 10.0
 
 
+class _Bucket(msgspec.Struct):
+    start: float
+    sum: float = 0.0
+    times: int = 0
+
+
 class RecentSum:
     """Sum and number of the values of the last ``window_s`` seconds, in steps of 10 s."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
-        self._buckets: deque[tuple[float, float, int]] = deque()
+        self._buckets: deque[_Bucket] = deque()
+        self._last = _Bucket(-math.inf)
 
     def add(self, value: float, times: int, now: float) -> None:
         """Add a value that stands for ``times`` events."""
-        start = now - now % _BUCKET_S
-        if self._buckets and self._buckets[-1][0] == start:
-            _, old, number = self._buckets[-1]
-            self._buckets[-1] = (start, old + value, number + times)
-        else:
+        last = self._last
+        if now - last.start >= _BUCKET_S:
             self._forget(now)
-            self._buckets.append((start, value, times))
+            last = self._last = _Bucket(now - now % _BUCKET_S)
+            self._buckets.append(last)
+        last.sum += value
+        last.times += times
 
     def total(self, now: float) -> tuple[float, int]:
         """Return the sum and the number of events."""
         self._forget(now)
-        return sum(value for _, value, _ in self._buckets), sum(number for _, _, number in self._buckets)
+        return sum(each.sum for each in self._buckets), sum(each.times for each in self._buckets)
 
     def _forget(self, now: float) -> None:
-        while self._buckets and self._buckets[0][0] < now - self._window_s:
+        while self._buckets and self._buckets[0].start < now - self._window_s:
             self._buckets.popleft()
 
 
@@ -62,13 +72,13 @@ class ConsumerStats:
         stats.pulls.add(seconds * 1000, 1, now)
         stats.pulled.add(messages, messages, now)
 
-    def add_consumed(self, topic: str, seconds: float, *, failed: bool) -> None:
-        """Count a message that was consumed, or failed to be."""
+    def add_consumed(self, topic: str, start: float, *, failed: bool) -> None:
+        """Count a message whose consumption, begun at a monotonic time, ends now or has failed."""
         stats, now = self._of(topic), self._clock.monotonic()
         if failed:
             stats.failed.add(1, 1, now)
         else:
-            stats.consumed.add(seconds * 1000, 1, now)
+            stats.consumed.add((now - start) * 1000, 1, now)
 
     def status(self) -> dict[str, ConsumeStatus]:
         """Return the rates of each topic: times in ms, messages in a second, failures of the last hour."""

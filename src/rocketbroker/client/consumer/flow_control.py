@@ -56,20 +56,30 @@ class HeldBytes:
 
     def __init__(self, limits: FlowControl) -> None:
         self._limits = limits
-        self._freed = asyncio.Event()
+        self._waiting: dict[Held, asyncio.Event] = {}
         self.total = 0
 
     def add(self, size: int) -> None:
-        """Count bytes that are held now, or are no longer if ``size`` is negative."""
+        """Count bytes that are held now."""
         self.total += size
-        if size <= 0:
-            self._freed.set()
+
+    def remove(self, size: int, held: Held) -> None:
+        """Count bytes that a queue no longer holds."""
+        was_full = self.total >= self._limits.bytes_in_all
+        self.total -= size
+        if self._waiting:
+            for each in self._waiting if was_full else (held,):
+                if each in self._waiting and self._has_room(each):
+                    self._waiting[each].set()
 
     async def wait_for_room(self, held: Held) -> None:
         """Wait until a queue may pull."""
         while not self._has_room(held):
-            self._freed.clear()
-            await self._freed.wait()
+            freed = self._waiting.setdefault(held, asyncio.Event())
+            try:
+                await freed.wait()
+            finally:
+                self._waiting.pop(held, None)
 
     def _has_room(self, held: Held) -> bool:
         limits = self._limits

@@ -59,7 +59,7 @@ class MessageListener:
         if message.outcome is None:
             await (message.ack() if error is None else message.retry_later())
         failed = message.outcome is not Outcome.ACKNOWLEDGED
-        self._stats.add_consumed(message.topic, self._clock.monotonic() - start, failed=failed)
+        self._stats.add_consumed(message.topic, start, failed=failed)
         return error
 
     async def _call_handler(self, message: ReceivedMessage) -> None:

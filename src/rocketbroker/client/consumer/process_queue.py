@@ -48,7 +48,6 @@ class ProcessQueue:
         self._held: OrderedDict[int, MessageExt] = OrderedDict()
         self._started: dict[int, tuple[float, Consumption]] = {}
         self._idle = asyncio.Event()
-        self._idle.set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -79,16 +78,16 @@ class ProcessQueue:
     def put(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
         """Hold pulled messages; return those that were not held yet."""
         new = [message for message in messages if message.queue_offset not in self._held]
-        for message in new:
-            self._held[message.queue_offset] = message
-            self._count(_size(message))
+        self._held.update([(message.queue_offset, message) for message in new])
+        size = sum([len(message.body) + len(message.properties_bytes) for message in new])
+        self.bytes += size
+        self._held_bytes.add(size)
         return new
 
     def start(self, consumption: Consumption, now: float) -> None:
         """Note that a message is being consumed."""
         self._started[consumption.message_ext.queue_offset] = now, consumption
         self.last_consume = now
-        self._idle.clear()
 
     def suspend(self, message: MessageExt) -> None:
         """Note that a message waits to be consumed again."""
@@ -96,11 +95,14 @@ class ProcessQueue:
 
     def remove(self, message: MessageExt) -> bool:
         """Remove a consumed message; return false if it is not held."""
-        if message not in self:
+        offset = message.queue_offset
+        if self._held.get(offset) is not message:
             return False
-        del self._held[message.queue_offset]
+        del self._held[offset]
         self._end(message)
-        self._count(-_size(message))
+        size = len(message.body) + len(message.properties_bytes)
+        self.bytes -= size
+        self._held_bytes.remove(size, self)
         return True
 
     def started_before(self, now: float) -> list[Consumption]:
@@ -109,7 +111,9 @@ class ProcessQueue:
 
     async def wait_idle(self) -> None:
         """Wait until no message is being consumed."""
-        await self._idle.wait()
+        while self._started:
+            self._idle.clear()
+            await self._idle.wait()
 
     def drop(self) -> None:
         """Give up the queue and all held messages."""
@@ -117,17 +121,10 @@ class ProcessQueue:
         self._held.clear()
         self._started.clear()
         self._idle.set()
-        self._count(-self.bytes)
+        size, self.bytes = self.bytes, 0
+        self._held_bytes.remove(size, self)
 
     def _end(self, message: MessageExt) -> None:
         self._started.pop(message.queue_offset, None)
         if not self._started:
             self._idle.set()
-
-    def _count(self, size: int) -> None:
-        self.bytes += size
-        self._held_bytes.add(size)
-
-
-def _size(message: MessageExt) -> int:
-    return len(message.body) + len(message.properties_bytes)
