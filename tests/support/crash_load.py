@@ -57,6 +57,9 @@ class Journal:
     first_arrivals: dict[Place, Attempt] = field(default_factory=dict)
     arrived: Counter[int] = field(default_factory=Counter)
     got: int = 0
+    # Last offset that each consumer had of each queue, and the places where one got an earlier message again.
+    latest: dict[tuple[int, int], int] = field(default_factory=dict)
+    steps_back: list[str] = field(default_factory=list)
     produced: bool = False
     breaks: list[str] = field(default_factory=list)
 
@@ -78,7 +81,8 @@ class Journal:
         elif word == "FAIL":
             self.failed[Attempt(*map(int, fields[:3]))] = fields[3]
         elif word == "GOT":
-            _, producer, n, attempt, queue_id, offset = map(int, fields)
+            consumer, producer, n, attempt, queue_id, offset = map(int, fields)
+            self._follow(consumer, queue_id, offset)
             self._arrive(Place(TOPIC, queue_id, offset), Attempt(producer, n, attempt))
         elif word == "BAD":
             self.breaks.append(f"a body that nobody sent: {fields}")
@@ -86,6 +90,11 @@ class Journal:
             self.produced = True
         elif self.later is not None:
             self.later.take_line(word, fields)
+
+    def _follow(self, consumer: int, queue_id: int, offset: int) -> None:
+        if offset <= (latest := self.latest.get((consumer, queue_id), -1)):
+            self.steps_back.append(f"consumer {consumer} got offset {offset} of queue {queue_id} after {latest}")
+        self.latest[consumer, queue_id] = offset
 
     def _arrive(self, place: Place, attempt: Attempt) -> None:
         """Check that a place never changes its message and is first seen after its predecessor."""

@@ -32,10 +32,14 @@ class OurServer(JavaServer):
 
 @dataclass(slots=True)
 class OurServers:
-    """Starts servers with settings, stores and logs in ``home``; clients reach them at ``host``."""
+    """Starts servers with settings, stores and logs in ``home``; clients reach them at ``host``.
+
+    ``runner`` goes before each command line.
+    """
 
     home: Path
     host: str = LOOPBACK
+    runner: Sequence[str] = ()
     started: list[OurServer] = field(default_factory=list)
 
     @property
@@ -55,9 +59,9 @@ class OurServers:
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return path
 
-    def namesrv(self, **settings: str | int) -> OurServer:
-        """Start mqnamesrv; it listens when this returns."""
-        port = free_ports()
+    def namesrv(self, port: int = 0, /, **settings: str | int) -> OurServer:
+        """Start mqnamesrv, on a free port without a given one; it listens when this returns."""
+        port = port or free_ports()
         given = {
             "listenPort": port,
             "bindAddress": self._bound,
@@ -110,7 +114,7 @@ class OurServers:
         log = self.home / f"{name}-{len(self.started)}.out"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*runner, *self.command(module, "-c", str(path), *arguments)],
+                [*self.runner, *runner, *self.command(module, "-c", str(path), *arguments)],
                 stdin=subprocess.PIPE if module.startswith("testing.") else None,  # its launchers read commands
                 stdout=out,
                 stderr=subprocess.STDOUT,

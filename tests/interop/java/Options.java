@@ -34,6 +34,7 @@ final class Options {
         client.setInstanceName(instance + "-" + ProcessHandle.current().pid());
         client.setMqClientApiTimeout(30_000);
         client.setHeartbeatBrokerInterval(number("heartbeat", 1000));
+        client.setPollNameServerInterval(number("pollNameServer", 30_000));
     }
 
     String text(String name) {

@@ -31,7 +31,6 @@ public final class Push {
         options.connect(consumer, "push");
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + options.text("from", "FIRST_OFFSET")));
         consumer.setConsumeTimestamp(options.text("timestamp", consumer.getConsumeTimestamp()));
-        consumer.setPollNameServerInterval(options.number("pollNameServer", 30000));
         consumer.setPersistConsumerOffsetInterval(options.number("persist", 5000));
         if ("BROADCASTING".equals(options.text("model", "CLUSTERING"))) {
             broadcast(consumer);

@@ -1,0 +1,261 @@
+"""Faults of a cluster by name: each happens, lasts a while, is checked and ends."""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tests.support.clocked_broker import ClockedBroker
+from tests.support.fault_cluster import SLAVE_ROLE, FaultCluster
+from tests.support.machines import CLIENTS, MASTER, NAMESRV, SLAVE
+from tests.support.our_servers import OurServer
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
+
+Fault = Callable[[FaultCluster], None]
+HOUR_S: Final = 3600
+LOSS: Final = 0.3
+# One freeze in ten is long.
+_LONG_FREEZE: Final = 0.1
+_MESSAGES: Final = 400
+_REMEDY: Final = "if the master lost its store, stop both and copy"
+_NOT_FOLLOWED: Final = "the master's log is not followed"
+
+
+def kill_master(cluster: FaultCluster) -> None:
+    """Kill the master; the slave has all that was acknowledged."""
+    cluster.master.kill()
+    cluster.check()
+    cluster.hold(0.0, 2.0)
+    cluster.start_master()
+
+
+def kill_slave(cluster: FaultCluster) -> None:
+    """Kill the slave; the master acknowledges nothing until it is back."""
+    cluster.slave.kill()
+    cluster.check()
+    cluster.hold(0.0, 2.0)
+    cluster.check_copy(SLAVE)
+    cluster.start_slave()
+
+
+def kill_both(cluster: FaultCluster) -> None:
+    """Kill master and slave at the same time."""
+    first, second = _in_any_order(cluster, [cluster.master, cluster.slave])
+    first.kill()
+    second.kill()
+    cluster.check()
+    _start_both(cluster)
+
+
+def stop_both(cluster: FaultCluster) -> None:
+    """Stop both in order, in any order, and start them again."""
+    for broker in _in_any_order(cluster, [cluster.master, cluster.slave]):
+        assert broker.stop() == 0
+    cluster.check()
+    _start_both(cluster)
+
+
+def _in_any_order(cluster: FaultCluster, brokers: list[ClockedBroker]) -> list[ClockedBroker]:
+    cluster.random.shuffle(brokers)
+    return brokers
+
+
+def _start_both(cluster: FaultCluster) -> None:
+    starts = [cluster.start_master, cluster.start_slave]
+    cluster.random.shuffle(starts)
+    for start in starts:
+        start()
+
+
+def freeze_master(cluster: FaultCluster) -> None:
+    """Freeze the master."""
+    _freeze(cluster, cluster.master)
+
+
+def freeze_slave(cluster: FaultCluster) -> None:
+    """Freeze the slave; what it has is in its files."""
+    _freeze(cluster, cluster.slave)
+
+
+def freeze_namesrv(cluster: FaultCluster) -> None:
+    """Freeze the name server, which nobody needs for a while."""
+    _freeze(cluster, cluster.namesrv)
+
+
+def _freeze(cluster: FaultCluster, server: OurServer) -> None:
+    server.freeze()
+    is_long = cluster.random.random() < _LONG_FREEZE
+    cluster.hold(*((15.0, 60.0) if is_long else (5.0, 8.0)))
+    cluster.check()
+    server.thaw()
+
+
+def cut_to_slave(cluster: FaultCluster) -> None:
+    """Lose all that the master sends to the slave."""
+    _lose(cluster, (MASTER, SLAVE))
+
+
+def cut_to_master(cluster: FaultCluster) -> None:
+    """Lose all that the slave sends to the master: its reports."""
+    _lose(cluster, (SLAVE, MASTER))
+
+
+def cut_both_ways(cluster: FaultCluster) -> None:
+    """Cut the link between master and slave."""
+    _lose(cluster, (SLAVE, MASTER), (MASTER, SLAVE))
+
+
+def lose_some(cluster: FaultCluster) -> None:
+    """Lose a share of the packets between master and slave."""
+    _lose(cluster, (SLAVE, MASTER), (MASTER, SLAVE), share=LOSS)
+
+
+def lose_some_everywhere(cluster: FaultCluster) -> None:
+    """Lose a share of the packets on each link of the master."""
+    _lose(cluster, *_links_of(MASTER), share=LOSS)
+
+
+def isolate_master(cluster: FaultCluster) -> None:
+    """Cut the master off from all others."""
+    _lose(cluster, *_links_of(MASTER))
+
+
+def isolate_slave(cluster: FaultCluster) -> None:
+    """Cut the slave off from all others."""
+    _lose(cluster, *_links_of(SLAVE))
+
+
+def _links_of(machine: str) -> list[tuple[str, str]]:
+    others = [each for each in (CLIENTS, NAMESRV, MASTER, SLAVE) if each != machine]
+    return [*((machine, other) for other in others), *((other, machine) for other in others)]
+
+
+def _lose(cluster: FaultCluster, *links: tuple[str, str], share: float = 1.0) -> None:
+    for source, destination in links:
+        cluster.machines.drop(source, destination, share)
+    cluster.hold(2.0, 6.0)
+    cluster.check()
+    cluster.machines.heal()
+
+
+def fill_slave_disk(cluster: FaultCluster) -> None:
+    """Fill the slave's disk: the master acknowledges what the slave could still write."""
+    vacate = cluster.fill_slave_disk()
+    cluster.hold(2.0, 4.0)
+    cluster.check()
+    vacate()
+
+
+def kill_slave_with_full_disk(cluster: FaultCluster) -> None:
+    """Kill a slave whose disk is full, and start it once there is room."""
+    vacate = cluster.fill_slave_disk()
+    cluster.hold()
+    cluster.slave.kill()
+    cluster.check()
+    vacate()
+    cluster.start_slave()
+
+
+def empty_master(cluster: FaultCluster) -> None:
+    """Start the master without its store, by mistake, and give it a copy of the slave's."""
+    journal = cluster.journal
+    # More than an empty master gets meanwhile: what consumers then read is at offsets that they had before.
+    while journal.got < _MESSAGES:
+        cluster.wait_at_work()
+    cluster.master.kill()
+    cluster.check()
+    acknowledged = len(journal.acknowledged)
+    cluster.master_role.seen.rename(cluster.master_role.seen.with_name("lost"))
+    logged = cluster.slave.text().count(_REMEDY)
+    cluster.start_master()
+    cluster.make_topic()
+    wait_until(
+        lambda: cluster.slave.text().count(_REMEDY) > logged,
+        "the slave stops following",
+    )
+    cluster.hold()
+    cluster.check_copy(SLAVE)
+    assert len(journal.acknowledged) == acknowledged, "an empty master acknowledged messages"
+    for broker in _in_any_order(cluster, [cluster.master, cluster.slave]):
+        assert broker.stop() == 0
+    # Consumers read what the empty master had at the offsets of other messages, and began there again.
+    journal.read_on()
+    journal.breaks.clear()
+    cluster.restore_master()
+    _start_both(cluster)
+    cluster.wait_at_work()
+    journal.breaks.clear()
+    journal.steps_back.clear()
+
+
+def set_clocks_apart(cluster: FaultCluster) -> None:
+    """Set the clock of one broker an hour forward or back, and for a while at least, back again."""
+    broker = cluster.random.choice([cluster.master, cluster.slave])
+    hours = cluster.random.choice([HOUR_S, -HOUR_S])
+    broker.set_clock(f"step {hours}")
+    cluster.wait_at_work()
+    if cluster.random.random() < 0.5:
+        cluster.hold()
+        broker.set_clock(f"step {-hours}")
+
+
+def start_a_second_master(cluster: FaultCluster) -> None:
+    """Start another master of the same name, which the name server rejects."""
+    _start_rejected(cluster, {**cluster.master_role.settings, "inSyncReplicas": 1}, "give each broker its own")
+
+
+def start_a_second_slave(cluster: FaultCluster) -> None:
+    """Start another slave of the same id, which the name server rejects."""
+    _start_rejected(cluster, SLAVE_ROLE, "give each broker its own")
+
+
+def start_a_slave_of_another_cluster(cluster: FaultCluster) -> None:
+    """Start a slave of the same name and another cluster, which the name server rejects."""
+    settings = {**SLAVE_ROLE, "brokerId": 2, "brokerClusterName": "Other"}
+    _start_rejected(cluster, settings, "broker-a of cluster Other")
+
+
+def _start_rejected(cluster: FaultCluster, settings: dict[str, str | int], reason: str) -> None:
+    spare = cluster.launch(cluster.spare_role(**settings))
+    spare.wait_for(reason)
+    cluster.wait_at_work()
+    assert spare.stop() == 0
+    has_records = any(any(path.read_bytes()[:8]) for path in (spare.store / "commitlog").glob("0*"))
+    assert not has_records, "a broker that the name server rejected stored messages"
+
+
+def follow_nobody(cluster: FaultCluster) -> None:
+    """Start the slave with a haMasterAddress that nobody listens on."""
+    cluster.slave.kill()
+    cluster.start_slave(haMasterAddress=f"127.0.0.1:{free_ports()}")
+    cluster.slave.wait_for(_NOT_FOLLOWED)
+    cluster.hold()
+    cluster.check()
+    assert cluster.slave.stop() == 0
+    cluster.start_slave()
+
+
+def kill_namesrv(cluster: FaultCluster) -> None:
+    """Kill the name server, which nobody needs for a while."""
+    cluster.namesrv.kill()
+    cluster.hold(2.0, 4.0)
+    cluster.check()
+    cluster.start_namesrv()
+
+
+ON_ONE_LINK: Final[tuple[Fault, ...]] = (
+    kill_master, kill_slave, kill_both, stop_both, freeze_master, freeze_slave, freeze_namesrv, cut_to_slave,
+    cut_to_master, cut_both_ways, lose_some, empty_master, set_clocks_apart, start_a_second_master,
+    start_a_second_slave, start_a_slave_of_another_cluster, follow_nobody, kill_namesrv,
+)  # fmt: skip
+ON_ALL_LINKS: Final[tuple[Fault, ...]] = (lose_some_everywhere, isolate_master, isolate_slave)
+ON_A_SMALL_DISK: Final[tuple[Fault, ...]] = (fill_slave_disk, kill_slave_with_full_disk)
+FAULTS: Final = (*ON_ONE_LINK, *ON_ALL_LINKS, *ON_A_SMALL_DISK)
+FAULTS_A_RUN: Final = 3
+
+
+def plan(seed: int, possible: tuple[Fault, ...] = FAULTS) -> list[Fault]:
+    """Return the faults of a run; the first is each kind in turn."""
+    chance = random.Random(seed)
+    faults = [FAULTS[seed % len(FAULTS)], *chance.choices(FAULTS, k=FAULTS_A_RUN - 1)]
+    return [each for each in faults if each in possible]
