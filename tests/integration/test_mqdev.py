@@ -12,7 +12,7 @@ import pytest
 
 from rocketbroker.app.demo_outcome import TOPIC
 from rocketbroker.app.dev_server import DevServer
-from rocketbroker.client import Message, Producer
+from rocketbroker.client import Message, Producer, PushConsumer, SendStatus
 from rocketbroker.client.admin_client import AdminClient
 
 COMMAND = (sys.executable, "-m", "rocketbroker.app.mqdev")
@@ -110,9 +110,25 @@ async def test_the_demo_can_be_interrupted_while_spark_counts(tmp_path: Path):
     assert stores_in(tmp_path) == []
 
 
+async def send_and_consume(namesrv: str) -> None:
+    """Send messages until a master and its slave have one, and consume them."""
+    bodies: list[bytes] = []
+    found: set[bytes] = set()
+    async with Producer("PG", namesrv) as producer, PushConsumer("CG", namesrv) as consumer:
+        status = None
+        while status is not SendStatus.SEND_OK:  # slaves count once the name server knows them
+            bodies.append(b"%d" % len(bodies))
+            status = (await producer.send(Message("T", bodies[-1]))).send_status
+        await consumer.subscribe("T")
+        async for message in consumer:
+            found.add(message.body)
+            if found == set(bodies):
+                break
+
+
 async def test_a_layout_runs_a_process_for_each_server(tmp_path: Path):
     ready = tmp_path / "ready.env"
-    async with started(tmp_path, "--layout", "2m-2s-async", "--ephemeral", "--ready-file", str(ready)) as process:
+    async with started(tmp_path, "--layout", "2m-2s-sync", "--ephemeral", "--ready-file", str(ready)) as process:
         assert process.stdout is not None
         titles, addresses = [], {}
         async with asyncio.timeout(READY_S):
@@ -120,7 +136,9 @@ async def test_a_layout_runs_a_process_for_each_server(tmp_path: Path):
                 if not line.startswith("["):  # printed by a server
                     titles.append(line.split()[0])
                     addresses[titles[-1]] = line.split()[1]
-        async with AdminClient(ready.read_text().strip().removeprefix("NAMESRV_ADDR=")) as admin:
+        namesrv = ready.read_text().strip().removeprefix("NAMESRV_ADDR=")
+        await asyncio.wait_for(send_and_consume(namesrv), READY_S)
+        async with AdminClient(namesrv) as admin:
             found = await admin.fetch_broker_addresses("DefaultCluster")
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.wait_for(process.communicate(), READY_S)

@@ -27,9 +27,11 @@ def cluster(tmp_path: Path) -> Iterator[FaultCluster]:
 
 
 @pytest.mark.timeout(300)
-def test_no_message_that_both_have_is_lost(cluster: FaultCluster):
+def test_no_message_that_both_have_is_lost_by_the_kill_of_either(cluster: FaultCluster):
     cluster.slave.kill()
     cluster.check()
+    cluster.hold(1.0, 1.0)
+    cluster.check_copy(SLAVE)
     cluster.start_slave()
     cluster.wait_at_work()
 

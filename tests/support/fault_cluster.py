@@ -33,6 +33,7 @@ PROGRESS_LIMIT_S = 120.0
 # Acknowledged messages that show that all is at work.
 _PROGRESS = 50
 _CHUNK = 1 << 20
+_FULL = "No space left on device"
 # Small files, a short wait for slaves, and tables written often. No file is removed: the checks read the whole log.
 BROKER: dict[str, str | int] = {
     "mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": 20_000, "maxHashSlotNum": 5_000,
@@ -321,10 +322,10 @@ class FaultCluster:
         assert journal.steps_back == []
 
     def _check_logs_of_servers(self) -> None:
-        """Check that no server met an error that it did not expect."""
-        words = ("CRITICAL", "Traceback")
-        found = [line for each in self._started for line in each.lines() if any(word in line for word in words)]
-        assert found == []
+        """Check that no server met an error that it did not expect; one with a full disk may print where."""
+        for server in self._started:
+            text = server.text()
+            assert _FULL in text or not any(word in text for word in ("CRITICAL", "Traceback"))
 
     def close(self) -> None:
         """End all processes."""

@@ -51,6 +51,7 @@ STORE = "tests/property/test_store.py"
 BATCH_QUEUES = "tests/property/test_batch_queues.py"
 REPLICA_CRASH = "tests/property/test_replica_crash.py"
 REPLICA_LOG = "tests/unit/store/test_replica_log.py"
+REPLICATION = "tests/integration/test_replication.py::test_no_message_that_both_have_is_lost_by_the_kill_of_either"
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 CONNECTION = "tests/property/test_connection.py"
@@ -146,6 +147,13 @@ MUTATIONS = (
         "offsets[needed - 1] if needed <= len(offsets) else -1",
         "offsets[0] if offsets else -1",
         "tests/unit/ha/test_group_transfer_service.py",
+    ),
+    Mutation(
+        "ha: a master without a slave acknowledges",
+        "ha/group_transfer_service.py",
+        "if needed <= len(offsets) else -1",
+        "if needed <= len(offsets) else sys.maxsize",
+        REPLICATION,
     ),
     Mutation(
         "ha: a slave with other messages continues",

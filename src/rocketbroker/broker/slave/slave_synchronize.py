@@ -153,7 +153,7 @@ class SlaveSynchronize:
         )
         if reason := self._other_log():
             self._waits(reason)
-            steps = [("master", self._client.delay_offsets)]
+            steps = [("delay offsets", self._client.delay_offsets)]
         else:
             self._worked("tables")
         for title, step in steps:
@@ -168,7 +168,8 @@ class SlaveSynchronize:
             else:
                 self._worked(title)
         self._master.answers = True
-        self._worked("master")
+        if self._logged.pop("master", ""):
+            log.info("SlaveSynchronize: the master %s answers again", self._master.master.address)
 
     async def _sync_topics(self) -> None:
         answer = await self._client.topics()

@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 
 from rocketbroker.broker.out.master_address import Master
@@ -252,6 +254,7 @@ async def test_an_invalid_entry_is_left_out_alone_and_logged_once(slave, filled,
 
 
 async def test_a_dead_master_is_reported_once_and_followed_again(slave, filled, caplog):
+    caplog.set_level(logging.INFO)
     good = slave.address.master
     slave.address.registered("ns", Master("127.0.0.1:1x", ""))
     await slave.sync.sync_all()
@@ -262,6 +265,7 @@ async def test_a_dead_master_is_reported_once_and_followed_again(slave, filled, 
     slave.address.registered("ns", good)
     await slave.sync.sync_all()
     assert slave.address.answers
+    assert f"the master {good.address} answers again" in caplog.text
     assert "T" in slave.topics.topics
 
 
