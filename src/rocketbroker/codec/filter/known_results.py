@@ -1,7 +1,8 @@
 """Results of a filter by the values of the properties that it names, looked up for many messages at a time.
 
-A table has one place for each hash of the values. It is replaced as a whole, because several threads read it. A value
-is two words: its first eight bytes; and up to seven more below its length, so that no two values have the same words.
+The values of a message have two places in a table, from a hash: the second is for those whose first place is taken. The
+table is replaced as a whole, because several threads read it. A value is two words: its first eight bytes; and up to
+seven more below its length, so that no two values have the same words.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +27,10 @@ _SECOND: Final = np.array([(1 << 8 * max(length - _WORD, 0)) - 1 for length in r
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _LENGTH_SHIFT: Final = np.uint64(56)
 _PLACE_SHIFT: Final = np.uint64(64 - _PLACE_BITS)
+_OTHER_SHIFT: Final = np.uint64(64 - 2 * _PLACE_BITS)
+_PLACE_MASK: Final = np.uint64((1 << _PLACE_BITS) - 1)
+# Both words of a place without a result. No value has them: their length is 255.
+_FREE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 class _Table(NamedTuple):
@@ -33,6 +38,18 @@ class _Table(NamedTuple):
 
     words: list[Words]
     matched: Mask
+
+    def holds(self, words: list[Words], places: Positions) -> Mask:
+        """Return the rows whose words are at their ``places``."""
+        found: Mask = self.words[0][places] == words[0]
+        for word, of_table in zip(words[1:], self.words[1:], strict=True):
+            found &= of_table[places] == word
+        return found
+
+    def is_free(self, places: Positions) -> Mask:
+        """Return the places without a result."""
+        found: Mask = self.words[1][places] == _FREE
+        return found
 
 
 class KnownResults:
@@ -45,8 +62,7 @@ class KnownResults:
     __slots__ = ("_table",)
 
     def __init__(self, count: int) -> None:
-        # No value has these words: their length is 255.
-        empty = [np.full(1 << _PLACE_BITS, -1, np.int64).view(np.uint64) for _ in range(2 * count)]
+        empty = [np.full(1 << _PLACE_BITS, _FREE) for _ in range(2 * count)]
         self._table = _Table(empty, np.zeros(1 << _PLACE_BITS, np.bool_))
 
     def matched(
@@ -65,26 +81,32 @@ class KnownResults:
         for word in words[1:]:
             mixed = (mixed ^ word) * _FACTOR
         places = (mixed >> _PLACE_SHIFT).astype(np.intp)
-        known = is_short.copy()
-        for word, of_table in zip(words, table.words, strict=True):
-            known &= of_table[places] == word
+        known = table.holds(words, places)
+        known &= is_short
         matched = table.matched[places]
         rows = np.flatnonzero(~known)
+        if len(rows):
+            others = (mixed[rows] >> _OTHER_SHIFT & _PLACE_MASK).astype(np.intp)
+            is_other = table.holds([word[rows] for word in words], others) & is_short[rows]
+            matched[rows] = table.matched[others]
+            rows, others = rows[~is_other], others[~is_other]
         if len(rows):
             results = results_of([Slices(starts[rows], lengths[rows]) for starts, lengths in columns])
             left, rows = rows[len(results) :], rows[: len(results)]
             matched[rows] = results
-            self._add(table, places, words, matched, rows[is_short[rows]])
+            free = table.is_free(places[rows])
+            self._add(table, np.where(free, places[rows], others[: len(rows)]), words, matched, rows, is_short[rows])
             if len(left):
                 matched = matched[: left[0]]
         found: list[bool] = matched.tolist()
         return found
 
     def _add(
-        self, table: _Table, places: npt.NDArray[np.intp], words: list[Words], matched: Mask, rows: Positions
+        self, table: _Table, places: Positions, words: list[Words], matched: Mask, rows: Positions, is_short: Mask
     ) -> None:
-        """Put the results of ``rows`` into the table, one for each place."""
-        chosen, first = np.unique(places[rows], return_index=True)
+        """Put the results of those of ``rows`` that are short at their ``places``, one at each."""
+        rows = rows[is_short]
+        chosen, first = np.unique(places[is_short], return_index=True)
         rows = rows[first]
         replaced = _Table([each.copy() for each in table.words], table.matched.copy())
         for word, of_table in zip(words, replaced.words, strict=True):

@@ -43,9 +43,9 @@ def property_slices(
     found = tuple(Slices(np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)) for _ in names)
     if not names:
         return found
-    distinct, counts = np.unique(lengths, return_counts=True)
     left = lengths > 0
-    for length in distinct[(counts >= _FEW) & (distinct > 0)].tolist():
+    counts = np.bincount(lengths[left])
+    for length in np.flatnonzero(counts >= _FEW).tolist():
         rows = np.flatnonzero(lengths == length)
         left[rows] = False
         left[_of_one_length(data, at, rows, length, names, found)] = True

@@ -30,8 +30,8 @@ from rocketbroker.store.read.queue_reader import QueueReader
 
 # A read that scans ahead looks at so many times the messages of another.
 _MOST_PASSES: Final = 8
-# Messages of the first pass, whose time says how many the rest of the turn is enough for.
-_FIRST_PASS: Final = 256
+# Fewest messages of a pass: the time of the first one says how many the rest of the turn is enough for.
+_FEWEST: Final = 256
 # CommitLog offsets of messages, ascending, and their sizes.
 Places = tuple[Numbers, Numbers]
 
@@ -71,22 +71,23 @@ class _Passes:
         """True if all messages have been examined."""
         return len(self.matched) == len(self.found[0])
 
-    def run(self, limit: int, max_msgs: int) -> None:
+    def run(self, first: int, limit: int, max_msgs: int) -> None:
         """Apply the filter until enough messages match, or a turn of the event loop is over.
 
         Args:
-            limit: number of messages that one pass may examine in any case, if it has time.
+            first: number of messages of the first pass, if it is not too few.
+            limit: number of messages that a further pass may examine in any case, if it has time.
             max_msgs: number of messages that are enough.
         """
         start = perf_counter()
         end = start + FILTER_TURN_S
-        self._look_at(min(limit, _FIRST_PASS), lambda: perf_counter() >= end)
+        self._look_at(max(first, min(limit, _FEWEST)), lambda: perf_counter() >= end)
         while not self.is_done and self.count < max_msgs and (now := perf_counter()) < end:
             # As many as should hold what is missing, by what matched so far, and as many as there is time for.
             done, missing = len(self.matched), max_msgs - self.count
             wanted = max(limit, done * missing // self.count) if self.count else len(self.found[0])
             in_time = int(done * (end - now) / (now - start))
-            if not in_time:
+            if in_time < _FEWEST:
                 break
             self._look_at(min(wanted, in_time), lambda: perf_counter() >= end)
 
@@ -122,6 +123,8 @@ class FilteredReader:
         self._commit_log = commit_log
         self._reader = reader
         self._checked_reader = checked_reader
+        # Most of what the last pull examined: fewer and larger passes cost less.
+        self._first_pass = 0
 
     def select(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter
@@ -139,7 +142,8 @@ class FilteredReader:
             return self._select_unchecked(queue, request, message_filter, min(limit, left))
         passes = _Passes(found, self._spans(found[0]), len(queue.topic_block), message_filter)
         max_msgs, _ = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=True)
-        passes.run(limit, max_msgs)
+        passes.run(self._first_pass, limit, max_msgs)
+        self._first_pass = len(passes.matched) * 3 // 4
         return self._select_new(request, found, passes.matched)
 
     def _select_new(self, request: GetMessageRequest, found: Places, matched: Sequence[bool]) -> Selection:

@@ -148,12 +148,23 @@ async def test_a_read_that_scans_ahead_begins_no_pass_after_its_time(
 ):
     change(store, maxFilterMessageSize=20 * 5)
     put(store, range(50))
-    read(store, "n = 3")  # so that the results are known
+    read(store, "n = 3", max_msgs=4)  # so that the results are known
     monkeypatch.setattr(filtered_reader, "FILTER_TURN_S", 0.0)
 
     result = read(store, "n = 3", max_msgs=4, ahead=True)
 
     assert (numbers_of(result), result.next_begin_offset) == ([3], 5)
+
+
+async def test_the_first_pass_examines_most_of_what_the_last_read_examined(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    change(store, maxFilterMessageSize=20 * 8)
+    put(store, range(50))
+    read(store, "n = 3", ahead=True)
+    monkeypatch.setattr(filtered_reader, "FILTER_TURN_S", 0.0)
+
+    assert read(store, "n = 3", max_msgs=1, ahead=True).next_begin_offset == 50 * 3 // 4
 
 
 async def test_the_last_messages_of_a_queue_are_filtered_at_once(store: MessageStore):
