@@ -7,7 +7,10 @@ from statistics import median
 
 JAVA, OURS = "java", "ours"
 START = "start"
-FIGURES = ("rate", "p50", "p99", "cpu", "anon", "found")
+FIGURES = (
+    "rate", "p50", "p99", "cpu", "slave_cpu", "anon", "slave_anon", "found", "copied", "dispatched", "cpu_mib",
+    "slave_cpu_mib",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class Row:
     Attributes:
         figures: the available figures by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in µs
             of the broker's CPU time a message, ``anon`` in MiB after the load, ``found`` in ms until the last message
-            was found, ``start`` in seconds.
+            was found, ``start`` in seconds; of a slave ``slave_cpu``, ``slave_anon``, ``copied`` and ``dispatched`` in
+            MiB/s, ``cpu_mib`` and ``slave_cpu_mib`` in ms of CPU time a MiB.
         trouble: a failed send, an undelivered message or a missing figure; empty on success.
     """
 

@@ -147,6 +147,46 @@ def opened(
         yield Opened(address, process.pid, seconds, cpu_seconds(process.pid), home / "broker.out")
 
 
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A broker that its name server lists.
+
+    Attributes:
+        address: ``host:port`` for requests.
+        pid: process id.
+        start_seconds: seconds from its start until the name server lists it.
+    """
+
+    address: str
+    pid: int
+    start_seconds: float
+
+
+@contextmanager
+def registered(
+    side: Side, home: Path, namesrv: str, properties: Sequence[str], *, name: str = "broker", store: str = "store"
+) -> Iterator[Registered]:
+    """Run the broker of a side with a name server that runs.
+
+    Args:
+        home: folder for its settings and output.
+        namesrv: ``host:port`` of the name server.
+        properties: ``key=value`` lines, which replace the settings of all brokers.
+        name: name of its files in ``home``.
+        store: folder of its store in ``home``.
+
+    Raises:
+        ServerError: it did not start.
+    """
+    port = free_ports(-2, 1)  # the VIP port and the HA port
+    settings = [*_broker_settings(home / store, port, namesrv), f"haListenPort={port + 1}", *properties]
+    begun = time.monotonic()
+    with _server(side.broker_command, name, home, settings) as process:
+        address = f"{LOOPBACK}:{port}"
+        _wait_until(lambda: f'"{address}"' in cluster_info(namesrv), process, home / f"{name}.out")
+        yield Registered(address, process.pid, time.monotonic() - begun)
+
+
 @contextmanager
 def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Iterator[Running]:
     """Run both servers on an empty store; remove their files afterwards.
@@ -162,13 +202,8 @@ def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Itera
         home = Path(tempfile.mkdtemp(prefix=f"rocketbroker-bench-{side.name}-", dir=folder))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         namesrv = stack.enter_context(name_server(side, home)).address
-        broker_port = free_ports(-2, 1)  # the VIP port and the HA port
-        settings = _broker_settings(home / "store", broker_port, namesrv)
-        begun = time.monotonic()
-        process = stack.enter_context(_server(side.broker_command, "broker", home, [*settings, *properties]))
-        address = f'"{LOOPBACK}:{broker_port}"'
-        _wait_until(lambda: address in cluster_info(namesrv), process, home / "broker.out")
-        yield Running(namesrv, process.pid, time.monotonic() - begun, home)
+        broker = stack.enter_context(registered(side, home, namesrv, properties))
+        yield Running(namesrv, broker.pid, broker.start_seconds, home)
 
 
 def _broker_settings(store: Path, port: int, namesrv: str) -> list[str]:

@@ -69,7 +69,7 @@ def measure_side(number: int, side: Side, servers: Running, options: Options) ->
             yield Row(number, side.name, scenario.name, {}, outcome.trouble)
     for scenario in options.scenarios:
         outcome, cpu = _run_next(scenario, servers, options.seconds, sent)
-        yield Row(number, side.name, scenario.name, _figures(outcome, cpu, servers.broker_pid), outcome.trouble)
+        yield Row(number, side.name, scenario.name, figures_of(outcome, cpu, servers.broker_pid), outcome.trouble)
 
 
 def _run_next(scenario: Scenario, servers: Running, seconds: int, sent: dict[str, int]) -> tuple[load.Outcome, float]:
@@ -79,7 +79,8 @@ def _run_next(scenario: Scenario, servers: Running, seconds: int, sent: dict[str
     return measured
 
 
-def _figures(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, float]:
+def figures_of(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, float]:
+    """Return the available figures of a load by name, given the broker's CPU seconds."""
     found = {
         "rate": outcome.rate,
         "p50": outcome.p50,
@@ -99,7 +100,8 @@ def measure(sides: Sequence[Side], options: Options) -> Iterator[Row]:
                 yield from measure_side(number, side, servers, options)
 
 
-def _say(row: Row, rounds: int) -> None:
+def say(row: Row, rounds: int) -> None:
+    """Print a row."""
     figures = "  ".join(f"{name} {value:,.2f}" for name, value in row.figures.items())
     print(f"[{row.round}/{rounds}] {row.side:4} {row.scenario:9} {figures} {row.trouble}".rstrip(), flush=True)
 
@@ -119,7 +121,13 @@ def _check_only(value: str | None) -> str | None:
     return value
 
 
-def _sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
+def sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
+    """Return the sides to measure, and prepare the driver.
+
+    Raises:
+        ServerError: tools are missing.
+        JavaError: the driver cannot be made.
+    """
     if java_only and ours_only:
         raise typer.BadParameter("--java-only and --ours-only exclude each other")
     reason = missing_tools()
@@ -168,14 +176,14 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     options = Options(rounds, seconds, warm, scenarios, given, folder)
     rows: list[Row] = []
     try:
-        sides = _sides(java_only=java_only, ours_only=ours_only, heap=heap)
+        both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
         run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(options.properties) or "-"})
         if synced:
             run["disk before"] = _bare_fdatasync(folder)
         print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
-        for row in measure(sides, options):
+        for row in measure(both, options):
             rows.append(row)
-            _say(row, rounds)
+            say(row, rounds)
         if synced:
             run["disk after"] = _bare_fdatasync(folder)
             print(f"disk after: {run['disk after']}")

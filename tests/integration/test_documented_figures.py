@@ -21,6 +21,7 @@ SHORTEST = {
     "profile_batch": ["--bursts", "3"],
     "profile_send": ["--bursts", "3"],
     "recovery": ["--mib", "2", "--rounds", "1"],
+    "replication": ["--seconds", "3", "--warm", "3", "--mib", "16"],
     "scale": [],
     "side_by_side": ["--rounds", "1", "--seconds", "3", "--warm", "0", "--ours-only"],
 }
@@ -28,6 +29,7 @@ SHORTEST = {
 SHORTER_ONLY = ["--only", "sync1,drain"]
 MARKS = {
     "bounds": [pytest.mark.java, pytest.mark.soak],  # three brokers, each with its warm-up
+    "replication": [pytest.mark.java, pytest.mark.soak],  # three starts and five loads of each side
     "side_by_side": [pytest.mark.java],
     "big_store": [pytest.mark.java],
     "analytics": [pytest.mark.spark],
