@@ -2,31 +2,38 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from rocketbroker.codec.ha_frames import REPORT, LogPart, TransferReader
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.transport.remoting_client import split_address
 
 _CONNECT_TIMEOUT_S: Final = 3.0
-# Bytes kept before they are read, half of the most: more stay in the socket.
-_BUFFERED: Final = 1 << 20
+_BUFFER: Final = 2 << 20
+# Room that a read event needs, since one may follow the pause of reading.
+_SPARE: Final = 64 << 10
 
 
-class MasterLink:
+class MasterLink(asyncio.BufferedProtocol):
     """An open connection; ``connect`` makes one.
 
+    The kernel fills one buffer while the bytes in the other are taken: what arrives meanwhile is taken together, and
+    not copied before.
+
     Args:
-        reader: bytes from the master.
-        writer: reports to the master.
         silence_s: time without bytes after which the master counts as dead.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, silence_s: float) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, silence_s: float) -> None:
         self._silence_s = silence_s
         self._transfers = TransferReader()
+        self._transport: asyncio.Transport | None = None
+        self._filling, self._taken = memoryview(bytearray(_BUFFER)), memoryview(bytearray(_BUFFER))
+        self._filled, self._limit = 0, _BUFFER - _SPARE
+        self._is_paused = False
+        self._arrived = asyncio.Event()
+        # Reason why no more bytes come, empty while they do.
+        self._lost = ""
 
     @classmethod
     async def connect(cls, address: str, silence_s: float) -> Self:
@@ -38,36 +45,77 @@ class MasterLink:
         host, port = split_address(address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                streams = await asyncio.open_connection(host, port, limit=_BUFFERED)
+                loop = asyncio.get_running_loop()
+                _, link = await loop.create_connection(lambda: cls(silence_s), host, port)
         except TimeoutError:
             raise RemotingConnectError(f"{address} does not answer within {_CONNECT_TIMEOUT_S:g} s") from None
         except (OSError, UnicodeError) as error:
             raise RemotingConnectError(f"connect to {address} failed: {error}") from error
-        return cls(*streams, silence_s)
+        return link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._transport = None
+        if exc is None:
+            self._lost = "the master has closed the connection; its log says why"
+        else:
+            self._lost = f"the connection to the master is lost: {exc}"
+        self._arrived.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by asyncio for the memory to read into."""
+        return self._filling[self._filled : max(self._limit, self._filled + _SPARE)]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio after a read."""
+        self._filled += nbytes
+        self._arrived.set()
+        if self._filled > self._limit - _SPARE and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
 
     def report(self, offset: int) -> None:
         """Report the end of the own log; the first report asks the master to begin there."""
-        self._writer.write(REPORT.pack(offset))
+        if self._transport is not None:
+            self._transport.write(REPORT.pack(offset))
 
     async def read(self, most: int) -> Sequence[LogPart]:
-        """Return the next bytes of the master's log, ``most`` with their headers.
+        """Return the bytes of the master's log that have arrived; the memory is valid until the next call.
+
+        Args:
+            most: bytes after which the next ones stay in the socket, until the next call.
 
         Raises:
             RemotingSendError: The master has closed the connection.
             RemotingTimeoutError: The master is silent.
             CodecError: The bytes are not those of a master.
         """
-        try:
-            async with asyncio.timeout(self._silence_s):
-                data = await self._reader.read(most)
-        except TimeoutError:
-            raise RemotingTimeoutError(f"the master is silent for {self._silence_s:g} s") from None
-        except OSError as error:
-            raise RemotingSendError(f"the connection to the master is lost: {error}") from error
-        if not data:
-            raise RemotingSendError("the master has closed the connection; its log says why")
+        if not self._filled:
+            await self._wait()
+        data, self._filled = self._filling[: self._filled], 0
+        self._filling, self._taken = self._taken, self._filling
+        self._limit = min(max(most, 2 * _SPARE), _BUFFER - _SPARE)
+        self._arrived.clear()
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
         return self._transfers.feed(data)
+
+    async def _wait(self) -> None:
+        if not self._lost:
+            try:
+                async with asyncio.timeout(self._silence_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                raise RemotingTimeoutError(f"the master is silent for {self._silence_s:g} s") from None
+        if not self._filled:
+            raise RemotingSendError(self._lost)
 
     def close(self) -> None:
         """Close the connection."""
-        self._writer.close()
+        if self._transport is not None:
+            self._transport.close()
