@@ -168,7 +168,7 @@ def _pulls(
         stats,
         PullRequestHoldService(config),
         SendBackAllowance(config, clock),
-        SuggestedBroker(config, store.fetcher, lambda: True),
+        SuggestedBroker(config, store.fetcher, lambda: True, lambda: None),
     ).process
 
 

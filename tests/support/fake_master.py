@@ -7,6 +7,7 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection, MethodTable
+from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
 from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader
@@ -27,7 +28,8 @@ CONFIG = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
 class FakeMaster:
     """Server on a free port of 127.0.0.1.
 
-    ``bodies`` are answers by code, instead of those of the tables; ``commits`` are the offsets that it received.
+    ``bodies`` are answers by code, instead of those of the tables; ``commits`` are the offsets that it received, and
+    ``announced`` the HA addresses and addresses of masters.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,6 +45,7 @@ class FakeMaster:
             RequestCode.GET_TIMER_CHECK_POINT: TimerCheckpoint().encode(),
             RequestCode.GET_TIMER_METRICS: b'{"timingCount":{}}',
         }
+        self.announced: list[tuple[str | None, str | None]] = []
         self.commits: list[UpdateConsumerOffsetRequestHeader] = []
         table = MethodTable()
         topics = GetAllTopicConfigProcessor(self.topics, encoder)
@@ -57,6 +60,7 @@ class FakeMaster:
         for code in list(self.bodies):
             table.add(code, self._instead(code, None))
         table.add(RequestCode.UPDATE_CONSUMER_OFFSET, self._commit, UpdateConsumerOffsetRequestHeader)
+        table.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._announce, ExchangeHAInfoRequestHeader)
         self.server = RemotingServer(table.routes, host="127.0.0.1")
 
     @property
@@ -76,6 +80,10 @@ class FakeMaster:
             return await process(connection, command) if body is None else response(body=body)
 
         return answer
+
+    def _announce(self, _connection: Connection, command: Command) -> Command:
+        self.announced.append((command.header.master_ha_address, command.header.master_address))
+        return response()
 
     def _commit(self, _connection: Connection, command: Command) -> Command:
         self.commits.append(command.header)

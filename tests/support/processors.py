@@ -36,5 +36,5 @@ def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullReque
         parts.stats,
         holds,
         parts.send_backs,
-        SuggestedBroker(parts.config, store.fetcher, lambda: parts.has_master),
+        SuggestedBroker(parts.config, store.fetcher, lambda: parts.has_master, lambda: parts.acting_as),
     )

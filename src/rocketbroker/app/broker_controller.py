@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from rocketbroker.app.acting_parts import ActingParts
 from rocketbroker.app.broker_replication import BrokerReplication, bind_ha
 from rocketbroker.app.role_parts import ANY_ROLE, MASTER, SLAVE, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
@@ -29,10 +30,11 @@ from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
 from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.out.broker_registration import BrokerRegistration
-from rocketbroker.broker.out.master_address import MasterAddress
+from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.broker.persist.config_manager import ConfigPersistService
 from rocketbroker.broker.persist.missing_table_report import MissingTableReport
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.broker_pre_online import Progress
 from rocketbroker.broker.slave.copied_table import CopiedTables
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
@@ -143,8 +145,7 @@ class BrokerController:
             clock,
             self.stats,
         )
-        self._transaction_checks = self._make_transaction_checks()
-        self.cleaning = self._make_cleaning()
+        self._transaction_checks, self.cleaning = self._make_transaction_checks(), self._make_cleaning()
         # Network
         registration = BrokerRegistration(config, settings.store, self.topic_configs)
         self.master_address = MasterAddress(lambda: registration.broker_addr)
@@ -157,6 +158,16 @@ class BrokerController:
             self._client,
             lambda: self.outer_api.name_servers,
             lambda: self.master_address.master.ha_address,
+            clock,
+        )
+        self.acting = ActingParts(
+            config,
+            self._client,
+            self._executor,
+            registration,
+            self.outer_api,
+            self.master_address,
+            Progress(self.consumer_offsets, self.schedule, self.timer, self.store.queues.max_offset_in_queue),
             clock,
         )
         self.routes = broker_routes(self._make_broker_parts())
@@ -181,6 +192,7 @@ class BrokerController:
             (ANY_ROLE, self.cleaning),
             # Before all that stores messages, so that slaves get the last of them at a stop.
             (MASTER, self.replication.service),
+            (MASTER, self.acting.pre_online),
             (MASTER, self.schedule),
             (MASTER, self._transaction_checks),
             (MASTER, self.timer),
@@ -190,6 +202,8 @@ class BrokerController:
             (ANY_ROLE, self._ids_change_listener),
             (ANY_ROLE, self._server),
             (ANY_ROLE, self.outer_api),
+            (ANY_ROLE, self.acting.heartbeat),
+            (SLAVE, self.acting.state),
             (SLAVE, self._make_slave_synchronize()),
             *self.replication.parts,
         )
@@ -260,8 +274,10 @@ class BrokerController:
             self.outer_api.register_all,
             lambda: self.store.queues.topics,
             lambda: self.replication.client.other_log,
+            lambda: self.acting.state.is_acting,
         )
         self.replication.client.on_change = synchronize.look_again
+        self.master_address.on_change(self._master_changed)
         return synchronize
 
     def _make_cleaning(self) -> CleanFilesService:
@@ -301,18 +317,22 @@ class BrokerController:
             ),
             self.hold_service,
             self._send_backs,
-            lambda: self.master_address.answers,
+            self.acting.has_master,
+            self.acting.acting_as,
             AdminParts(
                 settings.models,
                 settings.persist_path,
                 self._executor,
                 self._register_again,
                 self._readmit,
-                lambda: self.parts.role in MASTER,
+                lambda: self.parts.role in MASTER or self.acting.state.is_acting,
                 self.cleaning,
                 self._copied,
                 lambda: self.replication.runtime_info(is_master=self.parts.role in MASTER),
                 lambda: self.replication.client.problem if self.parts.role in SLAVE else "",
+                self.acting.state.look_again,
+                self.acting.own_ha_info,
+                self.acting.master_comes,
             ),
         )
 
@@ -439,6 +459,10 @@ class BrokerController:
         close_sockets([*self._sockets, *self._ha_sockets])
         await self._client.stop()
         self._executor.shutdown()
+
+    def _master_changed(self, master: Master) -> None:
+        if master.address:
+            self.hold_service.master_online()
 
     def _register_again(self) -> list[asyncio.Future[None]]:
         """Register a changed address or permission, which name servers accept only with a new data version."""

@@ -2,7 +2,7 @@
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import MethodTable
-from rocketbroker.codec.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
+from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ViewBrokerStatsDataRequestHeader
 from rocketbroker.codec.remoting.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetAllProducerInfoRequestHeader,
@@ -54,6 +54,7 @@ from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.delete_expired_commitlog import DeleteExpiredCommitlogProcessor
 from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscriptionGroupProcessor
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
+from rocketbroker.processor.admin.exchange_broker_ha_info import ExchangeBrokerHaInfoProcessor
 from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
 from rocketbroker.processor.admin.get_all_delay_offset import GetAllDelayOffsetProcessor
 from rocketbroker.processor.admin.get_all_message_request_mode import GetAllMessageRequestModeProcessor
@@ -77,6 +78,7 @@ from rocketbroker.processor.admin.invoke_broker_to_get_consumer_status import (
     InvokeBrokerToGetConsumerStatusProcessor,
 )
 from rocketbroker.processor.admin.invoke_broker_to_reset_offset import InvokeBrokerToResetOffsetProcessor
+from rocketbroker.processor.admin.notify_min_broker_id_change import NotifyMinBrokerIdChangeProcessor
 from rocketbroker.processor.admin.query_consume_queue import QueryConsumeQueueProcessor
 from rocketbroker.processor.admin.query_consume_time_span import QueryConsumeTimeSpanProcessor
 from rocketbroker.processor.admin.query_correction_offset import QueryCorrectionOffsetProcessor
@@ -370,6 +372,17 @@ def _add_statistics(
             fast_failure.runtime_info,
             parts.admin.replication_problem,
         ).process,
+    )
+    add(
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+        NotifyMinBrokerIdChangeProcessor(parts.admin.look_for_members).process,
+        audience=Audience.BROKER,
+    )
+    add(
+        RequestCode.EXCHANGE_BROKER_HA_INFO,
+        ExchangeBrokerHaInfoProcessor(parts.admin.own_ha_info, parts.admin.master_comes).process,
+        ExchangeHAInfoRequestHeader,
+        Audience.BROKER,
     )
     add(RequestCode.GET_BROKER_HA_STATUS, GetBrokerHaStatusProcessor(parts.admin.ha_status).process)
     add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)

@@ -46,6 +46,7 @@ def parts(tmp_path: Path) -> SimpleNamespace:
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),
         has_master=False,
+        acting_as=None,
     )
 
 

@@ -22,7 +22,6 @@ SENT = {
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: "broker to the clients of a group",
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: "broker to the clients of a group",
     RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker to the client that sent the request",
-    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server to brokers of one name",
 }
 # Part of RocketMQ by range of codes; the first range with the code counts.
 _PARTS = (

@@ -116,6 +116,10 @@ class PullRequestHoldService:
         if queue is not None:
             self._wake(each for each in queue if each.command.header.consumer_group == group)
 
+    def master_online(self) -> None:
+        """Run all pulls of a slave again, so that their consumers go to the master (notifyMasterOnline)."""
+        self._wake(each for queue in self._held.values() for each in queue)
+
     def _wake(self, requests: Iterable[PullRequest]) -> None:
         """Schedule pulls to run again after the current batch is dispatched, so that they get all of it."""
         ready = self._ready

@@ -94,6 +94,31 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         if self._changed:
             self._recount()
 
+    def take_ahead(self, table: OffsetTable, end_of: Callable[[str, int], int]) -> int:
+        """Take over the offsets of a slave that are ahead of this master's; return their number.
+
+        Offsets beyond the end of a queue are left out: the slave has messages that this master lost.
+
+        Args:
+            table: the offsets of the slave.
+            end_of: returns the queue offset after the last message of a topic's queue.
+        """
+        count = 0
+        for key, queues in table.items():
+            topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
+            own = self.table.get(key, {})
+            ahead = {
+                queue_id: offset
+                for queue_id, offset in queues.items()
+                if max(own.get(queue_id, 0), 0) < offset <= end_of(topic, queue_id)
+            }
+            if ahead:
+                self.table[key] = own | ahead
+                self._changed = True
+                count += len(ahead)
+        self._recount()
+        return count
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Commit an offset; it may go back, since consumers may be reset.
 

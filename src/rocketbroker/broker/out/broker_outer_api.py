@@ -51,6 +51,14 @@ class BrokerOuterApi:
         """Addresses of the name servers."""
         return list(self._links)
 
+    async def find_name_servers(self) -> list[str]:
+        """Return the name servers that the settings name; for a part that starts before this one."""
+        if self._config.namesrv_addr:
+            return [address.strip() for address in self._config.namesrv_addr.split(";") if address.strip()]
+        if self._config.fetch_namesrv_addr_by_address_server:
+            return await self._top_addressing.fetch() or []
+        return []
+
     @property
     def registered_at(self) -> list[str]:
         """Addresses of the name servers where the broker is registered."""

@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     TopicQueueMappingInfo,
 )
 from rocketbroker.codec.remoting.headers.namesrv import (
+    BrokerHeartbeatRequestHeader,
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
     RegisterTopicRequestHeader,
@@ -61,6 +62,11 @@ class BrokerRegistration:
     def broker_addr(self) -> str:
         """Address of the broker for clients."""
         return join_address(self._config.broker_ip1, self._config.listen_port)
+
+    @property
+    def ha_server_addr(self) -> str:
+        """Address of the broker for slaves."""
+        return join_address(self._config.broker_ip2, self._store_config.ha_listen_port)
 
     def whole(self) -> Iterator[Command]:
         """Yield REGISTER_BROKER with all topics, in as many parts as needed."""
@@ -114,15 +120,23 @@ class BrokerRegistration:
         )
         return request(RequestCode.UNREGISTER_BROKER, header)
 
+    def heartbeat(self) -> Command:
+        """Return BROKER_HEARTBEAT."""
+        config = self._config
+        header = BrokerHeartbeatRequestHeader(config.broker_cluster_name, self.broker_addr, config.broker_name)
+        return request(RequestCode.BROKER_HEARTBEAT, header)
+
     def _register(self, body: bytes) -> Command:
         config = self._config
+        acting = config.enable_slave_acting_master
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
             broker_addr=self.broker_addr,
             cluster_name=config.broker_cluster_name,
-            ha_server_addr=join_address(config.broker_ip2, self._store_config.ha_listen_port),
+            ha_server_addr=self.ha_server_addr,
             broker_id=config.broker_id,
-            enable_acting_master=config.enable_slave_acting_master,
+            heartbeat_timeout_millis=config.broker_not_active_timeout_millis if acting else None,
+            enable_acting_master=acting,
             compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )

@@ -6,11 +6,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID, GetBrokerMemberGroupResponseBody
-from rocketbroker.codec.remoting.headers.namesrv import GetBrokerMemberGroupRequestHeader
-from rocketbroker.codec.remoting.remoting_command import request
-from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.broker.out.member_group import fetch_members
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
@@ -68,18 +65,11 @@ class KnownSlaves:
                 continue
 
     async def _ask(self, server: str) -> None:
-        config = self._config
-        header = GetBrokerMemberGroupRequestHeader(config.broker_cluster_name, config.broker_name)
         try:
-            answer = await self._client.invoke(server, request(RequestCode.GET_BROKER_MEMBER_GROUP, header))
-            group = GetBrokerMemberGroupResponseBody.decode(answer.body or b"{}").broker_member_group
+            addresses = await fetch_members(self._client, self._config, server)
         except (RemotingError, CodecError) as error:
             log.debug("name server %s does not name the slaves of this broker: %s", server, error)
             return
-        if answer.code != ResponseCode.SUCCESS:
-            log.debug("name server %s does not name the slaves of this broker: %s", server, answer.remark)
-            return
-        addresses = {} if group is None else group.broker_addrs
         slaves = [address for number, address in addresses.items() if number != MASTER_ID]
         self._answers[server] = {address: await self._resolve(address) for address in slaves}
         # At once: other name servers may be frozen.

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +15,8 @@ class Master(NamedTuple):
 
 
 _NOBODY = Master()
+# Source of what a master says about itself, in place of the address of a name server.
+_ITSELF: Final = "the master itself"
 
 
 class MasterAddress:
@@ -43,8 +45,19 @@ class MasterAddress:
         """Add a listener for another master, or none."""
         self._listeners.append(listener)
 
+    def announced(self, master: Master) -> None:
+        """Note the addresses of a master that is about to register; those of a name server replace them."""
+        self.registered(_ITSELF, master)
+
+    def forget(self) -> None:
+        """Forget the master, which no name server has any more."""
+        self._said.clear()
+        self._choose()
+
     def registered(self, name_server: str, master: Master) -> None:
         """Note what a name server answered to a registration."""
+        if master.address:
+            self._said.pop(_ITSELF, None)
         if master.address and master.address == self._own_address():
             self._log(
                 f"name server {name_server} has this broker's address {master.address} as that of its master: "

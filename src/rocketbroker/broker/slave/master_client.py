@@ -1,10 +1,14 @@
-"""Requests of a slave for the tables of its master (BrokerOuterAPI.getAllTopicConfig and others)."""
+"""Requests for the tables of the other brokers of a name (BrokerOuterAPI.getAllTopicConfig and others).
+
+A slave asks its master. A returning master asks its slaves.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from rocketbroker.broker.out.master_address import Master
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.bodies.slave_tables import (
@@ -14,6 +18,7 @@ from rocketbroker.codec.remoting.bodies.slave_tables import (
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigSerializeWrapper
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields
+from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import (
     GetAllSubscriptionGroupRequestHeader,
@@ -32,6 +37,8 @@ PAGE: Final = 2_000
 #: Most pages of one table: 1,000,000 entries.
 MOST_PAGES: Final = 500
 _TIMEOUT_S: Final = 10.0
+# A broker whose clock is further ahead than this has no true progress of its timer.
+_CLOCKS_APART_MS: Final = 2 * 3_600_000
 # Shorter bodies are decoded on the event loop.
 _INLINE_BYTES: Final = 65_536
 
@@ -69,12 +76,12 @@ _GROUPS: Final = _PagedTable(
 
 
 class MasterClient:
-    """Fetches tables from a master; each method raises RemotingError or CodecError if it gets no whole table.
+    """Fetches tables from a broker; each method raises RemotingError or CodecError if it gets no whole table.
 
     Args:
         client: sends the requests; its owner stops it.
         executor: decodes long answers.
-        address: returns the master's address.
+        address: returns the broker's address.
     """
 
     def __init__(self, client: RemotingClient, executor: Executor, address: Callable[[], str]) -> None:
@@ -104,9 +111,13 @@ class MasterClient:
         answer = await self._ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         return await self._decode(answer, MessageRequestModeSerializeWrapper)
 
-    async def timer_checkpoint(self) -> TimerCheckpoint:
+    async def timer_checkpoint(self, now_ms: int) -> TimerCheckpoint:
         """Return the progress of the timer, by GET_TIMER_CHECK_POINT."""
-        return decode_timer_checkpoint((await self._ask(RequestCode.GET_TIMER_CHECK_POINT)).body)
+        answer = decode_timer_checkpoint((await self._ask(RequestCode.GET_TIMER_CHECK_POINT)).body)
+        latest = now_ms + _CLOCKS_APART_MS
+        if not 0 <= answer.last_read_time_ms <= latest or answer.last_timer_queue_offset < 0:
+            raise CodecError(f"its times are wrong, or the clocks are apart: {answer}")
+        return answer
 
     async def timer_metrics(self) -> TimerMetricsSerializeWrapper:
         """Return the waiting timer messages by topic, by GET_TIMER_METRICS."""
@@ -133,6 +144,14 @@ class MasterClient:
             if _is_whole(len(table.maps(whole)[0]), len(table.maps(page)[0]), total):
                 return whole
         raise CodecError(f"it has more than {PAGE * MOST_PAGES:,} entries, or changes them all the time")
+
+    async def announce(self, master: Master) -> None:
+        """Tell a slave about its master, by EXCHANGE_BROKER_HA_INFO; brokers before 5.0 reject the code."""
+        header = ExchangeHAInfoRequestHeader(master.ha_address, 0, master.address)
+        command = request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
+        answer = await self._client.invoke(self._address(), command, _TIMEOUT_S)
+        if answer.code not in {ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED}:
+            raise CodecError(f"EXCHANGE_BROKER_HA_INFO is answered by {answer.code} {(answer.remark or '')[:200]}")
 
     async def _ask(self, code: RequestCode, header: CommandCustomHeader | None = None) -> Command:
         answer = await self._client.invoke(self._address(), request(code, header), _TIMEOUT_S)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from rocketbroker.common.config.acting_settings import ActingSettings
 from rocketbroker.common.config.client_limits import ClientLimits
 from rocketbroker.common.config.fields import Flag, Text, Trait, Whole, setting
 from rocketbroker.common.config.local_host import local_address, local_name
@@ -71,27 +72,17 @@ def _check_permission(value: int) -> int:
     return value
 
 
-def _check_acting(value: bool) -> bool:
-    if value:
-        raise ValueError(
-            "rejected: a slave of this version never acts as master; set it to false, and slaveReadEnable=true so that "
-            "consumers go on at the slave"
-        )
-    return value
-
-
 AddressList = Annotated[Text, AfterValidator(_check_namesrv_addr)]
 Name = Annotated[Text, AfterValidator(_check_name)]
 TopicName = Annotated[Text, AfterValidator(_check_topic)]
 Permission = Annotated[Whole, AfterValidator(_check_permission)]
-ActingMaster = Annotated[Flag, AfterValidator(_check_acting)]
 
 _OWN_ADDRESS = "bindAddress if it is one address, else the host's"
 _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alone"
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ClientLimits):
+class BrokerConfig(ClientLimits, ActingSettings):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(
@@ -224,12 +215,6 @@ class BrokerConfig(ClientLimits):
         "On a slave: serve pulls. On a master: suggest to consumers of messages that are further back than "
         "accessMessageInMemoryMaxRatio to pull from the group's whichBrokerWhenConsumeSlowly.",
         _HOT,
-    )
-    enable_slave_acting_master: ActingMaster = setting(
-        "enableSlaveActingMaster",
-        False,
-        "Let a slave act as master; this version has false only.",
-        Trait(takes="false"),
     )
     enable_property_filter: Flag = setting(
         "enablePropertyFilter",

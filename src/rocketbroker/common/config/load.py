@@ -114,7 +114,7 @@ def broker_settings_of(entries: Sequence[Entry], path: Path | None = None) -> Br
         _with_ha_port(store, transport.listen_port, given="haListenPort" in resolved.given),
         transport,
         path,
-        (*resolved.warnings, *_role_warnings(store)),
+        (*resolved.warnings, *_role_warnings(broker, store)),
         resolved.not_acted_on,
     )
 
@@ -168,12 +168,17 @@ def _with_bound_address(broker: BrokerConfig, bind_address: str, given: Containe
     return broker.model_copy(update={field: bind_address for name, field in fields.items() if name not in given})
 
 
-def _role_warnings(store: MessageStoreConfig) -> Iterator[str]:
+def _role_warnings(broker: BrokerConfig, store: MessageStoreConfig) -> Iterator[str]:
     """Name settings that the role leaves without effect."""
     if store.broker_role == "SYNC_MASTER" and store.in_sync_replicas == 1:
         yield (
             "brokerRole=SYNC_MASTER with inSyncReplicas=1, the default, waits for no slave; set inSyncReplicas=2 to "
             "have each message on a slave before it is acknowledged"
+        )
+    if broker.enable_slave_acting_master and store.broker_role == "SLAVE" and not broker.slave_read_enable:
+        yield (
+            "enableSlaveActingMaster=true with slaveReadEnable=false: this slave serves no pulls while it acts as "
+            "master, as in RocketMQ; set slaveReadEnable=true"
         )
     if store.broker_role != "SLAVE" and store.ha_master_address:
         yield f"haMasterAddress has no effect with brokerRole={store.broker_role}: only a slave has a master"

@@ -1,7 +1,7 @@
 """Parts of a broker that the tables pass to processors; each processor gets the few that it needs."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
+from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoResponseHeader
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
@@ -45,6 +46,9 @@ class AdminParts:
         copied: tables that a slave only keeps for its master.
         ha_status: returns the state of replication.
         replication_problem: returns the reason why this slave does not follow its master, empty if it does.
+        look_for_members: has this slave ask the name servers for the live brokers of its name.
+        own_ha_info: returns the addresses of this master, ``None`` at a slave.
+        master_comes: called at a slave with address and HA address of a master that is about to register.
     """
 
     models: tuple[ConfigModel, ...]
@@ -57,11 +61,18 @@ class AdminParts:
     copied: CopiedTables
     ha_status: Callable[[], HARuntimeInfo]
     replication_problem: Callable[[], str]
+    look_for_members: Callable[[], None]
+    own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
+    master_comes: Callable[[str, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """Parts of a broker that processors work on; ``has_master`` is true while the master of this slave answers."""
+    """Parts of a broker that processors work on.
+
+    ``has_master`` returns true while the master of this slave answers. ``acting_as`` returns the id by which consumers
+    reach this slave while it acts as master, else ``None``.
+    """
 
     config: BrokerConfig
     clock: Clock
@@ -82,4 +93,5 @@ class BrokerParts:
     hold_service: PullRequestHoldService
     send_backs: SendBackAllowance
     has_master: Callable[[], bool]
+    acting_as: Callable[[], int | None]
     admin: AdminParts

@@ -25,12 +25,20 @@ class SuggestedBroker:
         config: ``slaveReadEnable``, and the id of this broker.
         fetcher: knows which messages are far back.
         has_master: returns true while the master of this slave answers.
+        acting_as: returns the id by which consumers reach this slave while it acts as master, else ``None``.
     """
 
-    def __init__(self, config: BrokerConfig, fetcher: MessageFetcher, has_master: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fetcher: MessageFetcher,
+        has_master: Callable[[], bool],
+        acting_as: Callable[[], int | None],
+    ) -> None:
         self._config = config
         self._fetcher = fetcher
         self._has_master = has_master
+        self._acting_as = acting_as
 
     def choose(self, header: PullMessageRequestHeader, result: GetMessageResult, group: SubscriptionGroupConfig) -> int:
         """Return the id for an answer."""
@@ -38,6 +46,8 @@ class SuggestedBroker:
         if config.slave_read_enable and self._is_far_back(header, result):
             return group.which_broker_when_consume_slowly
         if config.broker_id != MASTER_ID:
+            if (acting_as := self._acting_as()) is not None:
+                return acting_as
             return MASTER_ID if self._has_master() else config.broker_id
         return group.broker_id if config.slave_read_enable else MASTER_ID
 

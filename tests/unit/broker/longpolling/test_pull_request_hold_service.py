@@ -255,3 +255,15 @@ async def test_the_check_drops_queues_without_pulls() -> None:
     await turns(2)
     assert (len(resumed), service.waiting) == (2, False)
     await service.stop()
+
+
+async def test_all_pulls_of_a_slave_end_when_its_master_is_back() -> None:
+    service = held_service()
+    for queue_id in range(3):
+        service.suspend(pull(FakeConnection(), queue_id, 7), 10, 60_000)
+
+    service.master_online()
+    await turns(2)
+
+    assert (len(resumed), held_count(service)) == (3, 0)
+    await service.stop()

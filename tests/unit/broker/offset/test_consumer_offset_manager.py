@@ -113,6 +113,19 @@ def test_offsets_for_the_master_are_set_back_too_and_a_master_forgets_them():
     assert manager.slave_commits == {}
 
 
+def test_a_master_takes_over_offsets_that_are_ahead():
+    manager = make()
+    manager.commit("g", "T", 0, 5)
+    manager.commit("g", "T", 1, 5)
+    ends = {0: 10, 1: 10, 2: 3}
+
+    count = manager.take_ahead({"T@g": {0: 7, 1: 4, 2: 4}, "U@h": {0: 1}}, lambda _topic, queue_id: ends[queue_id])
+
+    assert count == 2
+    assert manager.table == {"T@g": {0: 7, 1: 5}, "U@h": {0: 1}}
+    assert manager.slave_commits == {}
+
+
 def test_names_that_contain_each_other():
     manager = make()
     for group, topic in (("g", "T"), ("gg", "T"), ("g", "TT"), ("T", "g")):

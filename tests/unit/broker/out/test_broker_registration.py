@@ -36,10 +36,11 @@ def test_recorded_registrations_are_made_from_their_topics(topics):
     for frame in recorded_master(RequestCode.REGISTER_BROKER):
         theirs = frame.command().header
         wrapper = RegisterBrokerBody.decode(frame.body()).topic_config_serialize_wrapper
-        if theirs["enableActingMaster"] == "true" or wrapper.topic_queue_mapping_info_map:
+        if wrapper.topic_queue_mapping_info_map:
             continue
+        acts = theirs["enableActingMaster"] == "true"
         topics.topics, topics.data_version = wrapper.topic_config_table, wrapper.data_version
-        (ours,) = make(topics).whole()
+        (ours,) = make(topics, enable_slave_acting_master=acts).whole()
         # Only the version of the table of static topics, which there are none of, is a time of its own.
         version = b'"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":%d}'
         body = bytes(ours.body).replace(
@@ -57,6 +58,13 @@ def test_recorded_registrations_are_made_from_their_topics(topics):
 def test_ipv6_addresses_have_brackets(topics):
     (command,) = make(topics, "2001:db8::1").whole()
     assert (command.header.broker_addr, command.header.ha_server_addr) == ("[2001:db8::1]:30911", "[2001:db8::1]:30912")
+
+
+def test_recorded_heartbeats(topics):
+    recorded = recorded_master(RequestCode.BROKER_HEARTBEAT)
+    assert recorded
+    for frame in recorded:
+        assert to_ext_fields(make(topics).heartbeat().header) == frame.command().header
 
 
 def test_recorded_unregistration(topics):

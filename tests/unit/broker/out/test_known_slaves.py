@@ -14,7 +14,7 @@ from tests.support.waiting import until
 class Client:
     """One name server answers, the other one is frozen."""
 
-    async def invoke(self, address: str, _command: Command) -> Command:
+    async def invoke(self, address: str, _command: Command, _timeout_s: float) -> Command:
         if address == "frozen":
             await asyncio.Event().wait()
         group = BrokerMemberGroup("c", "b", {0: "127.0.0.1:1", 1: "127.0.0.2:1", 2: "127.0.0.2:2"})

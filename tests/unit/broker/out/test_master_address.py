@@ -69,3 +69,25 @@ def test_a_broker_is_never_its_own_master(caplog):
 
     assert heard == []
     assert "another broker uses it; give each broker its own address" in caplog.text
+
+
+def test_a_master_that_announces_itself_counts_until_a_name_server_names_one():
+    address, heard = made()
+
+    address.announced(A)
+    address.registered("ns1", Master())
+    assert (heard, address.master) == ([A], A), "it registers only afterwards"
+
+    address.registered("ns1", B)
+    assert (heard, address.master) == ([A, B], B)
+    address.registered("ns1", Master())
+    assert address.master == Master()
+
+
+def test_a_master_that_no_name_server_has_is_forgotten():
+    address, heard = made()
+    address.registered("ns1", A)
+
+    address.forget()
+
+    assert (heard, address.master, address.answers) == ([A, Master()], Master(), False)

@@ -66,6 +66,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         stored_topics=set(),
         address=MasterAddress(lambda: "127.0.0.1:1"),
         other_log="",
+        is_acting=False,
     )
     found.address.registered("ns", Master(master.address, ""))
     tables = FollowedTables(found.topics, found.groups, found.offsets, found.schedule, found.timer, found.copied)
@@ -80,6 +81,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
                 lambda: found.registrations.append(1),
                 lambda: found.stored_topics,
                 lambda: found.other_log,
+                lambda: found.is_acting,
             )
             async with stopping(found.sync):
                 yield found

@@ -149,6 +149,17 @@ async def test_progress_is_taken_over_one_round_late(slave, master):
     assert slave.timer.progress.delivered == ((delivered.last_read_time_ms, 9),)
 
 
+async def test_an_acting_master_keeps_its_own_progress(slave, master):
+    master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:5}}'
+    master.bodies[RequestCode.GET_TIMER_CHECK_POINT] = TimerCheckpoint(slave.clock.time_ms(), 0, 9, 9).encode()
+    slave.is_acting = True
+
+    for _ in range(2):
+        await slave.sync.sync_all()
+
+    assert (slave.schedule.offset_table, slave.timer.progress.delivered) == ({}, ())
+
+
 async def test_tables_for_other_brokers_are_kept_as_they_are(slave, master):
     modes = b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","popShareQueueNum":2,"topic":"T"}}}}'
     master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = modes

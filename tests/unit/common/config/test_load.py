@@ -141,6 +141,10 @@ def test_names_of_other_versions_and_processes_are_warnings(conf):
     [
         ("brokerRole=SYNC_MASTER\n", "brokerRole=SYNC_MASTER with inSyncReplicas=1, the default, waits for no slave"),
         ("haMasterAddress=192.0.2.1:10912\n", "haMasterAddress has no effect with brokerRole=ASYNC_MASTER"),
+        (
+            "brokerRole=SLAVE\nbrokerId=1\nenableSlaveActingMaster=true\n",
+            "enableSlaveActingMaster=true with slaveReadEnable=false: this slave serves no pulls",
+        ),
     ],
 )
 def test_settings_that_the_role_leaves_without_effect_are_warnings(conf, text: str, warning: str):

@@ -104,3 +104,11 @@ async def test_a_consumer_ahead_of_a_slave_does_not_go_back(parts, filled):
     assert pull(parts, filled, 9) == (ResponseCode.PULL_NOT_FOUND, 1, 9)
     assert pull(parts, filled, 9, flags=SUBSCRIPTION | SUSPEND) is HELD
     assert pull(parts, filled, -1) == (ResponseCode.PULL_OFFSET_MOVED, 1, 0)
+
+
+def test_an_acting_master_keeps_its_consumers(parts, filled):
+    configure(parts, broker_id=1, slave_read_enable=True)
+    for acting_as in (0, 1):
+        parts.acting_as = acting_as
+        assert pull(parts, filled, 0) == (ResponseCode.SUCCESS, acting_as, 3)
+        assert pull(parts, filled, 3) == (ResponseCode.PULL_NOT_FOUND, acting_as, 3)

@@ -1,0 +1,138 @@
+"""State of a slave that acts as master (BrokerController.updateMinBroker, changeSpecialServiceStatus).
+
+The slave with the smallest live id of its name acts while no master is registered: clients see it as broker 0, without
+write permission. It stops when a smaller id is back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from rocketbroker.broker.out.member_group import Members
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import CodecError, RemotingError
+from rocketbroker.common.lifecycle import Part, TaskOwner
+
+log = logging.getLogger(__name__)
+
+# Time for which the services stay stopped after a master announced itself; it registers meanwhile.
+_HAND_BACK_S: Final = 10.0
+
+
+class ActingMaster:
+    """Follows the live brokers of its name, and runs the services of an acting master.
+
+    Several name servers may disagree. A broker counts as live if one of those that answer has it, so that a cut between
+    a name server and the master does not make the slave act. Without any answer nothing changes.
+
+    Args:
+        config: ``enableSlaveActingMaster``, ``brokerId``, ``syncBrokerMemberGroupPeriod``.
+        fetch: returns the live brokers that a name server knows.
+        name_servers: returns the addresses of the name servers.
+        services: run while this broker acts.
+
+    Attributes:
+        is_acting: true while this broker acts as master.
+        members: live brokers of the name by the last answers.
+        on_change: called when this broker begins or ceases to act, or another master is there.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fetch: Callable[[str], Awaitable[Members]],
+        name_servers: Callable[[], list[str]],
+        services: Part,
+    ) -> None:
+        self._config = config
+        self._fetch = fetch
+        self._name_servers = name_servers
+        self._services = services
+        self._tasks = TaskOwner("ActingMaster")
+        self._wake = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._resumes_at = 0.0
+        self._runs = False
+        self.is_acting = False
+        self.members: Members = {}
+        self.on_change: Callable[[], object] = tuple
+
+    async def start(self) -> None:
+        """Begin to follow the name servers, if ``enableSlaveActingMaster`` is on."""
+        if self._config.enable_slave_acting_master:
+            self._tasks.forever(self._run, "run")
+
+    async def stop(self) -> None:
+        """Stop acting."""
+        await self._tasks.stop()
+        async with self._lock:
+            self.is_acting = False
+            await self._run_services()
+
+    def look_again(self) -> None:
+        """Ask the name servers now (NOTIFY_MIN_BROKER_ID_CHANGE)."""
+        self._wake.set()
+
+    async def master_comes(self) -> None:
+        """Stop the services for a master that is about to take over their progress (EXCHANGE_BROKER_HA_INFO)."""
+        async with self._lock:
+            self._resumes_at = asyncio.get_running_loop().time() + _HAND_BACK_S
+            await self._run_services()
+
+    @property
+    def suggested_id(self) -> int:
+        """Id by which consumers reach this acting master.
+
+        Routes have it as broker 0. A consumer with an old route reaches broker 0 no longer, but this broker by its own
+        id. With further slaves that id would lead a client with a new route to one of them.
+        """
+        return MASTER_ID if len(self.members) > 1 else self._config.broker_id
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            await self.sync()
+            try:
+                async with asyncio.timeout(self._config.sync_broker_member_group_period / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def sync(self) -> None:
+        """Ask all name servers once, and begin or cease to act."""
+        answers = await asyncio.gather(*map(self._ask, self._name_servers()))
+        known = [members for members in answers if members]
+        if not known:
+            return
+        own, before = self._config.broker_id, self.members.get(MASTER_ID)
+        self.members = {number: address for members in known for number, address in members.items()}
+        acts, acted = own in self.members and own == min(self.members), self.is_acting
+        if acts and not acted:
+            log.warning("no master of %s is registered: this slave acts as master", self._config.broker_name)
+        elif acted and not acts:
+            log.warning("this slave acts as master no longer: broker %d is registered", min(self.members))
+        self.is_acting = acts
+        if acts != acted or self.members.get(MASTER_ID) != before:
+            self.on_change()
+        async with self._lock:
+            await self._run_services()
+
+    async def _ask(self, name_server: str) -> Members:
+        try:
+            return await self._fetch(name_server)
+        except (RemotingError, CodecError) as error:
+            log.debug("name server %s does not name the brokers of this name: %s", name_server, error)
+            return {}
+
+    async def _run_services(self) -> None:
+        """Start or stop the services as needed; a failed start is retried by the next round."""
+        runs = self.is_acting and asyncio.get_running_loop().time() >= self._resumes_at
+        if runs == self._runs:
+            return
+        if runs:
+            await self._services.start()
+        else:
+            await self._services.stop()
+        self._runs = runs

@@ -1,0 +1,152 @@
+"""A slave that acts as master over real sockets, until its master is back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.broker.slave import slave_synchronize
+from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
+from rocketbroker.testing.controlled_clock import ControlledClock
+from tests.support.running import running
+from tests.support.stores import message, read_queue
+from tests.support.waiting import until
+
+TEN = [b"%d" % number for number in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slave_synchronize, "INTERVAL_S", 0.1)
+
+
+@pytest.fixture
+async def namesrv(tmp_path: Path) -> AsyncIterator[NamesrvController]:
+    settings = namesrv_settings(0, tmp_path)
+    config = settings.namesrv.model_copy(update={"support_acting_master": True, "notify_min_broker_id_changed": True})
+    async with running(NamesrvController(replace(settings, namesrv=config))) as made:
+        yield made
+
+
+class Cluster(NamedTuple):
+    """Starts brokers of one cluster, all by one clock."""
+
+    folder: Path
+    namesrv: NamesrvController
+    clock: ControlledClock
+
+    @asynccontextmanager
+    async def broker(self, number: int, name: str = "broker-a", **properties: str) -> AsyncIterator[BrokerController]:
+        """A running master (0) or slave."""
+        role = {"brokerRole": "SLAVE"} if number else {}
+        settings = broker_settings(
+            0,
+            self.folder / f"{name}-{number}",
+            self.namesrv.address,
+            name=name,
+            properties={
+                "brokerId": str(number),
+                "brokerIP2": "127.0.0.1",
+                "mappedFileSizeCommitLog": str(1 << 20),
+                "slaveReadEnable": "true",
+                "enableSlaveActingMaster": "true",
+                **role,
+                **properties,
+            },
+        )
+        async with running(BrokerController.bind(settings, self.clock)) as broker:
+            yield broker
+
+    def seen(self, topic: str, name: str = "broker-a") -> tuple[dict[int, str], int]:
+        """Return addresses and permission of a broker in a route, as clients see them."""
+        route = self.namesrv.route_info_manager.routes.pickup(topic)
+        if route is None:
+            return {}, 0
+        addresses = {each.broker_name: each.broker_addrs for each in route.broker_datas}
+        perms = {each.broker_name: each.perm for each in route.queue_datas}
+        return addresses.get(name, {}), perms.get(name, 0)
+
+    @property
+    def client(self) -> ClientConfig:
+        return ClientConfig(self.namesrv.address, poll_name_server_interval_s=0.2)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, namesrv: NamesrvController) -> Cluster:
+    return Cluster(tmp_path, namesrv, ControlledClock())
+
+
+def put(broker: BrokerController, *bodies: bytes) -> None:
+    for body in bodies:
+        broker.store.appender.put_message(message(body, "T", 0))
+    broker.store.appender.dispatch()
+
+
+async def copied(slave: BrokerController, topic: str, count: int, queue_id: int = 0) -> None:
+    await until(lambda: slave.store.queues.max_offset_in_queue(topic, queue_id) == count)
+    await until(lambda: topic in slave.topic_configs.topics)
+
+
+async def consume(cluster: Cluster, count: int) -> list[bytes]:
+    """Return what a new member of an orderly group gets."""
+    got: list[bytes] = []
+
+    async def handle(each: ReceivedMessage) -> None:
+        got.append(bytes(each.body))
+
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    async with PushConsumer("G", cluster.client, handler=handle, orderly=True, consume_from_where=first) as consumer:
+        await consumer.subscribe("T")
+        await until(lambda: len(got) >= count)
+    return got
+
+
+async def test_an_orderly_group_goes_on_at_the_acting_master_and_its_progress_returns(cluster: Cluster):
+    async with cluster.broker(0) as master, cluster.broker(1) as slave:
+        master.topic_configs.update(TopicConfig("T", 1, 1))
+        put(master, *TEN)
+        await copied(slave, "T", len(TEN))
+        assert not slave.acting.state.is_acting
+        await master.stop()
+
+        await until(lambda: slave.acting.state.is_acting)
+        assert cluster.seen("T") == ({0: slave.address}, PERM_READ)
+        assert await consume(cluster, len(TEN)) == TEN
+        await until(lambda: slave.consumer_offsets.query("G", "T", 0) == len(TEN))
+
+        async with cluster.broker(0) as back:
+            assert back.consumer_offsets.query("G", "T", 0) == len(TEN), "it has the progress before it is registered"
+            await until(lambda: not slave.acting.state.is_acting)
+            await until(lambda: cluster.seen("T")[1] == PERM_READ | PERM_WRITE)
+            assert cluster.seen("T")[0] == {0: back.address, 1: slave.address}
+            put(back, b"new")
+            assert await consume(cluster, 1) == [b"new"]
+            await until(lambda: slave.replication.client.problem == "", 10)
+            await copied(slave, "T", len(TEN) + 1)
+
+
+async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
+    async with cluster.broker(0) as master, cluster.broker(1) as slave:
+        async with Producer("PG", cluster.client) as producer:
+            await producer.send(Message("T", b"delayed", delay_time_level=5))
+        await copied(slave, RMQ_SYS_SCHEDULE_TOPIC, 1, 4)
+        await master.stop()
+        await until(lambda: slave.acting.state.is_acting)
+        cluster.clock.advance(60.0)
+        await slave.acting.state.sync()
+        assert not slave.store.queues.queues_of("T"), "an acting master stores no messages"
+
+        async with cluster.broker(0) as back:
+            await until(lambda: bool(back.store.queues.queues_of("T")))
+            [queue] = back.store.queues.queues_of("T")
+            assert [each.body for each in read_queue(back.store, "T", queue, 0)] == [b"delayed"]

@@ -1,0 +1,143 @@
+"""When a slave acts as master, and when its services run."""
+
+import asyncio
+
+import pytest
+
+from rocketbroker.broker.out.member_group import Members
+from rocketbroker.broker.slave import acting_master
+from rocketbroker.broker.slave.acting_master import ActingMaster
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import RemotingConnectError
+from tests.support.running import running
+from tests.support.waiting import until
+
+MASTER, SLAVE, OTHER = "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"
+CONFIG = BrokerConfig(
+    broker_name="broker-a", broker_id=1, enable_slave_acting_master=True, sync_broker_member_group_period=60_000
+)
+
+
+class Services:
+    """Notes whether it runs; fails to start as often as ``failures`` says."""
+
+    def __init__(self) -> None:
+        self.runs = False
+        self.failures = 0
+
+    async def start(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("the disk is broken")
+        self.runs = True
+
+    async def stop(self) -> None:
+        self.runs = False
+
+
+class Fixture:
+    """A slave with id 1, and what its name servers answer; one without an entry is dead."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Members] = {}
+        self.services = Services()
+        self.changes: list[bool] = []
+        self.acting = ActingMaster(CONFIG, self._fetch, lambda: ["ns1", "ns2"], self.services)
+        self.acting.on_change = lambda: self.changes.append(self.acting.is_acting)
+
+    async def _fetch(self, name_server: str) -> Members:
+        if name_server not in self.said:
+            raise RemotingConnectError("it is dead")
+        return self.said[name_server]
+
+    async def sync(self, **said: Members) -> bool:
+        """Ask once; return true if the slave acts, with its services."""
+        self.said = said
+        await self.acting.sync()
+        assert self.services.runs == self.acting.is_acting
+        return self.acting.is_acting
+
+
+@pytest.fixture
+def slave() -> Fixture:
+    return Fixture()
+
+
+async def test_the_smallest_id_acts_while_no_master_is_registered(slave: Fixture):
+    assert not await slave.sync(ns1={0: MASTER, 1: SLAVE})
+    assert await slave.sync(ns1={1: SLAVE})
+    assert await slave.sync(ns1={1: SLAVE, 2: OTHER})
+    assert not await slave.sync(ns1={0: MASTER, 1: SLAVE})
+    # The first answer names a master, too.
+    assert slave.changes == [False, True, False]
+
+
+async def test_a_slave_does_not_act_before_it_is_registered_itself(slave: Fixture):
+    assert not await slave.sync(ns1={2: OTHER})
+    assert not await slave.sync(ns1={})
+
+
+async def test_a_master_that_one_name_server_has_is_alive(slave: Fixture):
+    assert not await slave.sync(ns1={1: SLAVE}, ns2={0: MASTER, 1: SLAVE})
+    assert await slave.sync(ns1={1: SLAVE}, ns2={})
+
+
+async def test_without_an_answer_nothing_changes(slave: Fixture):
+    assert not await slave.sync()
+    assert await slave.sync(ns1={1: SLAVE})
+    assert await slave.sync()
+    assert slave.changes == [True]
+
+
+async def test_consumers_reach_a_lone_slave_by_its_own_id_and_others_by_that_of_the_master(slave: Fixture):
+    await slave.sync(ns1={1: SLAVE})
+    assert slave.acting.suggested_id == 1
+    await slave.sync(ns1={1: SLAVE, 2: OTHER})
+    assert slave.acting.suggested_id == 0
+
+
+async def test_the_services_stop_for_a_master_that_comes(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
+    await slave.sync(ns1={1: SLAVE})
+
+    await slave.acting.master_comes()
+    assert slave.acting.is_acting
+    assert not slave.services.runs
+    await slave.acting.sync()
+    assert not slave.services.runs, "the master is not registered yet"
+
+    monkeypatch.setattr(acting_master, "_HAND_BACK_S", 0.0)
+    await slave.acting.master_comes()
+    assert await slave.sync(ns1={1: SLAVE}), "it never registered"
+
+
+async def test_a_notice_makes_it_ask_at_once_and_a_stop_ends_the_services(slave: Fixture):
+    slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
+    async with running(slave.acting):
+        await until(lambda: slave.changes == [False])
+        slave.said = {"ns1": {1: SLAVE}}
+        slave.acting.look_again()
+        await until(lambda: slave.services.runs)
+    assert not slave.services.runs
+    assert not slave.acting.is_acting
+
+
+async def test_a_failed_start_of_the_services_is_retried(slave: Fixture):
+    slave.services.failures, slave.said = 1, {"ns1": {1: SLAVE}}
+    with pytest.raises(OSError, match="the disk is broken"):
+        await slave.acting.sync()
+    assert await slave.sync(ns1={1: SLAVE})
+
+
+async def test_without_the_mode_it_asks_nobody():
+    asked: list[str] = []
+
+    async def fetch(name_server: str) -> Members:
+        asked.append(name_server)
+        return {1: SLAVE}
+
+    config = BrokerConfig(broker_id=1)
+    async with running(ActingMaster(config, fetch, lambda: ["ns1"], Services())) as acting:
+        await asyncio.sleep(0)
+        acting.look_again()
+        await asyncio.sleep(0)
+    assert asked == []
