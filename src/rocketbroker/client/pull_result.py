@@ -70,7 +70,7 @@ def pull_result(answer: Command, tags: frozenset[str]) -> PullResult:
 def unwrap_inner_batches(messages: list[MessageExt]) -> list[MessageExt]:
     """Return the messages, those of batches that are stored as one record (queue.type=BatchCQ) one by one."""
     mask = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
-    if not any(message.sys_flag & mask == mask for message in messages):
+    if not [True for message in messages if message.sys_flag & mask == mask]:
         return messages
     unwrapped: list[MessageExt] = []
     for message in messages:

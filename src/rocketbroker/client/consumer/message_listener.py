@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from rocketbroker.client.consumer.consume_timeout import ConsumeTimeout
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import HandlerError
@@ -36,7 +37,7 @@ class MessageListener:
     ) -> None:
         check_handler(handler)
         self._handler = handler
-        self._timeout_s = timeout_s
+        self._timeout = ConsumeTimeout(timeout_s)
         self._stats = stats
         self._clock = clock
         self._threads: ThreadPoolExecutor | None = None
@@ -46,42 +47,56 @@ class MessageListener:
     async def consume(self, message: ReceivedMessage) -> Exception | None:
         """Call the handler, then acknowledge the message or give it back; return the handler's error."""
         start = self._clock.monotonic()
-        error: Exception | None = None
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._call_handler(message)
-        except TimeoutError as raised:
-            error = raised
-            log.warning("the handler did not end within consumeTimeout (%g s) for %r", self._timeout_s, message)
-        except Exception as raised:
-            error = raised
-            log.warning("the handler failed for %r", message, exc_info=error)
+        error = await self._error_of_handler(message)
         if message.outcome is None:
             await (message.ack() if error is None else message.retry_later())
-        failed = message.outcome is not Outcome.ACKNOWLEDGED
-        self._stats.add_consumed(message.topic, start, failed=failed)
+        self._stats.add_consumed(message.topic, start, failed=message.outcome is not Outcome.ACKNOWLEDGED)
         return error
 
-    async def _call_handler(self, message: ReceivedMessage) -> None:
+    async def _error_of_handler(self, message: ReceivedMessage) -> Exception | None:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        self._timeout.begin(task)
         try:
             await self._call(message)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Raised as it is, it would end the worker without a trace.
-            raise HandlerError("the handler awaited a task that was cancelled; catch CancelledError in it") from error
+        except asyncio.CancelledError as raised:
+            cancelled = raised
+        except Exception as error:
+            log.warning("the handler failed for %r", message, exc_info=error)
+            return error
+        else:
+            return None
+        finally:
+            expired = self._timeout.end(task)
+        if task.cancelling() > before:
+            raise cancelled
+        return self._timed_out(message) if expired else self._cancelled(message, cancelled)
+
+    def _timed_out(self, message: ReceivedMessage) -> Exception:
+        limit_s = self._timeout.limit_s
+        log.warning("the handler did not end within consumeTimeout (%g s) for %r", limit_s, message)
+        return TimeoutError(f"the handler did not end within {limit_s:g} s")
+
+    @staticmethod
+    def _cancelled(message: ReceivedMessage, cause: asyncio.CancelledError) -> Exception:
+        """Return an error for a task that the handler awaited: its CancelledError would end the worker."""
+        error = HandlerError("the handler awaited a task that was cancelled; catch CancelledError in it")
+        error.__cause__ = cause
+        log.warning("the handler failed for %r", message, exc_info=error)
+        return error
 
     async def _call(self, message: ReceivedMessage) -> None:
         if self._threads is None:
-            result = self._handler(message)
-        else:
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, message)
+            await self._handler(message)  # type: ignore[misc] # it is a coroutine function
+            return
+        result = await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, message)
         if inspect.isawaitable(result):
             await result
 
     def stop(self) -> None:
         """Stop starting threads; running ones end with their handler."""
+        self._timeout.stop()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -91,7 +91,7 @@ class ProcessQueue:
 
     def suspend(self, message: MessageExt) -> None:
         """Note that a message waits to be consumed again."""
-        self._end(message)
+        self._end(message.queue_offset)
 
     def remove(self, message: MessageExt) -> bool:
         """Remove a consumed message; return false if it is not held."""
@@ -99,7 +99,7 @@ class ProcessQueue:
         if self._held.get(offset) is not message:
             return False
         del self._held[offset]
-        self._end(message)
+        self._end(offset)
         size = len(message.body) + len(message.properties_bytes)
         self.bytes -= size
         self._held_bytes.remove(size, self)
@@ -124,7 +124,7 @@ class ProcessQueue:
         size, self.bytes = self.bytes, 0
         self._held_bytes.remove(size, self)
 
-    def _end(self, message: MessageExt) -> None:
-        self._started.pop(message.queue_offset, None)
+    def _end(self, offset: int) -> None:
+        self._started.pop(offset, None)
         if not self._started:
             self._idle.set()

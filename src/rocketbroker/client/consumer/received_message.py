@@ -144,7 +144,8 @@ class ReceivedMessage:
                 "consume_timeout_s"
             )
         self.outcome = outcome
-        self.call_observers(outcome)
+        if self.observers:
+            self.call_observers(outcome)
         await self._settle(self, outcome, delay_level)
 
     def call_observers(self, outcome: Outcome) -> None:

@@ -59,13 +59,26 @@ def decode_record(
     stop = offset + total_size
     head = _head_of(buffer, offset, total_size, magic, len(buffer) if end is None else min(end, len(buffer)))
     fields = head.unpack_from(buffer, offset)
-    body_start = offset + head.size
-    topic_start, topic_end = _topic_range(buffer, offset, body_start, fields[14], magic, stop)
-    properties = _properties(buffer, offset, topic_end, stop)
+    # No function for each part: clients decode every message that they consume.
+    body_start, body_length = offset + head.size, fields[14]
+    body_end = body_start + body_length
+    topic_start = body_end + (1 if magic == MESSAGE_MAGIC_CODE_V1 else 2)
+    room = stop - topic_start - PROPERTIES_LENGTH.size
+    if body_length < 0 or room < 0:
+        raise corrupt(
+            offset, f"bodyLength is {body_length}, but at most {room + body_length} bytes are left in the record"
+        )
+    topic_length = buffer[body_end] if magic == MESSAGE_MAGIC_CODE_V1 else buffer[body_end] << 8 | buffer[body_end + 1]
+    if topic_length > room:
+        raise corrupt(offset, f"topicLength is {topic_length}, but at most {room} bytes are left")
+    topic_end = topic_start + topic_length
+    (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, topic_end)
+    if properties_length != room - topic_length:
+        left = room - topic_length
+        raise corrupt(offset, f"propertiesLength is {properties_length}, but totalSize leaves {left} bytes for them")
     body, sys_flag = b"", fields[7]
-    body_end = body_start + fields[14]
-    if check_crc:
-        _check_crc(buffer[body_start:body_end], fields[2], offset)
+    if check_crc and crc32(buffer[body_start:body_end]) & 0x7FFFFFFF != fields[2]:
+        raise _wrong_crc(buffer[body_start:body_end], fields[2], offset)
     if read_body:
         body = bytes(buffer[body_start:body_end])
         if decompress and body and sys_flag & COMPRESSED_FLAG:
@@ -77,7 +90,7 @@ def decode_record(
         fields[6],
         total_size,
         body,
-        properties,
+        bytes(buffer[stop - properties_length : stop]),
         fields[4],
         sys_flag,
         fields[2],
@@ -87,7 +100,7 @@ def decode_record(
         fields[11],
         fields[12],
         fields[13],
-        fields[14],
+        body_length,
         magic,
     )
 
@@ -124,33 +137,8 @@ def _head_of(buffer: ReadableBuffer, offset: int, total_size: int, magic: int, l
     raise corrupt(offset, f"totalSize is {total_size}, but the fixed fields alone take more")
 
 
-def _topic_range(
-    buffer: ReadableBuffer, offset: int, body_start: int, body_length: int, magic: int, stop: int
-) -> tuple[int, int]:
-    size = _TOPIC_LENGTH_SIZES[magic]
-    room = stop - body_start - size - PROPERTIES_LENGTH.size
-    if not 0 <= body_length <= room:
-        raise corrupt(offset, f"bodyLength is {body_length}, but at most {room} bytes are left in the record")
-    at = body_start + body_length
-    start = at + size
-    topic_length = buffer[at] if size == 1 else buffer[at] << 8 | buffer[at + 1]
-    if topic_length > room - body_length:
-        raise corrupt(offset, f"topicLength is {topic_length}, but at most {room - body_length} bytes are left")
-    return start, start + topic_length
-
-
-def _properties(buffer: ReadableBuffer, offset: int, at: int, stop: int) -> bytes:
-    (length,) = PROPERTIES_LENGTH.unpack_from(buffer, at)
-    start = at + PROPERTIES_LENGTH.size
-    if length != stop - start:
-        raise corrupt(offset, f"propertiesLength is {length}, but totalSize leaves {stop - start} bytes for them")
-    return bytes(buffer[start:stop])
-
-
-def _check_crc(body: ReadableBuffer, expected: int, offset: int) -> None:
-    found = crc32(body) & 0x7FFFFFFF
-    if found != expected:
-        raise corrupt(offset, f"bodyCRC is 0x{expected:08X}, but the body has 0x{found:08X}")
+def _wrong_crc(body: ReadableBuffer, expected: int, offset: int) -> CorruptRecordError:
+    return corrupt(offset, f"bodyCRC is 0x{expected:08X}, but the body has 0x{crc32(body) & 0x7FFFFFFF:08X}")
 
 
 def _unpack(body: bytes, sys_flag: int, offset: int) -> bytes:
