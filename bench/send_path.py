@@ -29,7 +29,7 @@ from rocketbroker.codec.remoting.handler import MethodTable, Process, Route
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
@@ -42,7 +42,6 @@ from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.processor.support.topic_target import TopicTargets
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint
@@ -114,7 +113,8 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
     stats = BrokerStatsManager(clock, config.broker_cluster_name)
     store_config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
-    store = MessageStore(store_config, host_bytes(_ADDRESS, _PORT), NoListener(), clock)
+    hold_service = PullRequestHoldService(config)
+    store = MessageStore(store_config, host_bytes(_ADDRESS, _PORT), hold_service, clock)
     targets = TopicTargets(config, topics, stats)
     processor = SendMessageProcessor(
         config,
@@ -134,7 +134,8 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         (RequestCode.SEND_BATCH_MESSAGE, processor.batch_runs),
     ):
         table.add(code, processor.process, SendMessageRequestHeaderV2, takes_large_bodies=True, runs=runs)
-    table.add(RequestCode.PULL_MESSAGE, _pulls(root, config, store, topics, groups, stats), PullMessageRequestHeader)
+    pulls = _pulls(root, config, store, topics, groups, stats, hold_service)
+    table.add(RequestCode.PULL_MESSAGE, pulls, PullMessageRequestHeader)
     await store.start()
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
@@ -153,6 +154,7 @@ def _pulls(
     topics: TopicConfigManager,
     groups: SubscriptionGroupManager,
     stats: BrokerStatsManager,
+    hold_service: PullRequestHoldService,
 ) -> Process:
     clock = SystemClock()
     groups.update(SubscriptionGroupConfig(GROUP))
@@ -166,7 +168,7 @@ def _pulls(
         PullFilter(config, consumers, groups, filters),
         ConsumerOffsetManager(root / "consumerOffset.json", clock),
         stats,
-        PullRequestHoldService(config),
+        hold_service,
         SendBackAllowance(config, clock),
         SuggestedBroker(config, store.fetcher, lambda: True, lambda: None),
     ).process
@@ -230,17 +232,17 @@ def batch_frame(number: int, count: int, body: bytes) -> bytes:
     return request_frame(RequestCode.SEND_BATCH_MESSAGE, number, properties, encode_batch(messages))
 
 
-def pull_frame(queue_id: int, offset: int, count: int) -> bytes:
-    """Return a pull request of the Java client for messages with any tags."""
+def pull_frame(queue_id: int, offset: int, count: int, *, hold_ms: int = 0) -> bytes:
+    """Return a pull request of the Java client for messages with any tags; it may be held for ``hold_ms``."""
     header = PullMessageRequestHeader(
         consumer_group=GROUP,
         topic=TOPIC,
         queue_id=queue_id,
         queue_offset=offset,
         max_msg_nums=count,
-        sys_flag=FLAG_SUBSCRIPTION,
+        sys_flag=FLAG_SUBSCRIPTION | (FLAG_SUSPEND if hold_ms else 0),
         commit_offset=0,
-        suspend_timeout_millis=0,
+        suspend_timeout_millis=hold_ms,
         subscription="*",
         sub_version=0,
         expression_type="TAG",

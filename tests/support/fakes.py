@@ -36,10 +36,15 @@ class FakeConnection:
         self.waited_s = 0.0
         self.sent: list[Command] = []
         self.answers: list[tuple[Command, Any]] = []
+        self._collected: list[tuple[Command, Any]] = []
         self.close_reason: str | None = None
 
     def answer(self, command: Command, make: Callable[[], Answer]) -> None:
-        self.answers.append((command, make()))
+        self._collected.append((command, make()))
+
+    def flush(self) -> None:
+        self.answers += self._collected
+        self._collected.clear()
 
     def send_oneway(self, command: Command) -> bool:
         self.sent.append(command)

@@ -188,8 +188,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
     # -- answers and requests
 
     def answer(self, command: Command, make: Callable[[], Answer]) -> None:
-        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had."""
+        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had; then call ``flush``."""
         self._responder.answer(command, make)
+
+    def flush(self) -> None:
+        """Write the collected answers."""
+        self._writer.flush()
 
     def drop_waiting(self) -> None:
         """Drop the queued requests."""

@@ -65,13 +65,12 @@ class Responder:
         self.is_full = False
 
     def answer(self, command: Command, make: Callable[[], Answer]) -> None:
-        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had."""
+        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had; the caller flushes."""
         try:
             answer = InTurn(made_in_turn(make)) if self._connection.is_behind else make()
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             answer = error_answer(command.code, error)
         self.take(command, answer, command.received_at, is_suspended=True)
-        self._writer.flush_soon()
 
     def take(self, command: Command, answer: Answer, received_at: float = 0.0, *, is_suspended: bool = False) -> None:
         """Answer now, or when the response is ready."""

@@ -138,6 +138,7 @@ class TestCounts:
         feed(connection, frame(HOLDING))
 
         connection.answer(kept[0], lambda: InTurn(work()) if in_turn else response(0))
+        connection.flush()
 
         await until(lambda: transport.answers)
         assert counts(endpoint.meter) == {RequestKey(HOLDING, 0, False, True): 1}

@@ -54,6 +54,8 @@ class PullRequestHoldService:
         self._by_connection: dict[Connection, _OfConnection] = {}
         self._deadlines: Deadlines[PullRequest] = Deadlines(self._wake)
         self._ready: deque[PullRequest] = deque()
+        # Connections of pulls that were answered in this turn of the loop.
+        self._answered: set[Connection] = set()
         # Queues with new messages for filters to look at, and pulls whose filters are still looking.
         self._grown: dict[ManyPullRequest, None] = {}
         self._to_ask: deque[PullRequest] = deque()
@@ -134,6 +136,7 @@ class PullRequestHoldService:
     def _resume_ready(self) -> None:
         for _ in range(min(len(self._ready), _MOST_RUN)):
             self._run_again(self._ready.popleft())
+        self._flush_answered()
         if self._ready:
             asyncio.get_running_loop().call_soon(self._resume_ready)
 
@@ -150,6 +153,7 @@ class PullRequestHoldService:
             self._grown.clear()
         for _ in range(min(len(self._to_ask), _MOST_ASKED)):
             self._ask_one(self._to_ask.popleft())
+        self._flush_answered()
         if self._to_ask or self._grown:
             asyncio.get_running_loop().call_soon(self._ask_some)
 
@@ -173,6 +177,13 @@ class PullRequestHoldService:
         self._forget(request)
         if request.connection.is_open:
             request.connection.answer(request.command, partial(request.run, request))
+            self._answered.add(request.connection)
+
+    def _flush_answered(self) -> None:
+        """Write the answers of this turn, those of one connection together."""
+        for connection in self._answered:
+            connection.flush()
+        self._answered.clear()
 
     def _forget(self, request: PullRequest) -> None:
         request.held = False

@@ -54,10 +54,13 @@ class Connection(Protocol):
         """Time of the last read, in seconds of the monotonic clock."""
 
     def answer(self, command: Command, make: "Callable[[], Answer]") -> None:
-        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had.
+        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had; then call ``flush``.
 
         While the peer is behind, call ``make`` at the request's turn: see ``InTurn``.
         """
+
+    def flush(self) -> None:
+        """Write the collected answers."""
 
     def send_oneway(self, command: Command) -> bool:
         """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
