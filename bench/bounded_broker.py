@@ -84,7 +84,7 @@ def _answers(
     physical_offsets: Sequence[int],
 ) -> bytes:
     keys = [b"0" * 32] * len(opaques)
-    return frames(send_responses(opaques, queue_ids, queue_offsets, physical_offsets, keys, runs.answer_template))
+    return frames(send_responses(opaques, queue_ids, queue_offsets, physical_offsets, keys, runs.own.run_template))
 
 
 def shorten(bound: str, replace: Callable[[object, str, object], None] = setattr) -> None:

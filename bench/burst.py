@@ -119,7 +119,7 @@ class Burst:
         index_service.flush()
 
     def _answer(self, runs: list[MessageRun], results: list[PutMessageResult]) -> None:
-        template = self._path.runs.answer_template
+        template = self._path.runs.own.run_template
         for (values, _), run, result in zip(self._runs, runs, results, strict=False):
             queue_ids, _, _, opaques = zip(*values, strict=True)
             keys = [found[1] for found in run.found]

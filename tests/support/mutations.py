@@ -256,8 +256,8 @@ MUTATIONS = (
     Mutation(
         "a key is left out of the index",
         "store/index/index_service.py",
-        "self._unique_keys += unique_keys",
-        "self._unique_keys += [None] * len(unique_keys)",
+        "texts, key_counts = _key_texts(unique_keys, keys)",
+        "texts, key_counts = _key_texts([None] * len(keys), keys)",
         CRASH,
     ),
     Mutation(
@@ -431,8 +431,8 @@ MUTATIONS = (
     Mutation(
         "each fiftieth message gets no queue entry",
         "store/dispatch/commit_log_dispatcher.py",
-        "            if queue_offset >= queue.max_offset:\n",
-        "            if queue_offset >= queue.max_offset and queue_offset % 50 != 49:\n",
+        "                if queue_offset >= queue.max_offset:\n",
+        "                if queue_offset >= queue.max_offset and queue_offset % 50 != 49:\n",
         JAVA_KILL,
     ),
     Mutation(

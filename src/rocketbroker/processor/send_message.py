@@ -30,10 +30,7 @@ from rocketbroker.codec.message.topic_validator import (
     RMQ_SYS_TRANS_HALF_TOPIC,
 )
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.hot_responses import (
-    recall_handle_suffix,
-    send_response,
-)
+from rocketbroker.codec.remoting.hot_responses import one_send_response, recall_handle_suffix, send_response
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
@@ -95,6 +92,7 @@ class SendMessageProcessor:
         self._retry_and_dlq = retry_and_dlq
         self._unique_ids = unique_ids
         self._schedule = schedule
+        self._store_host = store_host
         self._message_id = store_host.hex().upper().encode() + b"%016X"
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._fast_failure = fast_failure
@@ -104,7 +102,7 @@ class SendMessageProcessor:
         self._answers = SendAnswers(acknowledgements, targets, fast_failure)
         self._must_wait = acknowledgements.required
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
-        self._own = BrokerProperties(config)
+        self._own = BrokerProperties(config, store_host)
         # For requests of the same kind that come together.
         self.runs = SendRuns(config, appender, store_host, targets, self._key_limit, self._answers)
         self.batch_runs = BatchRuns(self.runs, store_config, appender, store_host, self._key_limit, self._answers)
@@ -116,7 +114,7 @@ class SendMessageProcessor:
         header = command.header
         config, own = self._config, self._own
         if config.trace_on is not own.trace_on or config.region_id is not own.region_id:
-            own = self._own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
+            own = self._own = BrokerProperties(config, self._store_host)  # UPDATE_BROKER_CONFIG changed them
         target = self._targets.find(header, connection.remote_address)
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
@@ -130,14 +128,18 @@ class SendMessageProcessor:
             raise put_refusal(result)
         is_half = message.topic is RMQ_SYS_TRANS_HALF_TOPIC
         (self._targets.half_stats if is_half else target.stats).add(1, result.size)
-        answer = send_response(
-            command.opaque,
-            queue_id,
-            result.queue_offset,
-            self._message_id % result.physical_offset,
-            message.found[1],  # type: ignore[index]  # set by _message
-            own.answer_fields + self._recall_handle(message) if message.topic is TIMER_TOPIC else own.answer_fields,
-        )
+        offset, physical_offset = result.queue_offset, result.physical_offset
+        unique_key: bytes = message.found[1]  # type: ignore[index, assignment]  # set by _message
+        if message.topic is not TIMER_TOPIC and unique_key.isalnum():
+            answer = one_send_response(
+                command.opaque, queue_id, offset, physical_offset, unique_key, own.answer_template
+            )
+        else:
+            fields = own.answer_fields
+            if message.topic is TIMER_TOPIC:
+                fields += self._recall_handle(message)
+            message_id = self._message_id % physical_offset
+            answer = send_response(command.opaque, queue_id, offset, message_id, unique_key, fields)
         return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer
 
     def _message(

@@ -188,7 +188,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     # -- answers and requests
 
     def answer(self, command: Command, make: Callable[[], Answer]) -> None:
-        """Answer a ``HELD`` request with what ``make`` returns or raises, as if its handler had; then call ``flush``."""
+        """Answer a ``HELD`` request with what ``make`` returns or raises; the caller flushes."""
         self._responder.answer(command, make)
 
     def flush(self) -> None:

@@ -65,6 +65,8 @@ class RequestMeter:
 
     def __init__(self, codes: Collection[int], slow_s: float = 0.0) -> None:
         self.figures: dict[RequestKey, Latency] = {}
+        # Those of requests answered at once with success, by route.
+        self._successes: dict[Route, Latency] = {}
         self._codes = codes
         self._slow_s = slow_s or float("inf")
         self._slow: dict[int, _SlowLog] = {}
@@ -94,10 +96,12 @@ class RequestMeter:
 
         ``cause`` says where the time went; by default the event loop was busy with them.
         """
-        first = routes[0]
-        counts = {first: len(routes)} if routes.count(first) == len(routes) else Counter(routes)
-        for route, count in counts.items():
-            self._latency(RequestKey(route.code, 0)).add(seconds, count)
+        first, count = routes[0], len(routes)
+        if routes.count(first) == count:
+            (self._successes.get(first) or self._success_of(first)).add(seconds, count)
+        else:
+            for route, its_count in Counter(routes).items():
+                self._success_of(route).add(seconds, its_count)
         if seconds > self._slow_s:
             cause = (
                 cause or f"the event loop handled it together with {len(routes) - 1} other requests of one read event"
@@ -109,6 +113,10 @@ class RequestMeter:
         if code not in self._slow:
             self._slow[code] = _SlowLog(code)
         self._slow[code].add(seconds, peer, cause)
+
+    def _success_of(self, route: Route) -> Latency:
+        latency = self._successes[route] = self._latency(RequestKey(route.code, 0))
+        return latency
 
     def _latency(self, key: RequestKey) -> Latency:
         latency = self.figures.get(key)

@@ -438,8 +438,8 @@ def test_an_index_that_cannot_be_written_does_not_keep_sends_away(tmp_path: Path
             refused = appender.put_message(message(b"3"))
             assert refused.status is PutMessageStatus.NOT_DISPATCHED
             assert refused.reason == (
-                "messages are stored and readable, but no more can be indexed; each send retries: the keys "
-                f"of 3 messages wait for the index in {tmp_path}/index (storePathIndex); the limit is 2: "
+                "messages are stored and readable, but no more can be indexed; each send retries: 3 "
+                f"keys wait for the index in {tmp_path}/index (storePathIndex); the limit is 2: "
                 "cannot allocate: EIO"
             )
 

@@ -64,6 +64,24 @@ def send_response(
     return _pack(4 + length, length) + header
 
 
+def one_send_response(
+    opaque: int, queue_id: int, queue_offset: int, physical_offset: int, unique_key: bytes, template: bytes
+) -> bytes:
+    """Return the answer of ``send_response`` to a single message whose UNIQ_KEY has letters and digits only.
+
+    ``template`` is the result of ``one_send_template``.
+    """
+    header = template % (queue_id, unique_key, physical_offset, queue_offset, opaque)
+    length = len(header)
+    return _pack(4 + length, length) + header
+
+
+def one_send_template(host: bytes, region_suffix: bytes) -> bytes:
+    """Return the template of ``one_send_response``; the arguments are those of ``send_template``."""
+    template = _SEND.replace(b'"%d"%b', b'"%d","transactionId":"%b"', 1)
+    return template.replace(b'"msgId":"%b"%b', b'"msgId":"%b%%016X"%b' % (host, region_suffix.replace(b"%", b"%%")))
+
+
 def message_ids(host: str, offsets: Sequence[int]) -> bytes:
     """Return offset message ids, comma-joined: the broker's address in hex, and a CommitLog offset of 8 bytes."""
     joined = pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
@@ -99,10 +117,9 @@ def send_template(host: bytes, region_suffix: bytes) -> bytes:
         host: the broker's address in ASCII hex, the begin of each message id.
         region_suffix: made by the function of that name.
     """
-    transaction = b',"transactionId":"%b"'
     # Numbers that a request has in digits stay digits.
-    template = _SEND.replace(b'"%d"%b', b'"%b"' + transaction, 1).replace(b'opaque":%d', b'opaque":%b')
-    return template.replace(b'"msgId":"%b"%b', b'"msgId":"%b%%016X"%b' % (host, region_suffix.replace(b"%", b"%%")))
+    template = one_send_template(host, region_suffix)
+    return template.replace(b'"queueId":"%d"', b'"queueId":"%b"').replace(b'opaque":%d', b'opaque":%b')
 
 
 def frames(headers: Sequence[bytes]) -> bytes:

@@ -15,7 +15,7 @@ from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.handler import Connection, RunAnswers
 from rocketbroker.codec.remoting.header_template import INT, LONG, TEXT, VaryingField
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.hot_responses import frames, send_responses, send_template
+from rocketbroker.codec.remoting.hot_responses import frames, send_responses
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -42,7 +42,6 @@ class SendRuns:
 
     Attributes:
         own: the broker's properties.
-        answer_template: template of the answers, with the broker's region.
     """
 
     #: Values in which the headers of a run differ.
@@ -67,8 +66,7 @@ class SendRuns:
         self._targets = targets
         self._key_limit = key_limit
         self._answers = answers
-        self.own = BrokerProperties(config)
-        self.answer_template = b""
+        self.own = BrokerProperties(config, store_host)
 
     # For fewer, the columns of a run cost more than they save.
     fewest: Final = 6
@@ -115,7 +113,7 @@ class SendRuns:
                 result.queue_offsets,
                 result.physical_offsets,
                 [each[1] for each in run.found],
-                self.answer_template,
+                self.own.run_template,
             )
         )
         return self._answers.run_when_safe(answers, result, target) if target.waits else answers
@@ -159,9 +157,8 @@ class SendRuns:
     def target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
         """Return the topic of a run; ``None`` if it, or the broker's state, is special."""
         config, own = self._config, self.own
-        if not self.answer_template or config.trace_on is not own.trace_on or config.region_id is not own.region_id:
-            own = self.own = BrokerProperties(config)  # UPDATE_BROKER_CONFIG changed them
-            self.answer_template = send_template(self._store_host.hex().upper().encode(), own.answer_fields)
+        if config.trace_on is not own.trace_on or config.region_id is not own.region_id:
+            self.own = BrokerProperties(config, self._store_host)  # UPDATE_BROKER_CONFIG changed them
         if connection.waited_s * 1000 >= config.wait_time_mills_in_send_queue and config.broker_fast_failure_enable:
             return None
         try:

@@ -18,8 +18,8 @@ from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchR
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-# Messages whose keys may wait for the index while it cannot be written: about 100 MB.
-MOST_WAITING = 500_000
+# Keys that may wait for the index while it cannot be written: about 30 MB.
+MOST_WAITING = 1_500_000
 
 
 class CommitLogDispatcher:
@@ -46,8 +46,13 @@ class CommitLogDispatcher:
             StoreError: It failed for another reason; or the index backlog is full, and then all messages are
                 dispatched.
         """
+        listener = self._listener
         try:
-            self._enter_queues(requests)
+            for queue, queue_offset, physical_offset, size, tags_code, _, _ in requests:
+                if queue_offset >= queue.max_offset:
+                    queue.put(queue_offset, physical_offset, size, tags_code)
+                    if listener.waiting:
+                        listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
         except BaseException:
             # The rest is dispatched again, and would be indexed twice.
             self._index([request for request in requests if request[1] < request[0].max_offset])
@@ -55,14 +60,6 @@ class CommitLogDispatcher:
         self._index(requests)
         if self._index_error is not None:
             self._check_backlog()
-
-    def _enter_queues(self, requests: Sequence[DispatchRequest]) -> None:
-        listener = self._listener
-        for queue, queue_offset, physical_offset, size, tags_code, _, _ in requests:
-            if queue_offset >= queue.max_offset:
-                queue.put(queue_offset, physical_offset, size, tags_code)
-                if listener.waiting:
-                    listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
 
     def dispatch_run(self, run: DispatchRun) -> None:
         """Make messages readable that follow the end of their queue.
@@ -100,9 +97,8 @@ class CommitLogDispatcher:
             self._index_when_many()
 
     def _index(self, requests: Sequence[DispatchRequest]) -> None:
-        if self.index_service is not None and requests:
-            self.index_service.add(requests)
-            self._index_when_many()
+        if self.index_service is not None and self.index_service.add(requests) >= BATCH_MESSAGES:
+            self.flush_index()
 
     def _index_when_many(self) -> None:
         if self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES:
@@ -140,6 +136,6 @@ class CommitLogDispatcher:
             self.flush_index()
             if self._index_error is not None:
                 raise StoreError(
-                    f"the keys of {self.index_service.waiting} messages wait for the index in "
+                    f"{self.index_service.waiting} keys wait for the index in "
                     f"{self.index_service.directory} (storePathIndex); the limit is {MOST_WAITING}: {self._index_error}"
                 ) from self._index_error

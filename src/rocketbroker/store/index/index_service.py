@@ -7,8 +7,7 @@ so that it finds every dispatched message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -32,10 +31,8 @@ from rocketbroker.store.logfile.damaged_files import set_aside
 from rocketbroker.store.queue.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexKeys
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from rocketbroker.store.index.index_file import IndexFile
+    from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 # Messages that are worth a batch; a tick of the store enters fewer.
 BATCH_MESSAGES = 1024
@@ -77,14 +74,7 @@ class IndexService:
         self._hashed: deque[IndexKeys] = deque()
         # Later batches, or later messages, whose keys are not hashed yet; one of them is empty.
         self._runs = KeyRuns()
-        # As columns: CommitLog offset, store time, hash of the prefix of
-        # each key, unique key, other keys, hash of the tags.
-        self._offsets: list[int] = []
-        self._timestamps: list[int] = []
-        self._prefix_hashes: list[int] = []
-        self._unique_keys: list[bytes | None] = []
-        self._keys: list[bytes | None] = []
-        self._tag_hashes: list[int] = []
+        self._requests: list[DispatchRequest] = []
 
     def load(
         self,
@@ -218,35 +208,22 @@ class IndexService:
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
-    def add(self, requests: Sequence[DispatchRequest]) -> None:
-        """Queue messages for the index, oldest first; at least one."""
-        self._hash_runs()
-        queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
-        tags, unique_keys, keys, _ = zip(*found, strict=True)
-        self._offsets += offsets
-        self._timestamps += timestamps
-        self._prefix_hashes += map(_KEY_PREFIX_HASH, queues)
-        self._unique_keys += unique_keys
-        self._keys += keys
-        self._tag_hashes += [
-            (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else NO_TAGS
-            for queue, tag in zip(queues, tags, strict=True)
-        ]
+    def add(self, requests: Iterable[DispatchRequest]) -> int:
+        """Queue messages that follow those added before, oldest first; return ``waiting``."""
+        if self._runs.count:
+            self._hash_runs()
+        self._requests += requests
+        if len(self._requests) >= _AT_ONCE:
+            # Hashed keys take less memory, should the index be out of service for long.
+            self._hash_some()
+        return self.waiting if self._hashed else len(self._requests)
 
     def add_run(self, run: DispatchRun) -> None:
         """Queue messages that follow those added before."""
-        if run.joined_unique_keys and not self._offsets:
+        if run.joined_unique_keys and not self._requests:
             self._runs.add(run)
-            return
-        self._hash_runs()
-        queue, count = run.queue, run.message_count
-        hash_of = {tag: queue.tag_hash(tag) if tag else NO_TAGS for tag in set(run.tags)}
-        self._offsets += run.physical_offsets()
-        self._timestamps += repeat(run.store_timestamp, count)
-        self._prefix_hashes += repeat(queue.key_prefix_hash, count)
-        self._unique_keys += run.each_unique_key()
-        self._keys += run.keys
-        self._tag_hashes += map(hash_of.__getitem__, run.tags)
+        else:
+            self.add(run.requests())
 
     def add_keys(self, keys: IndexKeys) -> None:
         """Queue keys that follow those added before."""
@@ -257,7 +234,7 @@ class IndexService:
     def waiting(self) -> int:
         """Number of keys, and of messages with keys not hashed yet, that wait for the index."""
         hashed = sum(len(keys.offsets) for keys in self._hashed) if self._hashed else 0
-        return len(self._offsets) + self._runs.count + hashed
+        return len(self._requests) + self._runs.count + hashed
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -268,7 +245,7 @@ class IndexService:
         """
         self._hash_runs()
         try:
-            while self._hashed or self._offsets:
+            while self._hashed or self._requests:
                 if not self._hashed:
                     self._hash_some()
                 while len(self._hashed[0].offsets):
@@ -294,7 +271,7 @@ class IndexService:
     def _hash_all(self) -> None:
         """Hash all keys that wait."""
         self._hash_runs()
-        while self._offsets:
+        while self._requests:
             self._hash_some()
 
     def _hash_runs(self) -> None:
@@ -304,35 +281,8 @@ class IndexService:
 
     def _hash_some(self) -> None:
         """Hash the keys of the oldest messages that wait."""
-        import numpy as np
-
-        most = _AT_ONCE
-        hashes, counts = self._key_hashes(most)
-        offsets = np.repeat(np.array(self._offsets[:most], np.int64), counts)
-        timestamps = np.repeat(np.array(self._timestamps[:most], np.int64), counts)
-        self._hashed.append(IndexKeys(hashes, offsets, timestamps, self._timestamps[:most][-1]))
-        del self._offsets[:most], self._timestamps[:most], self._prefix_hashes[:most]
-        del self._unique_keys[:most], self._keys[:most], self._tag_hashes[:most]
-
-    def _key_hashes(self, most: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return hashes of the first messages' entries, a message's tags last, and the number per message."""
-        import numpy as np
-
-        from rocketbroker.codec.message.java_hash_many import index_key_hash_many
-
-        texts, key_counts = _key_texts(self._unique_keys[:most], self._keys[:most])
-        prefixes = np.array(self._prefix_hashes[:most], np.int32)
-        of_tags = np.array(self._tag_hashes[:most], np.int64)
-        tagged = of_tags != NO_TAGS
-        of_keys = np.array(key_counts, np.int64)
-        counts = of_keys + tagged
-        hashes = np.empty(int(counts.sum()), np.int32)
-        is_key = np.ones(len(hashes), np.bool_)
-        tag_positions = (np.cumsum(counts) - 1)[tagged]
-        is_key[tag_positions] = False
-        hashes[tag_positions] = of_tags[tagged]
-        hashes[is_key] = index_key_hash_many(texts, np.repeat(prefixes, of_keys))
-        return hashes, counts
+        self._hashed.append(_keys_of(self._requests[:_AT_ONCE]))
+        del self._requests[:_AT_ONCE]
 
     def _make(self, path: Path) -> IndexFile:
         from rocketbroker.store.index.index_file import IndexFile
@@ -399,6 +349,41 @@ class IndexService:
         for file in self.files:
             file.close()
         self.files = []
+
+
+def _keys_of(requests: Sequence[DispatchRequest]) -> IndexKeys:
+    """Return the keys of messages, those of a message's tags after its others."""
+    import numpy as np
+
+    from rocketbroker.codec.message.java_hash_many import index_key_hash_many
+
+    queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
+    tags, unique_keys, keys, _ = zip(*found, strict=True)
+    texts, key_counts = _key_texts(unique_keys, keys)
+    prefixes = np.fromiter(map(_KEY_PREFIX_HASH, queues), np.int32, len(queues))
+    of_tags = np.array(_tag_hashes(queues, tags), np.int64)
+    tagged = of_tags != NO_TAGS
+    of_keys = np.array(key_counts, np.int64)
+    counts = of_keys + tagged
+    hashes = np.empty(int(counts.sum()), np.int32)
+    is_key = np.ones(len(hashes), np.bool_)
+    tag_positions = (np.cumsum(counts) - 1)[tagged]
+    is_key[tag_positions] = False
+    hashes[tag_positions] = of_tags[tagged]
+    hashes[is_key] = index_key_hash_many(texts, np.repeat(prefixes, of_keys))
+    return IndexKeys(
+        hashes,
+        np.repeat(np.array(offsets, np.int64), counts),
+        np.repeat(np.array(timestamps, np.int64), counts),
+        timestamps[-1],
+    )
+
+
+def _tag_hashes(queues: Sequence[ConsumeQueueInterface], tags: Sequence[bytes | None]) -> list[int]:
+    return [
+        (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else NO_TAGS
+        for queue, tag in zip(queues, tags, strict=True)
+    ]
 
 
 def _key_texts(

@@ -6,6 +6,8 @@ from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.hot_responses import (
     frames,
+    one_send_response,
+    one_send_template,
     pull_response_head,
     region_suffix,
     send_response,
@@ -134,6 +136,7 @@ def test_many_sends_are_answered_like_each(sends: list[tuple[int, int, int, int]
     suffix, host = region_suffix(region, trace_on=trace_on), b"7F00000100002A9F"
     opaques, queue_ids, queue_offsets, physical_offsets = zip(*sends, strict=True)
     keys = [b"U%d" % number for number in range(len(sends))]
+    one = one_send_template(host, suffix)
 
     answers = frames(
         send_responses(
@@ -146,6 +149,10 @@ def test_many_sends_are_answered_like_each(sends: list[tuple[int, int, int, int]
         )
     )
 
+    assert answers == b"".join(
+        one_send_response(opaque, queue_id, queue_offset, place, key, one)
+        for (opaque, queue_id, queue_offset, place), key in zip(sends, keys, strict=True)
+    )
     assert answers == b"".join(
         send_response(opaque, queue_id, queue_offset, host + b"%016X" % place, key, suffix)
         for (opaque, queue_id, queue_offset, place), key in zip(sends, keys, strict=True)
