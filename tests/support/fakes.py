@@ -37,12 +37,14 @@ class FakeConnection:
         self.sent: list[Command] = []
         self.answers: list[tuple[Command, Any]] = []
         self._collected: list[tuple[Command, Any]] = []
+        self.writes = 0
         self.close_reason: str | None = None
 
     def answer(self, command: Command, make: Callable[[], Answer]) -> None:
         self._collected.append((command, make()))
 
     def flush(self) -> None:
+        self.writes += 1
         self.answers += self._collected
         self._collected.clear()
 

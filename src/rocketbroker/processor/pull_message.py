@@ -14,6 +14,7 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import JOIN_LIMIT
 from rocketbroker.codec.remoting.handler import HELD, Answer, Buffer, Connection, Held, InTurn
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
@@ -30,11 +31,8 @@ from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageRes
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
 _MAX_PULL_BYTES: Final = 128 * 1024 * 1024
-# Messages up to so many bytes are joined: a connection handles few pieces faster.
-_JOIN_LIMIT: Final = 64 * 1024
 
 _CODES: Final = {
-    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
     GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
@@ -45,6 +43,7 @@ _CODES: Final = {
 }
 
 # Looking up a member in its enum takes 20 times as long.
+_FOUND: Final = GetMessageStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _NO_QUEUE: Final = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE})
@@ -190,16 +189,14 @@ class PullMessageProcessor:
         if self._is_slave or self._config.slave_read_enable:
             suggested = self._suggested.choose(header, result, group)
         head = _head(command.opaque, code, result, suggested, topic, group)
-        if len(result.buffers) > 1 and result.total_size <= _JOIN_LIMIT:
-            return [head, b"".join(result.buffers)]
-        return [head, *result.buffers]
+        pieces = [head, *result.buffers]
+        return [b"".join(pieces)] if result.total_size <= JOIN_LIMIT else pieces
 
     def _commit(self, header: PullMessageRequestHeader) -> None:
         """Commit the offset that a pull carries. This creates its group; pulling alone does not."""
         if header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             group = header.consumer_group
-            self._subscription_groups.find(group)
-            if self._subscription_groups.contains(group):
+            if self._subscription_groups.find(group) is not None:
                 self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
 
     def _note_pulled(self, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:
@@ -290,7 +287,7 @@ def _head(
     return pull_response_head(
         opaque,
         code,
-        result.status.name,
+        result.status._name_,
         suggested,
         result.next_begin_offset,
         result.min_offset,
@@ -303,6 +300,8 @@ def _head(
 
 def _code_of(result: GetMessageResult, header: PullMessageRequestHeader) -> ResponseCode:
     status = result.status
+    if status is _FOUND:
+        return _SUCCESS
     if status in _NO_QUEUE:
         # An empty queue that begins later: the consumer has to move there first.
         moved = header.queue_offset != result.next_begin_offset

@@ -4,10 +4,9 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from rocketbroker.codec.remoting.frame import JOIN_LIMIT
 from rocketbroker.codec.remoting.handler import Buffer
 
-# Frames up to this many bytes are joined before they are written.
-_JOIN_LIMIT = 64 * 1024
 # In these releases of Python, asyncio does not pause the protocol in ``writelines``: memory would grow without bound
 # for a peer that does not read (CVE-2024-12254).
 _WRITELINES_PAUSES = not (3, 12) <= sys.version_info < (3, 12, 9) and not (3, 13) <= sys.version_info < (3, 13, 2)
@@ -46,7 +45,7 @@ class FrameWriter:
             return
         if len(buffers) == 1:
             transport.write(buffers[0])
-        elif not _WRITELINES_PAUSES or sum(map(len, buffers)) <= _JOIN_LIMIT:
+        elif not _WRITELINES_PAUSES or sum(map(len, buffers)) <= JOIN_LIMIT:
             transport.write(b"".join(buffers))
         else:
             transport.writelines(buffers)

@@ -84,6 +84,8 @@ class Responder:
         if type(command.body) is memoryview:
             # A pending request must not keep the receive buffer.
             command.body = b""
+        if answer is HELD:
+            return
         if isinstance(answer, asyncio.Future):
             self._more_open(1)
             answer.add_done_callback(partial(self._future_done, command))
@@ -96,7 +98,7 @@ class Responder:
             self.turns.begin(command, answer, body_bytes)
             self._memory.is_settled = False
             self._more_open(1)
-        elif answer is not HELD:
+        else:
             self._respond(command, answer, _HANDLER)
 
     def take_run(self, run: HandledRun) -> None:

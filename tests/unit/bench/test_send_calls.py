@@ -46,7 +46,7 @@ def calls(path: SendPath, events: Sequence[bytes]) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(MESSAGES, 3.7, 19.4), (1, 46.8, 55.8)],
+    [(MESSAGES, 3.5, 18.4), (1, 38.8, 52.9)],
     ids=["sends of one read event", "each send alone"],
 )
 async def test_calls_a_message(tmp_path: Path, together: int, most_python: float, most_c: float):
@@ -67,7 +67,7 @@ async def test_calls_a_message(tmp_path: Path, together: int, most_python: float
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(BATCHES, 0.95, 1.5), (1, 2.5, 3.4)],
+    [(BATCHES, 0.9, 1.45), (1, 2.4, 3.25)],
     ids=["batches of one read event", "each batch alone"],
 )
 async def test_calls_a_message_of_a_batch(tmp_path: Path, together: int, most_python: float, most_c: float):
@@ -103,5 +103,5 @@ async def test_calls_a_pulled_message(tmp_path: Path):
         assert path.transport.taken - taken > EACH * QUEUES * 100
     messages = EACH * QUEUES
     print(f"{python / messages:.2f} Python functions and {c / messages:.2f} C functions a message")
-    assert python / messages <= 1.6
-    assert c / messages <= 2.4
+    assert python / messages <= 1.3
+    assert c / messages <= 2.3

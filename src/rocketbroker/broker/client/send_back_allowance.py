@@ -26,8 +26,12 @@ class SendBackAllowance:
 
     def give(self, connection: Connection, size: int) -> None:
         """Count messages in the answer to a pull."""
-        if connection.is_open:
-            self._given[connection] = self._given.get(connection, 0) + size
+        given = self._given.get(connection)
+        # ``on_close`` takes out a connection that is there.
+        if given is not None:
+            self._given[connection] = given + size
+        elif connection.is_open:
+            self._given[connection] = size
 
     def take(self, connection: Connection, size: int) -> bool:
         """Charge a message that is sent back; return false if the connection received less and the rate is used up."""

@@ -83,7 +83,8 @@ class BrokerStatsManager:
 
     def group_get(self, topic: str, group: str) -> StatsItem:
         """Return the counters of messages that the group got from the topic; ``misses`` counts pulls that got none."""
-        return self._item_of_group(self._gets, f"{topic}@{group}", self.passing_gets)
+        key = f"{topic}@{group}"
+        return self._gets.get(key) or self._item_of_group(self._gets, key, self.passing_gets)
 
     def send_back(self, topic: str, group: str) -> StatsItem:
         """Return the counters of messages that the group sent back."""

@@ -65,7 +65,7 @@ class QueueReader:
         if file is None:
             return None
         base, buffer = file.file_from_offset, file.buffer
-        lowest = max(base, self._commit_log.max_offset - self._memory_bytes)
+        lowest = max(base, self._commit_log.queue.max_offset - self._memory_bytes)
         highest = base + file.wrote
         total = 0
         buffers: list[memoryview] = []

@@ -173,6 +173,19 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
+async def test_pulls_of_a_connection_are_answered_by_one_write_in_the_turn_after_the_message() -> None:
+    service = held_service()
+    connection, other = FakeConnection(), FakeConnection()
+    for each in (connection, connection, other, connection):
+        service.suspend(pull(each), 10, 60_000)
+
+    service.arriving("Topic", 0, 11, 0)
+    await turns(1)
+
+    assert [(len(each.answers), each.writes) for each in (connection, other)] == [(3, 1), (1, 1)]
+    await service.stop()
+
+
 async def test_a_turn_of_the_loop_runs_few_of_the_pulls_that_were_woken() -> None:
     service = held_service()
     for _ in range(1_000):
