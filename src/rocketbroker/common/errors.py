@@ -23,6 +23,7 @@ RocketBrokerError
 │   ├── TopicBeingDeletedError topic under deletion
 │   ├── MessageIllegalError    message that does not fit a store with these settings
 │   ├── DifferentHistoryError  ... slave with messages that its master lacks (ha.history_check)
+│   │   └── NothingSentError   ... nothing of the log from its place on (ha.history_check)
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.queues.queue_entries)
 ├── ClientError                failure of a client operation, with a tree of its own (client.errors)
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.errors)

@@ -11,7 +11,13 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, RemotingError, StoreBusyError, StoreError
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.ha.history_check import CommonPrefix, DifferentHistoryError, TailCheck
+from rocketbroker.ha.history_check import (
+    CommonPrefix,
+    DifferentHistoryError,
+    NothingSentError,
+    TailCheck,
+    begin_of_last_file,
+)
 from rocketbroker.ha.master_link import MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.flush.acknowledgement import Acknowledgement
@@ -227,6 +233,11 @@ class HAClient:
     async def _stop_text(self, error: DifferentHistoryError) -> str:
         """Return the text for a log with messages that the master does not have."""
         try:
+            if isinstance(error, NothingSentError) and await self._is_removed(error.offset):
+                return (
+                    f"the master at {self.address} has removed the file with {error.offset}, where this log continues; "
+                    "start this slave with an empty store"
+                )
             offset = await self._common_end(error.offset)
         except (RemotingError, CodecError, OSError) as failed:
             return f"{error}; the first difference was not found: {failed}"
@@ -243,6 +254,10 @@ class HAClient:
             f"CommitLog. Replication has stopped; to drop the {lost:,} bytes from there on, stop this slave and run "
             f"mqstore truncate {root} {offset}"
         )
+
+    async def _is_removed(self, offset: int) -> bool:
+        """Return true if the master's last file begins after an offset that the master does not have."""
+        return offset < await begin_of_last_file(self.address, self._silence_s)
 
     async def _common_end(self, differs_at: int) -> int:
         """Return the offset of the first own record that the master does not have; search once for each difference."""

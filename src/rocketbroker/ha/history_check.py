@@ -30,6 +30,27 @@ class DifferentHistoryError(StoreError):
         self.offset = offset
 
 
+class NothingSentError(DifferentHistoryError):
+    """The master sends nothing from ``offset`` on: an Apache master whose log ends there, or whose file was removed."""
+
+
+async def begin_of_last_file(address: str, silence_s: float) -> int:
+    """Return the CommitLog offset at which the last file of a master begins.
+
+    Raises:
+        RemotingError: The master does not answer.
+        CodecError: Its answer is wrong.
+    """
+    link = await MasterLink.connect(address, silence_s)
+    try:
+        link.report(0)
+        while not (parts := await link.read(_READ_SIZE)):
+            pass
+        return parts[0].offset
+    finally:
+        link.close()
+
+
 class TailCheck:
     """Compares the end of the own log, with its last record, with what the master sends first (blocks).
 
@@ -73,7 +94,8 @@ class TailCheck:
         if self.is_done:
             return part
         if part.offset < self._at or not part.data:
-            raise DifferentHistoryError(part.offset, f"the master's log ends at {part.offset}, this one at {self._end}")
+            kind = NothingSentError if part.offset == self.begin else DifferentHistoryError
+            raise kind(part.offset, f"the master's log ends at {part.offset}, this one at {self._end}")
         if part.offset > self._at:
             raise CodecError(f"the master sends {part.offset} instead of {self._at}")
         size = min(len(part.data), self._end - self._at)
@@ -107,6 +129,7 @@ class CommonPrefix:
         self._address = address
         self._commit_log = commit_log
         self._silence_s = silence_s
+        self._begin_of_last_file: int | None = None
 
     async def find_end(self, differs_at: int) -> int:
         """Return the CommitLog offset of that record, given an offset where the logs are known to differ.
@@ -145,7 +168,7 @@ class CommonPrefix:
                     if part.offset > max(offset, 1) + len(found):
                         return True
                     if not part.data:
-                        return False
+                        return part.offset >= offset and await self._is_removed(offset)
                     found += part.data
         except RemotingSendError:
             if found:
@@ -154,6 +177,12 @@ class CommonPrefix:
         finally:
             link.close()
         return found[: len(own)] == own
+
+    async def _is_removed(self, offset: int) -> bool:
+        """Return true if the master has later files than the one with an offset that it does not have."""
+        if self._begin_of_last_file is None:
+            self._begin_of_last_file = await begin_of_last_file(self._address, self._silence_s)
+        return offset < self._begin_of_last_file
 
     def _place_of(self, begin: int, offset: int) -> Place:
         """Return the record that an offset is in; one begins at ``begin``, before it (blocks)."""

@@ -17,6 +17,7 @@ from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessag
 from rocketbroker.store.flush.acknowledgement import outcome_of
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
+from tests.support.apache_ha_port import apache_ha_port
 from tests.support.ha_pair import HAMaster, HASlave, ha_master, ha_slave
 from tests.support.ports import LOOPBACK
 from tests.support.replicas import fill, log_bytes
@@ -197,6 +198,17 @@ async def test_a_slave_of_an_empty_master_is_to_restore_it(tmp_path: Path):
         await until(lambda: "Replication has stopped" in slave.client.problem)
         remedy = f"if the master lost its store, stop both and copy {tmp_path / 's'} to it"
         assert remedy in slave.client.problem
+
+
+async def test_a_slave_whose_place_an_apache_master_has_removed_names_the_file(tmp_path: Path):
+    await filled(tmp_path / "m", ("a", 60))
+    async with ha_slave(tmp_path / "m", "") as ahead, ha_slave(tmp_path / "s", "") as slave:
+        cut = await copied(ahead.store, slave.store, 2)
+        async with apache_ha_port(log_bytes(ahead.store), begin=LOG_FILE) as slave.address:
+            await until(lambda: "has removed the file with" in slave.client.problem)
+            assert "start this slave with an empty store" in slave.client.problem
+            assert "truncate" not in slave.client.problem
+            assert slave.replica.max_offset == cut
 
 
 async def copied(source: MessageStore, target: MessageStore, count: int) -> int:

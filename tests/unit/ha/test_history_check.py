@@ -12,6 +12,7 @@ from rocketbroker.common.errors import RemotingSendError
 from rocketbroker.ha.history_check import CommonPrefix, DifferentHistoryError, TailCheck
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk
 from rocketbroker.store.message_store import MessageStore
+from tests.support.apache_ha_port import apache_ha_port
 from tests.support.ports import LOOPBACK
 from tests.support.replicas import fill, log_bytes, replica
 from tests.support.stores import LOG_FILE, make_store, message
@@ -104,6 +105,24 @@ async def test_a_master_that_dies_within_an_answer_is_no_master_without_the_reco
         async with master_with(TRANSFER_HEADER.pack(1, 5000) + part) as address:
             with pytest.raises(RemotingSendError):
                 await CommonPrefix(address, store.commit_log, 5).find_end(store.commit_log.max_offset)
+
+
+async def test_a_file_that_an_apache_master_has_removed_differs_in_nothing(tmp_path: Path):
+    async with store_of(tmp_path) as store:
+        fill(store, "a", 60)
+        end, log = store.commit_log.max_offset, log_bytes(store)
+        differs = next(at for at in starts(store) if at > LOG_FILE + 2_000)
+        assert end > 2 * LOG_FILE, "the last file begins after the difference"
+        other = log[:differs] + bytes(end - differs)
+        async with apache_ha_port(other, begin=LOG_FILE) as address:
+            assert await CommonPrefix(address, store.commit_log, 5).find_end(end - 1) == differs
+        async with apache_ha_port(log[:differs], begin=LOG_FILE) as address:
+            assert await CommonPrefix(address, store.commit_log, 5).find_end(end - 1) == differs
+
+
+def starts(store: MessageStore) -> list[int]:
+    walk = LogWalk(store.commit_log.queue, 0, check_crc=False, end=store.commit_log.max_offset)
+    return [at for stretch in walk for at in stretch.offsets]
 
 
 async def test_a_connection_that_is_closed_once_does_not_stand_for_a_removed_file(tmp_path: Path):
