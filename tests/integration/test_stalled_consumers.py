@@ -78,6 +78,7 @@ async def stall(count: int, store: Path) -> None:
         bind_address=LOOPBACK,
         write_buffer_high_water_mark=HIGH_WATER,
         server_socket_snd_buf_size=HIGH_WATER,  # or the kernel holds up to 4 MiB for each
+        max_held_bytes=2 * count * MOST_WAITING,  # below it no connection is dropped
     )
     broker = BrokerController.bind(replace(settings, transport=transport))
     client = RemotingClient()
