@@ -120,6 +120,10 @@ class MappedFile:
         except BaseException:
             self._close_descriptor()
             raise
+        if not existed and not self.keeps_open:
+            # A store may make tens of thousands of such files, and write little into each. Without the advice the first
+            # store into a file reads zeros ahead, as much as the disk's read_ahead_kb.
+            platform.madvise(ctypes.addressof(self._map), file_size, mmap.MADV_RANDOM)
         self._writable = memoryview(self._map).cast("B")
         self.buffer = self._writable.toreadonly()
         # Called with each range stored into the mapping, if a test observes the disk.

@@ -404,6 +404,16 @@ def test_what_can_be_read_without_the_disk_is_known(tmp_path: Path):
     assert not file.is_cached(here, there)
 
 
+def test_a_store_into_a_new_queue_file_reads_no_pages_ahead(tmp_path: Path):
+    size, page = 6_000_000, mmap.PAGESIZE
+    file = MappedFile(tmp_path / NAME, size, 65_536, keeps_open=False)
+    file.ensure_allocated(20)
+    file.write(0, 20, b"x" * 20)
+
+    assert [at for at in range(65_536, size - page, page) if file.is_cached(at, at + page)] == []
+    file.close()
+
+
 def test_the_last_change_is_in_ms(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 4096)
     os.utime(file.path, (12, 34.5678))
