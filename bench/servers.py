@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.measure import cpu_seconds
@@ -24,6 +25,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _START_LIMIT = 60  # seconds
 _STOP_LIMIT = 60
 _POLL = 0.02
+_PORTS = 5  # from one broker to the next: each has a VIP port and an HA port
 _SHOWN = 3000  # last characters of the output of a failed server
 
 
@@ -185,6 +187,36 @@ def registered(
         address = f"{LOOPBACK}:{port}"
         _wait_until(lambda: f'"{address}"' in cluster_info(namesrv), process, home / f"{name}.out")
         yield Registered(address, process.pid, time.monotonic() - begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Brokers of one ``mqbroker``: their addresses, and the process that supervises them."""
+
+    addresses: Sequence[str]
+    pid: int
+
+
+@contextmanager
+def several(home: Path, count: int) -> Iterator[Several]:
+    """Run so many brokers of ours on empty stores: ``mqbroker -c a -c b``; one runs without a supervisor.
+
+    Raises:
+        ServerError: they did not start.
+    """
+    distances = range(0, count * _PORTS, _PORTS)
+    first = free_ports(*(distance + port for distance in distances for port in (-2, 0, 1) if distance + port))
+    ports = [first + distance for distance in distances]
+    for number, port in enumerate(ports[1:], 1):
+        settings = [*_broker_settings(home / f"store-{number}", port, ""), f"brokerName=broker-{number}"]
+        (home / f"broker-{number}.properties").write_text("".join(f"{line}\n" for line in settings))
+    others = [word for number in range(1, count) for word in ("-c", f"{home}/broker-{number}.properties")]
+    command = [*our_side().broker_command, *others]
+    addresses = [f"{LOOPBACK}:{port}" for port in ports]
+    with _server(command, "broker", home, _broker_settings(home / "store", ports[0], "")) as process:
+        for address in addresses:
+            _wait_until(partial(_answers, address), process, home / "broker.out")
+        yield Several(addresses, process.pid)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bench.measure import anonymous_mib, cpu_seconds, process_tree
+from bench.measure import anonymous_mib, cpu_seconds, loop_seconds, percentile, process_tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
@@ -76,3 +76,18 @@ def test_time_grows_with_work():
         pass
 
     assert 0.08 <= cpu_seconds(pid) - before < 5
+
+
+def test_the_main_thread_has_a_clock_of_its_own():
+    before, whole = loop_seconds(os.getpid()), cpu_seconds(os.getpid())
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+
+    assert 0.08 <= loop_seconds(os.getpid()) - before <= cpu_seconds(os.getpid()) - whole + 0.1
+
+
+def test_percentiles_are_values_that_were_measured():
+    assert percentile([3, 1, 2, 4], 0.5) == 3
+    assert percentile([1, 2], 0.99) == 2
+    assert percentile([], 0.5) == 0
