@@ -1,8 +1,11 @@
 """Our client and our mqadmin work with Apache's own name server and broker."""
 
+import asyncio
+
 import pytest
 
 from tests.support.client_scenario import run_scenario
+from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.producer_scenario import check_delay, run_producer_scenario
 
@@ -18,3 +21,14 @@ async def test_the_client_works_with_apaches_broker(java_namesrv: JavaServer, ja
 async def test_the_producer_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
     await run_producer_scenario(java_namesrv.address)
     await check_delay(java_namesrv.address)
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.timeout(600)
+async def test_client_and_producer_work_with_apaches_4_9(java: Java):
+    java.server_version = "4.9.7"
+    namesrv = await asyncio.to_thread(java.namesrv)
+    broker = await asyncio.to_thread(java.broker, namesrv.address)
+    await run_scenario(namesrv.address, broker.address)
+    await run_producer_scenario(namesrv.address)

@@ -56,6 +56,48 @@ async def test_signed_requests_over_tls_are_served(java: Java, tmp_path: Path, m
                 await producer.send(Message("T", b"body"))
 
 
+# ACL 1.0 wants names of seven characters or more. The shop may send to and read topic T only.
+SHOP = SessionCredentials("the-shop", "secret-12345")
+OWNER = SessionCredentials("the-owner", "secret-12345")
+STRANGER = SessionCredentials("the-shop", "no-such-secret")
+PLAIN_ACL = f"""\
+accounts:
+  - accessKey: {SHOP.access_key}
+    secretKey: {SHOP.secret_key}
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - T=PUB|SUB
+    groupPerms:
+      - CG=SUB
+  - accessKey: {OWNER.access_key}
+    secretKey: {OWNER.secret_key}
+    admin: true
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.timeout(300)
+async def test_acl_1_of_apaches_4_9_accepts_signed_requests(java: Java):
+    (java.home / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
+    java.server_version = "4.9.7"
+    namesrv = await asyncio.to_thread(java.namesrv)
+    await asyncio.to_thread(java.broker, namesrv.address, aclEnable="true")
+    for user in (SHOP, OWNER):
+        await exchange(ClientConfig(namesrv.address, credentials=user, mq_client_api_timeout_s=LIMIT_S))
+    refusals = [
+        ("T", ClientConfig(namesrv.address), "No accessKey"),
+        ("T", ClientConfig(namesrv.address, credentials=STRANGER), "signature"),
+        ("Other", ClientConfig(namesrv.address, credentials=SHOP), "No default permission for topic:Other"),
+    ]
+    for topic, config, reason in refusals:
+        async with Producer("PG", config, retry_times_when_send_failed=0, send_timeout_s=LIMIT_S) as producer:
+            with pytest.raises(RocketBrokerError, match=reason):
+                await producer.send(Message(topic, b"body"))
+
+
 async def exchange(config: ClientConfig) -> None:
     """Send, consume and administer."""
     consumer = PushConsumer("CG", config, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)

@@ -7,6 +7,7 @@ Use it through the fixtures of tests/conftest.py:
         process = java.start("Consumer", address)                         # does not wait; .lines(), .stop(), .kill()
         done = java.mqadmin("clusterList", namesrv=address)               # rocketmq-tools 5.5.0
         broker = java.broker(namesrv=java_namesrv.address, store=tmp_path / "store", flushDiskType="SYNC_FLUSH")
+        java.server_version = "4.9.7"                                     # servers from here on
 
 `run` and `mqadmin` block: call them by `asyncio.to_thread` when the server under test lives on the test's own loop.
 """
@@ -40,17 +41,22 @@ ADMINISTRATION = frozenset({"Admin", "GroupAdmin"})
 
 @dataclass(slots=True)
 class Java:
-    """Starts JVMs for one test; `home` holds their logs, settings and user.home.
+    """Starts JVMs for one test; `home` holds their logs, settings and user.home, `server_version` is that of servers.
 
     Drivers run on `other` where there is one, but for those that administer: these run beside the servers.
     """
 
     home: Path
     other: OtherMachine | None = None
+    server_version: str = "5.5.0"
     started: list[JavaProcess] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.home / "logback.xml").write_text(LOGGING)
+        conf = self.home / "conf"
+        conf.mkdir(exist_ok=True)
+        for server in ("broker", "namesrv"):  # where servers of 4.9 have it
+            (conf / f"logback_{server}.xml").write_text(LOGGING)
 
     def _command(self, main: str, heap: str, properties: dict[str, str], *classpath: str) -> list[str]:
         """Return the command of a JVM of 5.5.0."""
@@ -130,14 +136,13 @@ class Java:
         return self._run([*runner, *command, *args], timeout)
 
     def namesrv(self, **properties: str | int) -> JavaServer:
-        """Start Apache's name server 5.5.0 on a free port; ready when this returns."""
+        """Start Apache's name server on a free port; ready when this returns."""
         port = free_ports()
-        return self._serve(
-            "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", port, {"listenPort": port, **properties}
-        )
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        return self._serve("namesrv", main, port, {"listenPort": port, **properties})
 
     def broker(self, namesrv: str, store: Path | None = None, **properties: str | int) -> JavaServer:
-        """Start Apache's broker 5.5.0 on free ports, registered at `namesrv`; ready when this returns.
+        """Start Apache's broker on free ports, registered at `namesrv`; ready when this returns.
 
         `store` is its storePathRootDir (a new folder by default); any broker property goes by its own name.
         """
@@ -157,7 +162,10 @@ class Java:
     def _serve(self, name: str, main: str, port: int, settings: dict[str, str | int]) -> JavaServer:
         conf = self.home / f"{name}-{port}.properties"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = self._command(main, "512m", {})
+        if self.server_version == "5.5.0":
+            command = self._command(main, "512m", {})
+        else:
+            command = self._plain_command(main, "512m", {}, f"{jars(self.server_version)}/*")
         server = JavaServer(name, *self._open(name, [*command, "-c", str(conf)]), port=port, host=self._host)
         self.started.append(server)
         server.wait_for("boot success")

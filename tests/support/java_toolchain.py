@@ -22,7 +22,8 @@ from tests.support.ports import free_ports
 
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
 ARCHIVE_SOURCES = SOURCES / "archive"
-VERSIONS = ("5.5.0", "4.9.8")  # of the official client; 5.5.0 brings mqadmin, broker and name server too
+CLIENTS = ("5.5.0", "4.9.8")
+SERVERS = ("5.5.0", "4.9.7")  # 5.5.0 brings mqadmin, too; servers of 4.9.8 are not on Maven Central
 JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 COPY_JAR_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -115,8 +116,9 @@ def _digest(*parts: bytes) -> str:
 
 def jars(version: str) -> Path:
     """Return the folder of jars of one official version, fetched by Maven at first use."""
-    if version not in VERSIONS:
-        raise ValueError(f"no official version {version!r} here, there are {', '.join(VERSIONS)}")
+    known = sorted({*CLIENTS, *SERVERS})
+    if version not in known:
+        raise ValueError(f"no official version {version!r} here, there are {', '.join(known)}")
     pom = SOURCES / f"pom-{version}.xml"
 
     def fetch(folder: Path) -> None:

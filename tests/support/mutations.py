@@ -445,8 +445,8 @@ MUTATIONS = (
     Mutation(
         "the values of a request are signed in the order of its header",
         "client/acl_client_rpc_hook.py",
-        "for name in sorted(fields)",
-        "for name in fields",
+        "names = sorted(fields)",
+        "names = list(fields)",
         "tests/unit/client/test_acl_client_rpc_hook.py",
     ),
     Mutation(

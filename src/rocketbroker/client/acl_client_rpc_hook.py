@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 from rocketbroker.client.errors import ClientError
+from rocketbroker.client.mq_version import V4_9_3
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.remoting_command import Command
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 SIGNATURE = "Signature"
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class SessionCredentials(msgspec.Struct, frozen=True):
@@ -60,8 +62,13 @@ class AclClientRPCHook:
         """Add the user and the signature to the header of a request."""
         fields = {**(to_ext_fields(command.header) or {}), **self._names}
         fields.pop(SIGNATURE, None)
+        names = sorted(fields)
+        if UNIQUE_KEY_QUERY in fields:
+            # 4.9 leaves this field out of the signature; 5.x does so for clients up to 4.9.3 only.
+            names.remove(UNIQUE_KEY_QUERY)
+            command.version = V4_9_3
         # The values in the order of their names, then the body.
-        content = "".join(fields[name] for name in sorted(fields)).encode()
+        content = "".join(map(fields.__getitem__, names)).encode()
         digest = hmac.new(self._secret, content, hashlib.sha1)
         digest.update(command.body)
         command.header = {**fields, SIGNATURE: base64.b64encode(digest.digest()).decode()}

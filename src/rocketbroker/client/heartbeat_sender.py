@@ -47,6 +47,8 @@ class HeartbeatSender:
         self._known: set[str] = set()
         # Brokers whose last heartbeat had the current groups.
         self._greeted: set[str] = set()
+        # Ordinals of MQVersion in the answers to heartbeats.
+        self._versions: dict[str, int] = {}
         self._tasks = TaskOwner("heartbeat-sender")
 
     async def start(self) -> None:
@@ -81,6 +83,12 @@ class HeartbeatSender:
         """Send a heartbeat to a broker unless it knows the current groups; log a failure."""
         if address not in self._greeted:
             await self._send(address)
+
+    async def broker_version(self, address: str) -> int | None:
+        """Return the ordinal of a broker's version in MQVersion, None if it answers no heartbeat."""
+        if address not in self._versions:
+            await self._send(address)
+        return self._versions.get(address)
 
     def greet_soon(self, address: str) -> None:
         """Send a heartbeat like ``greet``, in a task."""
@@ -117,7 +125,9 @@ class HeartbeatSender:
     async def _send(self, address: str) -> None:
         self._note(address)
         try:
-            check_success(await self._remoting.invoke(address, self._request(), self._timeout_s))
+            answer = await self._remoting.invoke(address, self._request(), self._timeout_s)
+            check_success(answer)
+            self._versions[address] = answer.version
         except RocketBrokerError as error:
             self._greeted.discard(address)
             log.warning("heartbeat to %s failed: %s", address, error)

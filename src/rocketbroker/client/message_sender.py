@@ -11,6 +11,7 @@ from rocketbroker.client.client_instance import ClientInstance, raise_unreachabl
 from rocketbroker.client.errors import ClientError, SendFailedError
 from rocketbroker.client.message import Message
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
+from rocketbroker.client.mq_version import V5_0_0_SNAPSHOT
 from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.outgoing import Outgoing
 from rocketbroker.client.queue_selection import QueueSelector
@@ -175,13 +176,24 @@ class MessageSender:
         return context.result
 
     async def _exchange(self, outgoing: Outgoing, queue: MessageQueue, address: str, timeout_s: float) -> SendResult:
+        request = self._request(outgoing, queue, with_batch_id=await self._takes_batch_id(outgoing, queue))
         try:
-            answer = await self._client.remoting.invoke(address, self._request(outgoing, queue), timeout_s)
+            answer = await self._client.remoting.invoke(address, request, timeout_s)
         except RemotingConnectError as error:
             raise_unreachable(queue.broker_name, error, by_vip_channel=self._client.config.vip_channel_enabled)
         return send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
 
-    def _request(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
+    async def _takes_batch_id(self, outgoing: Outgoing, queue: MessageQueue) -> bool:
+        """Return false if the broker would give the id of a batch to all its messages, as those of 4.x do."""
+        if not outgoing.is_batch:
+            return True
+        address = self._client.routes.broker_address(queue)
+        version = await self._client.heartbeats.broker_version(address)
+        return version is None or version >= V5_0_0_SNAPSHOT
+
+    def _request(
+        self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False, with_batch_id: bool = True
+    ) -> Command:
         queue_nums = self._client.routes.default_topic_queue_nums
         return outgoing.request(
             self._group,
@@ -190,6 +202,7 @@ class MessageSender:
             queue_nums,
             oneway=oneway,
             unit_mode=self._client.config.unit_mode,
+            with_batch_id=with_batch_id,
         )
 
     def _before(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendMessageContext:

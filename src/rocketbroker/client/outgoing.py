@@ -58,6 +58,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+    batch_id: str = ""
     is_reply: bool = False
     messages: tuple[Message, ...] = ()
     msg_type: MessageType = MessageType.NORMAL
@@ -71,8 +72,12 @@ class Outgoing(msgspec.Struct, frozen=True):
         *,
         oneway: bool = False,
         unit_mode: bool = False,
+        with_batch_id: bool = True,
     ) -> Command:
         """Return the request that sends it to a queue."""
+        properties = self.properties
+        if self.batch_id and with_batch_id:
+            properties += encode_properties({PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: self.batch_id}).decode()
         header = SendMessageRequestHeaderV2(
             producer_group=group,
             topic=self.topic,
@@ -82,7 +87,7 @@ class Outgoing(msgspec.Struct, frozen=True):
             sys_flag=self.sys_flag,
             born_timestamp=born_timestamp,
             flag=self.flag,
-            properties=self.properties,
+            properties=properties,
             unit_mode=unit_mode,
             batch=self.is_batch,
             broker_name=queue.broker_name,
@@ -164,13 +169,13 @@ def _batch(parts: Sequence[_Part], unique_id: str) -> Outgoing:
     body = encode_batch((part.message.flag, part.message.body, part.properties) for part in parts)
     first = parts[0].message
     wait = "true" if first.wait_store_msg_ok else "false"
-    whole = {PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: unique_id, PROPERTY_WAIT_STORE_MSG_OK: wait}
     return Outgoing(
         first.topic,
         body,
-        encode_properties(whole).decode(),
+        encode_properties({PROPERTY_WAIT_STORE_MSG_OK: wait}).decode(),
         ",".join(part.unique_id for part in parts),
         is_batch=True,
+        batch_id=unique_id,
         messages=tuple(part.message for part in parts),
     )
 

@@ -4,7 +4,9 @@ import pytest
 
 from rocketbroker.client.acl_client_rpc_hook import AclClientRPCHook, SessionCredentials
 from rocketbroker.client.errors import ClientError
+from rocketbroker.client.mq_version import version_desc
 from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 
 
@@ -26,6 +28,18 @@ def test_the_values_are_signed_in_the_order_of_their_names_and_then_the_body():
     before = dict(command.header)
     hook.sign(command)
     assert command.header == before, "a request that is sent again keeps its signature"
+
+
+def test_the_mark_of_a_query_by_unique_id_is_not_signed():
+    """Brokers of 4.9 leave the mark out of the signature, later ones for clients up to 4.9.3."""
+    command = request(12, QueryMessageRequestHeader("T", "id", 1, 0, 9, unique_key_query=True))
+    hook = AclClientRPCHook(SessionCredentials("ak", "sk"))
+    hook.sign(command)
+    plain = request(12, {name: text for name, text in command.header.items() if name[0] != "_"})
+    hook.sign(plain)
+    assert command.header == {**plain.header, "_UNIQUE_KEY_QUERY": "true"}
+    assert version_desc(command.version) == "V4_9_3"
+    assert version_desc(plain.version) == "V5_5_0"
 
 
 def test_a_typed_header_is_signed_as_it_is_sent():

@@ -2,14 +2,15 @@
 
 import pytest
 
-from rocketbroker.client.mq_version import version_desc
+from rocketbroker.client.mq_version import V4_9_3, V5_0_0_SNAPSHOT, version_desc
 
 
 @pytest.mark.parametrize(
     ("ordinal", "name"),
     [
         (513, "V5_5_0"),
-        (401, "V4_9_4"),
+        (V4_9_3, "V4_9_3"),
+        (V5_0_0_SNAPSHOT, "V5_0_0_SNAPSHOT"),
         (413, "V5_0_0"),
         (512, "V5_5_0_SNAPSHOT"),
         (195, "V3_9_1"),

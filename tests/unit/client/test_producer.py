@@ -3,8 +3,9 @@
 import asyncio
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 
 import pytest
 
@@ -29,7 +30,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingTimeoutError
-from tests.support.scripted_server import ScriptedServer, header_of, name_server, route_of
+from tests.support.scripted_server import Script, ScriptedServer, header_of, name_server, route_of
 from tests.support.waiting import until
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -38,9 +39,9 @@ SEND = RequestCode.SEND_MESSAGE_V2
 class Broker(ScriptedServer):
     """Takes messages, or answers with the codes in ``refusals`` first."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: Mapping[int, Script] = MappingProxyType({})) -> None:
         codes = (SEND, RequestCode.SEND_BATCH_MESSAGE)
-        super().__init__(dict.fromkeys(codes, self.take))
+        super().__init__({**dict.fromkeys(codes, self.take), **scripts})
         self.refusals: list[int] = []
         self.stored = 0
 
@@ -222,7 +223,27 @@ async def test_a_batch_is_one_request(stage: Stage):
     ids = [decode_properties(properties)["UNIQ_KEY"] for properties in parts.properties]
     assert [(flag, bytes(body)) for flag, body, _ in parts.messages()] == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert asked.fields["m"] == "true"
+    assert "UNIQ_KEY" in decode_properties(asked.fields["i"].encode())
     assert result.msg_id == ",".join(ids)
+
+
+async def test_a_batch_has_no_id_of_its_own_for_brokers_of_4():
+    """They would give the id of the batch to each of its messages."""
+
+    def beat(_fields: dict[str, str], _body: bytes) -> Command:
+        answer = response()
+        answer.version = 407  # V4_9_7
+        return answer
+
+    broker = Broker({RequestCode.HEART_BEAT: beat})
+    async with (
+        broker,
+        name_server({"T": route_of({"broker-a": broker.address})}) as names,
+        Producer("PG", names.address) as producer,
+    ):
+        await producer.send_batch([Message("T", b"x")])
+    (asked,) = broker.of(RequestCode.SEND_BATCH_MESSAGE)
+    assert decode_properties(asked.fields["i"].encode()) == {"WAIT": "true"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rocketbroker.codec.remoting.json_header import (
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand, request, response
 from rocketbroker.common.errors import RemoteProtocolError
 
-DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP = b"[" * 1_000_000 + b"]" * 1_000_000
 
 
 def decode(text: bytes):
