@@ -30,13 +30,16 @@ from bench.servers import Registered, Running, ServerError, Side, name_server, r
 from bench.side_by_side import figures_of, measure_scenario, say, sides
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.java_toolchain import JavaError
+from tests.support.ports import LOOPBACK
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 LOADS, CATCH_UP = "loads", "catch_up"
 _ALONE = "alone_"
 _SENT = ("sync64", "sync1")
-_MASTER = ["brokerRole=SYNC_MASTER", "inSyncReplicas=2"]
+# Apache's slave ignores haMasterAddress when it starts.
+_HA_ADDRESS = [f"brokerIP2={LOOPBACK}"]
+_MASTER = [*_HA_ADDRESS, "brokerRole=SYNC_MASTER", "inSyncReplicas=2"]
 _SLAVE = ["brokerRole=SLAVE", "brokerId=1"]
 _BODY = 1024
 _LIMIT = 300  # seconds
@@ -81,11 +84,9 @@ def home_of(side: Side, folder: Path | None) -> Iterator[tuple[Path, str]]:
 
 
 @contextmanager
-def slave_of(master: Registered, side: Side, home: Path, namesrv: str) -> Iterator[Registered]:
+def slave_of(side: Side, home: Path, namesrv: str) -> Iterator[Registered]:
     """Run a slave with an empty store."""
-    host, _, port = master.address.partition(":")
-    settings = [*_SLAVE, f"haMasterAddress={host}:{int(port) + 1}"]
-    with registered(side, home, namesrv, settings, name="slave", store="slave-store") as slave:
+    with registered(side, home, namesrv, _SLAVE, name="slave", store="slave-store") as slave:
         yield slave
 
 
@@ -101,7 +102,7 @@ def measure_pair(number: int, side: Side, options: Options) -> Iterator[Row]:
     with (
         home_of(side, options.folder) as (home, namesrv),
         registered(side, home, namesrv, _MASTER) as master,
-        slave_of(master, side, home, namesrv) as slave,
+        slave_of(side, home, namesrv) as slave,
     ):
         _wait_until(lambda: _slaves_in_sync(master.address) > 0, "the slave is not in sync")
         for scenario, figures, trouble in _loads(master, home, namesrv, options, slave):
@@ -149,9 +150,9 @@ def measure_catch_up(number: int, side: Side, options: Options) -> Row:
         made = generator_of(home / "store", options.mib << 20, _BODY)
         made.write()
         made.mark_clean()
-        with registered(side, home, namesrv, ["brokerRole=ASYNC_MASTER"]) as master:
+        with registered(side, home, namesrv, _HA_ADDRESS) as master:
             master_before = cpu_seconds(master.pid)
-            with slave_of(master, side, home, namesrv) as slave:
+            with slave_of(side, home, namesrv) as slave:
                 return Row(number, side.name, CATCH_UP, _catch_up(made.end, master, master_before, slave))
 
 
