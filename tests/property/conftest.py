@@ -1,26 +1,19 @@
 """Fixtures of the crash tests."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.store.flush import flush_service
-
-MEMORY = Path("/dev/shm")
-ROOM = 4 << 30  # bytes; these tests use less than a tenth of it
+from tests.support.memory_folder import memory_folder
 
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory if there is room: these tests write many stores, and play themselves what a disk does."""
-    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="rocketbroker-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    """A folder in memory if there is room."""
+    with memory_folder(tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture

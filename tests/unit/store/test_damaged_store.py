@@ -28,6 +28,8 @@ from tests.support.filled_store import (
 )
 from tests.support.stores import LOG_FILE, crash_copy, message, read_queue
 
+pytestmark = pytest.mark.in_memory
+
 
 def another_offset(path: Path, position: int, size: int) -> None:
     overwrite(path, position + 35, b"\x01")

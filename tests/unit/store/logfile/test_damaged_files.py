@@ -15,6 +15,8 @@ from tests.support.filled_store import COUNT, Filled, check, flushed, log_file, 
 from tests.support.store_audit import check_store
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
 
+pytestmark = pytest.mark.in_memory
+
 CLEAN = pytest.mark.parametrize("clean", [True, False])
 
 

@@ -17,6 +17,8 @@ from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, QUEUES, Filled, check, log_file, opened, serves_all_but, stopped, zeroed
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, message
 
+pytestmark = pytest.mark.in_memory
+
 
 def test_written_bytes_are_read(tmp_path: Path):
     queues = ConsumeQueueStore(tmp_path / "cq", QUEUE_FILE)

@@ -11,6 +11,8 @@ from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, QUEUES, Filled, check, log_file, opened, serves_all_but, stopped, zeroed
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, inner_batch, make_store, message
 
+pytestmark = pytest.mark.in_memory
+
 LAST = COUNT - 1
 LAST_QUEUE = LAST % QUEUES
 GARBLED = [(5, 0x7FFFFF00), (5, 800), (1 << 40, 800), (-1, 800), (1 << 13, 90), (-(1 << 15), 800), (-(1 << 62), 800)]

@@ -42,6 +42,8 @@ from tests.support.stores import (
     store_config,
 )
 
+pytestmark = pytest.mark.in_memory
+
 
 async def test_after_a_clean_stop_nothing_is_dispatched_again(filled: Filled, caplog):
     caplog.set_level("INFO")
