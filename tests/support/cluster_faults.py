@@ -29,6 +29,26 @@ def kill_master(cluster: FaultCluster) -> None:
     cluster.start_master()
 
 
+def kill_master_without_reports(cluster: FaultCluster) -> None:
+    """Kill a master that the reports of its slave no longer reach."""
+    cluster.machines.drop(SLAVE, MASTER, 1.0)
+    cluster.hold(0.2, 3.0)
+    cluster.master.kill()
+    cluster.check()
+    cluster.machines.heal()
+    cluster.start_master()
+
+
+def restart_slave_of_a_frozen_master(cluster: FaultCluster) -> None:
+    """Kill the slave of a frozen master and start it again: the master has its old connection for a while."""
+    cluster.master.freeze()
+    cluster.slave.kill()
+    cluster.check()
+    cluster.start_slave()
+    cluster.hold()
+    cluster.master.thaw()
+
+
 def kill_slave(cluster: FaultCluster) -> None:
     """Kill the slave; the master acknowledges nothing until it is back."""
     cluster.slave.kill()
@@ -244,9 +264,10 @@ def kill_namesrv(cluster: FaultCluster) -> None:
 
 
 ON_ONE_LINK: Final[tuple[Fault, ...]] = (
-    kill_master, kill_slave, kill_both, stop_both, freeze_master, freeze_slave, freeze_namesrv, cut_to_slave,
-    cut_to_master, cut_both_ways, lose_some, empty_master, set_clocks_apart, start_a_second_master,
-    start_a_second_slave, start_a_slave_of_another_cluster, follow_nobody, kill_namesrv,
+    kill_master, kill_master_without_reports, kill_slave, restart_slave_of_a_frozen_master, kill_both, stop_both,
+    freeze_master, freeze_slave, freeze_namesrv, cut_to_slave, cut_to_master, cut_both_ways, lose_some, empty_master,
+    set_clocks_apart, start_a_second_master, start_a_second_slave, start_a_slave_of_another_cluster, follow_nobody,
+    kill_namesrv,
 )  # fmt: skip
 ON_ALL_LINKS: Final[tuple[Fault, ...]] = (lose_some_everywhere, isolate_master, isolate_slave)
 ON_A_SMALL_DISK: Final[tuple[Fault, ...]] = (fill_slave_disk, kill_slave_with_full_disk)
