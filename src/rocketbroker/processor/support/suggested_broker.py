@@ -5,6 +5,7 @@ dead one, unless it acts as master.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,16 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
+
+# Results of an offset beyond the end of a queue, and of one on either side.
+_BEYOND: Final = frozenset(
+    {
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+        GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+    }
+)
+_OUTSIDE: Final = _BEYOND | {GetMessageStatus.OFFSET_TOO_SMALL}
 
 
 class SuggestedBroker:
@@ -56,14 +67,18 @@ class SuggestedBroker:
     ) -> tuple[ResponseCode, GetMessageResult]:
         """Return code and result of a pull that found nothing on this slave.
 
-        While the master answers, its result counts. Without it, an offset beyond the end waits for messages that only
-        the master has: the consumer must not go back to where this slave's copy ends.
+        A consumer outside this slave's copy keeps its offset, as only the master knows where it has to continue: going
+        to an end of the copy would repeat or skip messages (nextOffsetCorrection). Without a master one beyond the end
+        waits.
         """
+        status, offset = result.status, header.queue_offset
         if self._has_master():
+            if status in _OUTSIDE:
+                result = msgspec.structs.replace(result, next_begin_offset=offset)
             return ResponseCode.PULL_RETRY_IMMEDIATELY, result
-        if result.status is not GetMessageStatus.OFFSET_OVERFLOW_BADLY:
+        if status not in _BEYOND or offset <= result.max_offset:
             return code, result
-        return ResponseCode.PULL_NOT_FOUND, msgspec.structs.replace(result, next_begin_offset=header.queue_offset)
+        return ResponseCode.PULL_NOT_FOUND, msgspec.structs.replace(result, next_begin_offset=offset)
 
     def check_readable(self) -> None:
         """Reject a pull from a slave that serves none.

@@ -21,7 +21,7 @@ SUSPEND, SUBSCRIPTION = 2, 4
 @pytest.fixture
 def filled(parts, store):
     """A store with three messages of topic T."""
-    parts.topic_configs.update(TopicConfig("T", 1, 1))
+    parts.topic_configs.update(TopicConfig("T", 2, 2))
     parts.subscription_groups.find("G")
     for body in (b"a", b"b", b"c"):
         store.appender.put_message(message(body, "T", 0))
@@ -29,9 +29,9 @@ def filled(parts, store):
     return store
 
 
-def pull(parts, store, offset, *, flags=SUBSCRIPTION):
+def pull(parts, store, offset, *, flags=SUBSCRIPTION, queue_id=0):
     """Return code, suggested broker and next offset of a pull, or HELD."""
-    header = PullMessageRequestHeader("G", "T", 0, offset, 32, flags, 0, 60_000, 100, subscription="*")
+    header = PullMessageRequestHeader("G", "T", queue_id, offset, 32, flags, 0, 60_000, 100, subscription="*")
     processor = pull_processor(parts, store, PullRequestHoldService(parts.config))
     answer = processor.process(FakeConnection(), request(RequestCode.PULL_MESSAGE, header))
     if not isinstance(answer, list):
@@ -84,10 +84,18 @@ def test_a_slave_leaves_consumers_to_a_living_master(parts, filled):
 
     assert pull(parts, filled, 0) == (ResponseCode.SUCCESS, 0, 3)
     assert pull(parts, filled, 3, flags=SUBSCRIPTION | SUSPEND) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 0, 3)
-    assert pull(parts, filled, 9) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 0, 3)
 
     count_as_far_back(filled)
     assert pull(parts, filled, 0) == (ResponseCode.SUCCESS, 1, 3), "far back is what slaves are for"
+
+
+@pytest.mark.parametrize("offset", [-1, 9])
+@pytest.mark.parametrize("queue_id", [0, 1])
+def test_a_consumer_outside_the_copy_of_a_slave_keeps_its_offset_for_the_master(parts, filled, offset, queue_id):
+    configure(parts, broker_id=1, slave_read_enable=True)
+    parts.has_master = True
+
+    assert pull(parts, filled, offset, queue_id=queue_id) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 0, offset)
 
 
 async def test_a_slave_without_master_holds_pulls_and_names_itself(parts, filled):
@@ -103,6 +111,7 @@ async def test_a_consumer_ahead_of_a_slave_does_not_go_back(parts, filled):
 
     assert pull(parts, filled, 9) == (ResponseCode.PULL_NOT_FOUND, 1, 9)
     assert pull(parts, filled, 9, flags=SUBSCRIPTION | SUSPEND) is HELD
+    assert pull(parts, filled, 9, queue_id=1) == (ResponseCode.PULL_NOT_FOUND, 1, 9), "it has nothing of the queue"
     assert pull(parts, filled, -1) == (ResponseCode.PULL_OFFSET_MOVED, 1, 0)
 
 
