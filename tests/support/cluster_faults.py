@@ -7,7 +7,7 @@ from typing import Final
 from tests.support.clocked_broker import ClockedBroker
 from tests.support.fault_cluster import SLAVE_ROLE, FaultCluster
 from tests.support.machines import CLIENTS, MASTER, NAMESRV, SLAVE
-from tests.support.our_servers import OurServer
+from tests.support.our_servers import OurServer, wait_serving
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -261,6 +261,9 @@ def kill_namesrv(cluster: FaultCluster) -> None:
     cluster.hold(2.0, 4.0)
     cluster.check()
     cluster.start_namesrv()
+    # Else one that starts now may take the name of a broker that is not registered yet.
+    for broker in (cluster.master, cluster.slave):
+        wait_serving(broker, cluster.namesrv.address)
 
 
 ON_ONE_LINK: Final[tuple[Fault, ...]] = (
