@@ -55,7 +55,7 @@ def _store(runs: SendRuns, connection: Connection, command: Command, values: Any
         return None
     properties, found = plain
     queue_ids = [number % target.queue_nums for number in range(count)]
-    result = runs._appender.put_run(
+    result = runs._put(
         MessageRun(
             header.topic,
             queue_ids,

@@ -61,8 +61,8 @@ class Burst:
         """Return the messages that the handler would append, and where they are put."""
         runs: list[MessageRun] = []
         results: list[PutMessageResult] = []
-        appender = self._path.store.appender
-        put = appender.put_run
+        handler = self._path.runs
+        put = handler._put
 
         def capture(run: MessageRun) -> Any:
             result = put(run)
@@ -71,11 +71,11 @@ class Burst:
                 results.append(result)
             return result
 
-        appender.put_run = capture  # type: ignore[method-assign]
+        handler._put = capture
         try:
             self._handle()
         finally:
-            appender.put_run = put  # type: ignore[method-assign]
+            handler._put = put
         self._catch_up()
         return runs, results
 

@@ -88,7 +88,7 @@ async def profile(root: Path, size: int, frames: int, bursts: int) -> tuple[dict
 @app.command()
 def profile_send(
     size: Annotated[int, typer.Option(min=0, max=4 << 20, help="Bytes of each body.")] = 128,
-    frames: Annotated[int, typer.Option(min=6, max=64, help="Requests that come by one read event.")] = 25,
+    frames: Annotated[int, typer.Option(min=7, max=64, help="Requests that come by one read event.")] = 25,
     bursts: Annotated[int, typer.Option(min=1, help="How often each step is timed.")] = 200,
     folder: Annotated[
         Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Where the store is put while it lasts.")

@@ -185,7 +185,7 @@ MUTATIONS = (
     ),
     Mutation(
         "run: its sends are answered before they are on disk",
-        "processor/support/send_runs.py",
+        "processor/support/alike_sends.py",
         "run_when_safe(answers, result, target) if target.waits",
         "run_when_safe(answers, result, target) if not target.waits",
         "tests/property/test_send_runs.py",

@@ -104,8 +104,8 @@ class SendMessageProcessor:
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
         self._own = BrokerProperties(config, store_host)
         # For requests of the same kind that come together.
-        self.runs = SendRuns(config, appender, store_host, targets, self._key_limit, self._answers)
-        self.batch_runs = BatchRuns(self.runs, store_config, appender, store_host, self._key_limit, self._answers)
+        self.runs = SendRuns(appender.put_run, config, store_host, targets, self._key_limit, self._answers)
+        self.batch_runs = BatchRuns(appender.put_batches, config, store_host, targets, self._key_limit, self._answers)
 
     def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
         """Store one message, or a batch, and answer with its id and queue offset."""

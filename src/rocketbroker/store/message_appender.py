@@ -177,7 +177,8 @@ class MessageAppender:
         """
         from rocketbroker.store.commitlog.append_batches import AppendBatches, queue_entries
 
-        if self._refusals.current is not None:
+        most = max(run.counts) * run.messages.rows.shape[1]
+        if self._refusals.current is not None or most > self._config.max_message_size:
             return None
         queues = self._queues.find_open(run.topic, run.queue_ids)
         if queues is None or queues[0].holds_batches or queues[0].schedule:
