@@ -13,8 +13,9 @@ from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
 from rocketbroker.testing.controlled_clock import ControlledClock
@@ -75,6 +76,10 @@ class Cluster(NamedTuple):
         addresses = {each.broker_name: each.broker_addrs for each in route.broker_datas}
         perms = {each.broker_name: each.perm for each in route.queue_datas}
         return addresses.get(name, {}), perms.get(name, 0)
+
+    def in_ms(self, milliseconds: int) -> int:
+        """Return a time from now."""
+        return self.clock.time_ms() + milliseconds
 
     @property
     def client(self) -> ClientConfig:
@@ -150,3 +155,45 @@ async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
             await until(lambda: bool(back.store.queues.queues_of("T")))
             [queue] = back.store.queues.queues_of("T")
             assert [each.body for each in read_queue(back.store, "T", queue, 0)] == [b"delayed"]
+
+
+async def test_due_messages_and_open_transactions_escape_to_another_master_and_are_not_delivered_again(
+    cluster: Cluster,
+):
+    escape = {"enableRemoteEscape": "true", "transactionCheckInterval": "1000"}
+    async with cluster.broker(1, **escape) as slave, cluster.broker(0, name="broker-b") as other:
+        async with cluster.broker(0) as master:
+            for broker in (master, other):
+                broker.topic_configs.update(TopicConfig("T", 1, 1))
+            properties = {"REAL_TOPIC": "T", "REAL_QID": "0"}
+            half = {**properties, "TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U3"}
+            for each in (
+                message(b"delayed", RMQ_SYS_SCHEDULE_TOPIC, 4, properties={**properties, "DELAY": "5"}),
+                message(
+                    b"timer", TIMER_TOPIC, 0, properties={**properties, "TIMER_OUT_MS": str(cluster.in_ms(50_000))}
+                ),
+                message(b"half", RMQ_SYS_TRANS_HALF_TOPIC, 0, properties=half),
+            ):
+                master.store.appender.put_message(each)
+            master.store.appender.dispatch()
+            await copied(slave, RMQ_SYS_TRANS_HALF_TOPIC, 1)
+            await until(lambda: "T" in slave.topic_configs.topics)
+
+        await until(lambda: slave.acting.state.is_acting)
+        cluster.clock.advance(70.0)
+        await until(lambda: other.store.queues.max_offset_in_queue("T", 0) == 2)
+        await until(lambda: other.store.queues.max_offset_in_queue(RMQ_SYS_TRANS_HALF_TOPIC, 0) == 1)
+        assert {each.body for each in read_queue(other.store, "T", 0, 0)} == {b"delayed", b"timer"}
+        [sent] = read_queue(other.store, RMQ_SYS_TRANS_HALF_TOPIC, 0, 0)
+        assert (sent.body, sent.get_property("REAL_TOPIC"), sent.get_property("PGROUP")) == (b"half", "T", "PG")
+        assert slave.store.queues.max_offset_in_queue("T", 0) == 0
+
+        async with cluster.broker(0, transactionCheckInterval="1000", transactionTimeOut="0") as back:
+            assert back.schedule.offset_table == {5: 1}
+            assert back.timer.checkpoint().last_timer_queue_offset == 1
+            assert back.transactions.half_offsets.position == 1
+            await until(lambda: not slave.acting.state.is_acting)
+            cluster.clock.advance(10.0)
+            put(back, b"new")
+            await until(lambda: [each.body for each in read_queue(back.store, "T", 0, 0)] == [b"new"])
+            assert other.store.queues.max_offset_in_queue("T", 0) == 2

@@ -15,7 +15,7 @@ from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoResponseHeader
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.lifecycle import PartList
+from rocketbroker.common.lifecycle import Part
 from rocketbroker.transport.remoting_client import RemotingClient
 
 # A frozen name server delays the answers of the others by no more than this.
@@ -32,6 +32,7 @@ class ActingParts:
         registration: makes the requests to name servers.
         outer_api: registers the broker.
         master_address: the master of a slave.
+        services: run while a slave acts as master.
         progress: progress of deliveries and consumers.
         clock: checks the times of other brokers.
     """
@@ -44,6 +45,7 @@ class ActingParts:
         registration: BrokerRegistration,
         outer_api: BrokerOuterApi,
         master_address: MasterAddress,
+        services: Part,
         progress: Progress,
         clock: Clock,
     ) -> None:
@@ -55,7 +57,8 @@ class ActingParts:
         self.heartbeat = BrokerHeartbeat(
             config, client, registration, lambda: outer_api.registered_at, outer_api.register_all
         )
-        self.state = ActingMaster(config, fetch, lambda: outer_api.name_servers, PartList())
+        self.state = ActingMaster(config, fetch, lambda: outer_api.name_servers, services)
+        self._acted = False
         self.state.on_change = self._state_changed
         self.pre_online = BrokerPreOnlineService(
             config,
@@ -92,6 +95,8 @@ class ActingParts:
 
     def _state_changed(self) -> None:
         """Register again: the answer names the master, or none."""
-        if self.state.is_acting:
+        if self.state.is_acting != self._acted:
+            self._acted = self.state.is_acting
+            # Also the one that announced itself, so that its registration counts as that of a new master.
             self._master_address.forget()
         self._outer_api.register_all()

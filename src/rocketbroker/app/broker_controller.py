@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import importlib
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from rocketbroker.app.acting_parts import ActingParts
 from rocketbroker.app.broker_replication import BrokerReplication, bind_ha
 from rocketbroker.app.role_parts import ANY_ROLE, MASTER, SLAVE, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
+from rocketbroker.app.warm_up import import_modules
 from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
 from rocketbroker.broker.client.consumer_ids_change_listener import ConsumerIdsChangeListener
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -30,6 +30,7 @@ from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
 from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.out.broker_registration import BrokerRegistration
+from rocketbroker.broker.out.escape_bridge import EscapeBridge
 from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.broker.persist.config_manager import ConfigPersistService
 from rocketbroker.broker.persist.missing_table_report import MissingTableReport
@@ -42,8 +43,10 @@ from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.broker.timer.timer_requests import escaped
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.transaction.half_message_escape import HalfMessageEscape
 from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
 from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
@@ -53,7 +56,7 @@ from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import PartList, TaskOwner
 from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
@@ -66,8 +69,6 @@ from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 
 log = logging.getLogger(__name__)
-
-_WARM_UP_DELAY_S = 0.2
 
 
 class BrokerController:
@@ -121,8 +122,7 @@ class BrokerController:
             clock, expires_s, self._ids_change_listener.group_changed, self.consumer_filters.unregister
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
-        self.hold_service = PullRequestHoldService(config)
-        self._send_backs = SendBackAllowance(config, clock)
+        self.hold_service, self._send_backs = PullRequestHoldService(config), SendBackAllowance(config, clock)
         # Messages
         transfers = GroupTransferService(settings.store)
         self.store = MessageStore(
@@ -133,6 +133,7 @@ class BrokerController:
             topics=self.topic_configs.topics,
             replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
+        self._escape = EscapeBridge(config, self._client, lambda: self.outer_api.name_servers)
         self.schedule = self._make_schedule()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
         self.timer = self._make_timer()
@@ -167,6 +168,7 @@ class BrokerController:
             registration,
             self.outer_api,
             self.master_address,
+            self._make_acting_services(),
             Progress(self.consumer_offsets, self.schedule, self.timer, self.store.queues.max_offset_in_queue),
             clock,
         )
@@ -175,6 +177,10 @@ class BrokerController:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
         self._server = self._make_server()
         self.parts = self._make_role_parts()
+
+    @property
+    def _is_slave(self) -> bool:
+        return BrokerRole(self._settings.store.broker_role) in SLAVE
 
     def _make_role_parts(self) -> RoleParts:
         """Return all parts that start and stop, in the order of their start.
@@ -221,6 +227,7 @@ class BrokerController:
             clock=self._clock,
             stats=self.stats,
             on_persist=self._persist.submit,
+            put=self._escape.put if self._is_slave else None,
         )
 
     def _make_timer(self) -> TimerMessageStore:
@@ -236,17 +243,38 @@ class BrokerController:
             store_host=self._store_host,
             clock=self._clock,
             stats=self.stats,
+            put=(lambda message: self._escape.put(escaped(message))) if self._is_slave else None,
         )
+
+    def _make_half_recovery(self) -> HalfQueueRecovery:
+        store = self.store
+        return HalfQueueRecovery(
+            store.commit_log, store.queues, store.queries, store.lock, self.consumer_offsets, self.transactions
+        )
+
+    def _make_acting_services(self) -> PartList:
+        """Return what delivers while this slave acts as master; without remote escape all waits for the master."""
+        store, config = self.store, self._settings.broker
+        if not config.enable_remote_escape:
+            return PartList()
+        halves = HalfMessageEscape(
+            self.transactions,
+            self._make_half_recovery().run,
+            store.queues,
+            store.queries,
+            self.consumer_offsets,
+            self._escape.put,
+            config,
+            self._store_host,
+        )
+        return PartList(self.schedule, self.timer, halves)
 
     def _make_transaction_checks(self) -> TransactionalMessageCheckService:
         store, config = self.store, self._settings.broker
-        recovery = HalfQueueRecovery(
-            store.commit_log, store.queues, store.queries, store.lock, self.consumer_offsets, self.transactions
-        )
         return TransactionalMessageCheckService(
             self.transactions,
             TransactionalMessageCheckListener(self.producers, self.topic_configs, config.broker_name, self._store_host),
-            recovery.run,
+            self._make_half_recovery().run,
             store.appender,
             store.queues,
             store.queries,
@@ -411,7 +439,7 @@ class BrokerController:
             self.store.lock.acquire()
             for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()
-            if BrokerRole(self._settings.store.broker_role) in SLAVE:
+            if self._is_slave:
                 for copied in self._copied:
                     copied.load()
             else:
@@ -424,22 +452,7 @@ class BrokerController:
 
     async def _warm_up(self) -> None:
         """Import the modules of the first message off the loop."""
-        await asyncio.sleep(_WARM_UP_DELAY_S)
-        loop = asyncio.get_running_loop()
-        modules = [
-            "rocketbroker.store.index.index_file",
-            "rocketbroker.codec.message.java_hash_many",
-            "rocketbroker.codec.message.alike_messages",
-            "rocketbroker.store.commitlog.append_batches",
-        ]
-        if self._settings.broker.enable_property_filter:
-            modules += [
-                "rocketbroker.codec.filter.selector_parser",
-                "rocketbroker.codec.filter.known_results",
-                "rocketbroker.codec.message.property_slices",
-            ]
-        for module in modules:
-            await loop.run_in_executor(None, importlib.import_module, module)
+        await import_modules(with_filters=self._settings.broker.enable_property_filter)
         if self._when_warm is not None:
             self._when_warm()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app import broker_controller
+from rocketbroker.app import warm_up
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import DevServer
@@ -60,7 +60,7 @@ async def test_modules_of_the_first_messages_are_imported_off_the_loop(tmp_path:
     def noting(module: str) -> None:
         imported[module.rpartition(".")[2]] = threading.current_thread() is threading.main_thread()
 
-    monkeypatch.setattr(broker_controller, "_WARM_UP_DELAY_S", 0)
+    monkeypatch.setattr(warm_up, "_DELAY_S", 0)
     monkeypatch.setattr(importlib, "import_module", noting)
     warm = asyncio.Event()
     settings = broker_settings(0, tmp_path, "")

@@ -4,12 +4,16 @@ This does in one step what ``decode_record`` and ``copy_message`` do in general,
 through it.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from rocketbroker.broker.message.real_place import REAL_TOPIC, Place, real_place
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
 from rocketbroker.codec.message.message_sys_flag import STOREHOSTADDRESS_V6_FLAG, host_flags
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
+
+#: Stores a copy, or sends it to another master; in that case its result has to be awaited.
+Put = Callable[[MessageExtBrokerInner], PutMessageResult | Awaitable[PutMessageResult]]
 
 _REAL_TOPIC_NAME: Final = REAL_TOPIC + b"\x01"
 _PAIR_END: Final = 2

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rocketbroker.broker.longpolling.waiting_message import WaitingMessages
+from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessages
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -21,7 +21,12 @@ from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrappe
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
@@ -56,6 +61,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         clock: decides what is due.
         stats: counts the puts.
         on_persist: see ``ConfigManager``.
+        put: takes the messages that are due; by default the appender does.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -71,9 +77,11 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         clock: Clock,
         stats: BrokerStatsManager,
         on_persist: OnPersist | None = None,
+        put: Put | None = None,
     ) -> None:
         super().__init__(path, on_persist)
         self._appender = appender
+        self._put = put
         self._queues = queues
         self._entry_reader = entry_reader
         self._flusher = flusher
@@ -208,11 +216,16 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         records = await self._entry_reader.records(queue, entries[:count])
         if len(records) < count:
             log.error("delay level %s: %s messages are damaged or missing", level, count - len(records))
-        delivered_to = offset
+        delivered_to, put = offset, self._put or self._appender.put_message
         try:
             for record in records:
                 delivered_to, _, message = self._waiting.read(record)
-                if not self._deliver(message, level, delivered_to):
+                if not self._place(message, level, delivered_to):
+                    continue
+                result = put(message)
+                if not isinstance(result, PutMessageResult):
+                    result = await result
+                if not self._is_done(message.topic, result, level, delivered_to):
                     return DELAY_FOR_A_WHILE_S
             delivered_to = offset + count
         finally:
@@ -254,17 +267,21 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._durable.made(dict(self.offset_table))
         self._appender.dispatch()
 
-    def _deliver(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
-        """Put the message into its real topic with its properties; return false to retry."""
+    def _place(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
+        """Set the real topic and queue of a message; return false (logged) if it names none."""
         place = self._waiting.place(message.properties)
         if place is None:
             log.error("delay level %s: message %s is discarded: it names no real topic and queue", level, queue_offset)
-            return True
+            return False
         message.topic, message.queue_id = place
-        result = self._appender.put_message(message)
+        return True
+
+    def _is_done(self, topic: str, result: PutMessageResult, level: int, queue_offset: int) -> bool:
+        """Count a delivery, or log its failure; return false to retry."""
         if result.status is PutMessageStatus.PUT_OK:
-            self._stats.topic_put(message.topic).add(1, result.size)
+            if result.size:  # not one that another master has
+                self._stats.topic_put(topic).add(1, result.size)
             return True
         text = "delay level %s: message %s could not be stored in topic %s: %s %s"
-        log.error(text, level, queue_offset, message.topic, result.status, result.reason)
+        log.error(text, level, queue_offset, topic, result.status, result.reason)
         return result.status in PERMANENT_FAILURES

@@ -114,6 +114,8 @@ class ActingMaster:
         elif acted and not acts:
             log.warning("this slave acts as master no longer: broker %d is registered", min(self.members))
         self.is_acting = acts
+        if not acts:
+            self._resumes_at = 0.0
         if acts != acted or self.members.get(MASTER_ID) != before:
             self.on_change()
         async with self._lock:

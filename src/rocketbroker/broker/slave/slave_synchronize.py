@@ -131,7 +131,7 @@ class SlaveSynchronize:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            if self._master.master.address:
+            if self._master.master.address and not self._is_acting():
                 await self.sync_all()
             else:
                 self._register()

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from rocketbroker.broker.longpolling.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages
 from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
@@ -11,7 +11,12 @@ from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.common.clock import Clock
-from rocketbroker.store.commitlog.put_message import PERMANENT_FAILURES, MessageExtBrokerInner, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.entry_reader import EntryReader
@@ -33,6 +38,7 @@ class TimerDelivery:
         stats: counts the copies.
         advance: called after each batch with the slot time in ms, the slot, and the queue offset before which it is
             delivered.
+        put: takes the copies in place of the appender.
     """
 
     def __init__(
@@ -43,8 +49,10 @@ class TimerDelivery:
         clock: Clock,
         stats: BrokerStatsManager,
         advance: Callable[[int, Slot, int], None],
+        put: Put | None = None,
     ) -> None:
         self._appender = appender
+        self._put = put
         self._entry_reader = entry_reader
         self._waiting = waiting
         self._clock = clock
@@ -67,11 +75,18 @@ class TimerDelivery:
         if len(records) < len(entries):
             log.error("%s due timer messages are damaged or missing", len(entries) - len(records))
         delivered_to = slot.messages[slot.done] if entries else 0
+        put = self._put or self._appender.put_message
         try:
             for record in records:
                 found = self._waiting.read(record)
                 delivered_to = found.queue_offset
-                if not self._deliver(found, slot_ms, slot):
+                copy = self._copy(found, slot_ms, slot)
+                if copy is None:
+                    continue
+                result = put(copy)
+                if not isinstance(result, PutMessageResult):
+                    result = await result
+                if not self._is_done(copy.topic, result):
                     return DELAY_FOR_A_WHILE_S
             delivered_to = entries[-1][0] + 1 if entries else 0
         finally:
@@ -80,7 +95,7 @@ class TimerDelivery:
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
         """Read the messages of a slot that cancel others; return false to retry."""
-        reader = self._entry_reader
+        reader, put = self._entry_reader, self._put or self._appender.put_message
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
             for record in await reader.records(queue, entries):
@@ -88,43 +103,48 @@ class TimerDelivery:
                 properties = found.message.properties
                 request = timer_request(properties, self._waiting.place(properties))
                 if request is not None and request.out_ms > slot_ms:
-                    if not self._roll(found):
+                    copy = self._rolled(found)
+                    result = put(copy)
+                    if not isinstance(result, PutMessageResult):
+                        result = await result
+                    if not self._is_done(copy.topic, result):
                         return False
                 else:
                     slot.deleted.add(delete_key(properties))
             slot.deletes_read += len(entries)
         return True
 
-    def _deliver(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> bool:
-        """Put the message into its real topic, or roll it; return false to retry."""
+    def _copy(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> MessageExtBrokerInner | None:
+        """Return the copy for the real topic, or for the timer's own; ``None`` for a message without a delivery."""
         message = found.message
         place = self._waiting.place(message.properties)
         request = timer_request(message.properties, place)
         if place is None or request is None or (slot.deleted and key_of(message.properties) in slot.deleted):
-            return True
+            return None
         if request.out_ms > slot_ms:
-            return self._roll(found)
+            return self._rolled(found)
         message.topic, message.queue_id = place
         # Searched in the properties before the stamp, which are the same in many messages.
         message.found = find_properties(message.properties)
         message.properties = self._stamped(found)
-        return self._put(message)
+        return message
 
-    def _roll(self, found: WaitingMessage) -> bool:
-        """Put a message that is not due yet into the timer's queue again; return false to retry."""
+    def _rolled(self, found: WaitingMessage) -> MessageExtBrokerInner:
+        """Return the copy for the timer's queue of a message that is not due yet."""
         message = found.message
         message.topic, message.queue_id = TIMER_TOPIC, 0
         message.properties = rolled(self._stamped(found))
-        return self._put(message)
+        return message
 
     def _stamped(self, found: WaitingMessage) -> bytes:
         return stamped(found.message.properties, found.store_timestamp, self.precision_ms, self._clock.time_ms())
 
-    def _put(self, message: MessageExtBrokerInner) -> bool:
-        result = self._appender.put_message(message)
+    def _is_done(self, topic: str, result: PutMessageResult) -> bool:
+        """Count a delivery, or log its failure; return false to retry."""
         if result.status is PutMessageStatus.PUT_OK:
-            self._stats.topic_put(message.topic).add(1, result.size)
+            if result.size:  # not one that another master has
+                self._stats.topic_put(topic).add(1, result.size)
             self.count += 1
             return True
-        log.error("timer message for topic %s could not be stored: %s %s", message.topic, result.status, result.reason)
+        log.error("timer message for topic %s could not be stored: %s %s", topic, result.status, result.reason)
         return result.status in PERMANENT_FAILURES

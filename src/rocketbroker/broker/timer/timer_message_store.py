@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocketbroker.broker.longpolling.waiting_message import WaitingMessage, WaitingMessages
+from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages
 from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S, LEAST_PAUSE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.rates import Rates
@@ -63,6 +63,7 @@ class TimerMessageStore:
         clock: decides what is due.
         stats: counts the puts.
         file_system: the disk.
+        put: takes the messages that are due; by default the appender does.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -79,6 +80,7 @@ class TimerMessageStore:
         clock: Clock,
         stats: BrokerStatsManager,
         file_system: FileSystem = LOCAL,
+        put: Put | None = None,
     ) -> None:
         self._config = config
         self._appender = appender
@@ -88,7 +90,7 @@ class TimerMessageStore:
         self.progress = progress
         self._drain = drain
         self._waiting = WaitingMessages(TIMER_TOPIC, store_host)
-        self._delivery = TimerDelivery(appender, entry_reader, self._waiting, clock, stats, self._advance)
+        self._delivery = TimerDelivery(appender, entry_reader, self._waiting, clock, stats, self._advance, put)
         self._clock = clock
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")

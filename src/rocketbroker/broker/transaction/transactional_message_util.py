@@ -27,10 +27,12 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
     get_property,
+    remove_property,
     replace_property,
 )
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
     host_flags,
 )
@@ -163,6 +165,17 @@ def discarded_message(half: MessageExt, store_host: bytes) -> MessageExtBrokerIn
         properties=half.properties_bytes,
         reconsume_times=half.reconsume_times,
     )
+
+
+def escaped_half(half: MessageExt, place: Place, store_host: bytes) -> MessageExtBrokerInner:
+    """Return a half message as its producer sent it, for another master (buildTransactionalMessageFromHalfMessage)."""
+    properties = without_real_place(half.properties_bytes)
+    for name in (PREPARED_QUEUE_OFFSET, CHECK_TIMES):
+        properties = remove_property(properties, name)
+    properties = replace_property(properties, TRAN_MSG, b"true")
+    message = copy_message(half, *place, store_host, properties=properties, reconsume_times=half.reconsume_times)
+    message.sys_flag |= TRANSACTION_PREPARED_TYPE
+    return message
 
 
 def op_message(offsets: Sequence[int], now_ms: int, store_host: bytes) -> MessageExtBrokerInner:

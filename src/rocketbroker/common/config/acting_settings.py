@@ -15,6 +15,12 @@ class ActingSettings(ConfigModel):
         "Let the slave with the smallest brokerId act as read-only master while no master is registered. Set it on "
         "master and slaves, and supportActingMaster=true on the name servers.",
     )
+    enable_remote_escape: Flag = setting(
+        "enableRemoteEscape",
+        False,
+        "Let an acting master send delayed messages and timer messages that are due, and open transactions, to another "
+        "master of the cluster; otherwise they wait for the master.",
+    )
     skip_pre_online: Flag = setting(
         "skipPreOnline",
         False,

@@ -355,6 +355,28 @@ async def test_a_level_whose_queue_is_gone_restarts(tmp_path, store, clock):
     assert len(delivered(store)) == 1
 
 
+async def test_messages_may_go_to_another_master(tmp_path, store, clock):
+    sent: list[tuple[str, int]] = []
+    status = PutMessageStatus.SLAVE
+
+    async def send(message: MessageExtBrokerInner) -> PutMessageResult:
+        await asyncio.sleep(0)
+        sent.append((message.topic, message.queue_id))
+        return PutMessageResult(status)
+
+    service = make(tmp_path, store, clock)
+    service._put = send
+    put(store, 1)
+    put(store, 1)
+    clock.advance(1)
+    await service.deliver_due()
+    assert (sent, service.offset_table) == ([("T", 1)], {}), "the first one waits, and the other one behind it"
+
+    status = PutMessageStatus.PUT_OK
+    await service.deliver_due()
+    assert (len(sent), service.offset_table, delivered(store)) == (3, {1: 2}, [])
+
+
 async def test_full_disk_is_waited_for(service, store, clock, monkeypatch):
     put(store, 1)
     clock.advance(1)
