@@ -1,6 +1,6 @@
 """An empty store, and one with messages over several files of each kind."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,19 +8,8 @@ import pytest
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.filled_store import Filled, fill
-from tests.support.memory_folder import memory_folder
 from tests.support.running import running
 from tests.support.stores import Waiter, crash_copy, make_store
-
-
-@pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory for tests marked so, if there is room."""
-    if not request.node.get_closest_marker("in_memory"):
-        yield tmp_path
-        return
-    with memory_folder(tmp_path) as folder:
-        yield folder
 
 
 @pytest.fixture

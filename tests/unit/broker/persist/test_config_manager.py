@@ -197,6 +197,7 @@ def after_each_power_loss(tmp_path, journal, seeds=(0,), *, since_mark=False):
             shutil.rmtree(image)
 
 
+@pytest.mark.in_memory
 async def test_a_power_loss_leaves_the_old_table_or_the_new_one(tmp_path):
     tables = [long_table(word) for word in ("one", "two", "three")]
     disk = Disk(tmp_path / "disk")
@@ -222,6 +223,7 @@ async def operations_of_a_write(root):
     return list(dict.fromkeys(disk.asked))
 
 
+@pytest.mark.in_memory
 async def test_a_write_that_the_disk_refuses_is_reported_once_and_tried_until_it_is_done(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
     old, new = long_table("old"), long_table("new")
