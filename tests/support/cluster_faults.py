@@ -16,7 +16,7 @@ HOUR_S: Final = 3600
 LOSS: Final = 0.3
 # One freeze in ten is long.
 _LONG_FREEZE: Final = 0.1
-_MESSAGES: Final = 400
+_MESSAGES: Final = 120
 _REMEDY: Final = "if the master lost its store, stop both and copy"
 _NOT_FOLLOWED: Final = "the master's log is not followed"
 

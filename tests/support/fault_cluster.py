@@ -31,7 +31,7 @@ LOG_FILE = 4 << 20
 DISK_SIZE = 96 << 20
 PROGRESS_LIMIT_S = 120.0
 # Acknowledged messages that show that all is at work.
-_PROGRESS = 50
+_PROGRESS = 20
 _CHUNK = 1 << 20
 _FULL = "No space left on device"
 # Small files, a short wait for slaves, and tables written often. No file is removed: the checks read the whole log.
