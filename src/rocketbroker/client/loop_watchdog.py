@@ -148,8 +148,8 @@ class _WatchThread:
         if frame is None:
             return
         log.warning(
-            "the event loop has been blocked for %.1f s by %s. Nothing else runs on it; heartbeats are sent, but not "
-            "over TLS. Await an asynchronous call there, or run it by asyncio.to_thread. Its stack:\n%s",
+            "the event loop has been blocked for %.1f s by %s. Nothing else runs on it; heartbeats are sent. Await an "
+            "asynchronous call there, or run it by asyncio.to_thread. Its stack:\n%s",
             blocked_s,
             blocking_call(frame),
             "".join(traceback.format_stack(frame)),

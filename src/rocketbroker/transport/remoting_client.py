@@ -15,6 +15,7 @@ from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.outgoing_requests import MAX_OPAQUE
 from rocketbroker.transport.shared_writer import SharedWriter
+from rocketbroker.transport.tls_transport import TlsTransport
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -127,9 +128,7 @@ class RemotingClient:
         self._attempts.add(attempt)
         try:
             async with attempt:
-                _, connection = await loop.create_connection(
-                    lambda: RemotingConnection(self._endpoint, writer), host, port, ssl=self._tls
-                )
+                connection = await self._connect(RemotingConnection(self._endpoint, writer), host, port)
         except TimeoutError:
             self._check_open(address)
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
@@ -147,10 +146,24 @@ class RemotingClient:
         self._writers[address] = writer
         return connection
 
+    async def _connect(self, connection: RemotingConnection, host: str, port: int) -> RemotingConnection:
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            await loop.create_connection(lambda: connection, host, port)
+            return connection
+        tls = TlsTransport(connection, self._tls, host)
+        transport, _ = await loop.create_connection(lambda: tls, host, port)
+        try:
+            await tls.ready
+        except BaseException:
+            transport.abort()
+            raise
+        return connection
+
     def send_from_thread(self, address: str, command: Command) -> bool:
         """Send a one-way request from another thread while the event loop is blocked.
 
-        Return false if there is no open connection, the peer is behind, or the connection uses TLS.
+        Return false if there is no open connection, or the peer is behind.
         """
         writer = self._writers.get(address)
         if writer is None:

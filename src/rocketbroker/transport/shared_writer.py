@@ -4,9 +4,11 @@ import asyncio
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from rocketbroker.codec.remoting.handler import Buffer
 from rocketbroker.transport.frame_writer import FrameWriter
+from rocketbroker.transport.tls_transport import TlsTransport
 
 # Bytes from which a frame gains nothing by waiting for others.
 _LARGE_FRAME = 16 * 1024
@@ -39,18 +41,20 @@ class SharedWriter(FrameWriter):
             self.flush_soon()
 
     def write_from_thread(self, frame: bytes) -> bool:
-        """Send a frame past the transport; return false if that is impossible now, or over TLS."""
+        """Send a frame past the transport; return false if that is impossible now."""
         with self._lock:
             transport = self.transport
-            if transport is None or not self.is_open or self.unsent_bytes or transport.get_extra_info("ssl_object"):
-                return False
-            shared = transport.get_extra_info("socket")
-            try:
-                with socket.fromfd(shared.fileno(), shared.family, shared.type) as sock:
-                    _send(sock, frame)
-            except OSError:
-                return False  # also when the transport has closed the socket
-            return True
+            tls = transport if isinstance(transport, TlsTransport) else None
+            with tls.lock if tls is not None else nullcontext():
+                if transport is None or not self.is_open or self.unsent_bytes:
+                    return False
+                shared = transport.get_extra_info("socket")
+                try:
+                    with socket.fromfd(shared.fileno(), shared.family, shared.type) as sock:
+                        _send(sock, frame if tls is None else tls.encrypt(frame))
+                except OSError:
+                    return False  # also when the transport has closed the socket
+                return True
 
 
 def _send(sock: socket.socket, frame: bytes) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import ssl
-from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
@@ -12,7 +10,6 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 from rocketbroker.transport.shared_writer import SharedWriter
-from tests.support.certificates import server_context, tls_tunnel
 from tests.support.running import stopping
 from tests.support.transports import ECHO, HOLDING, Handlers
 from tests.support.waiting import until
@@ -34,15 +31,6 @@ async def test_a_second_thread_sends_between_frames_of_the_loop(server: Remoting
         assert [answer.body for answer in answers] == [b"%d" % index for index in range(200)]
         assert sent > 0
         await until(lambda: [each for each in handlers.seen if each[0] == HOLDING] == [(HOLDING, body)] * sent)
-
-
-async def test_a_connection_over_tls_is_left_to_the_loop(server: RemotingServer, tmp_path: Path):
-    context = await asyncio.to_thread(server_context, tmp_path)
-    async with tls_tunnel(f"127.0.0.1:{server.port}", context) as address:
-        context = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
-        async with stopping(RemotingClient(tls=context)) as client:
-            await client.invoke(address, request(ECHO))
-            assert not client.send_from_thread(address, request(HOLDING))
 
 
 async def test_a_socket_that_is_closed_already_is_no_error():

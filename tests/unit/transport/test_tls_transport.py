@@ -1,0 +1,119 @@
+"""TLS of a client's connection: handshake, data both ways, pauses, ends, and a second thread."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.common.errors import RemotingConnectError, RemotingSendError
+from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.tls_transport import TlsTransport
+from tests.support.certificates import server_context, tls_tunnel
+from tests.support.running import stopping
+from tests.support.transports import ECHO, HOLDING, LATER, Handlers
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> ssl.SSLContext:
+    return await asyncio.to_thread(server_context, tmp_path)
+
+
+@pytest.fixture
+def trusting(context: ssl.SSLContext, tmp_path: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+
+
+@pytest.fixture
+async def address(server: RemotingServer, context: ssl.SSLContext) -> AsyncIterator[str]:
+    async with tls_tunnel(f"127.0.0.1:{server.port}", context) as address:
+        yield address
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
+async def test_requests_of_any_size_are_answered(
+    address: str, trusting: ssl.SSLContext, version: ssl.TLSVersion, size: int
+):
+    trusting.minimum_version = trusting.maximum_version = version
+    async with stopping(RemotingClient(tls=trusting)) as client:
+        bodies = [b"%d" % number + bytes(size) for number in range(3)]
+        answers = await asyncio.gather(*(client.invoke(address, request(ECHO, None, body), 60) for body in bodies))
+        connection = await client.connect(address)
+        assert [answer.body for answer in answers] == bodies
+        transport = connection._writer.transport
+        assert isinstance(transport, TlsTransport)
+        assert transport.get_extra_info("ssl_object").version().replace(".", "_") == version.name
+
+
+async def test_a_second_thread_sends_between_frames_of_the_loop(
+    address: str, trusting: ssl.SSLContext, handlers: Handlers
+):
+    async with stopping(RemotingClient(tls=trusting)) as client:
+        await client.invoke(address, request(ECHO))
+        body = b"x" * 10_000
+
+        def send() -> int:
+            return sum(client.send_from_thread(address, request(HOLDING, None, body)) for _ in range(100))
+
+        sending = asyncio.create_task(asyncio.to_thread(send))
+        answers = [await client.invoke(address, request(ECHO, None, b"%d" % index)) for index in range(100)]
+        sent = await sending
+        assert [answer.body for answer in answers] == [b"%d" % index for index in range(100)]
+        assert sent > 0
+        await until(lambda: [each for each in handlers.seen if each[0] == HOLDING] == [(HOLDING, body)] * sent)
+
+
+async def test_data_waits_while_reading_is_paused(address: str, trusting: ssl.SSLContext):
+    async with stopping(RemotingClient(tls=trusting)) as client:
+        connection = await client.connect(address)
+        connection.stop_reading()
+        answer = asyncio.create_task(client.invoke(address, request(ECHO, None, bytes(1_000_000)), 60))
+        await asyncio.sleep(0.05)
+        assert not answer.done()
+        connection.read_again()
+        assert len((await answer).body) == 1_000_000
+
+
+async def test_another_certificate_is_rejected(address: str):
+    async with stopping(RemotingClient(tls=ssl.create_default_context())) as client:
+        with pytest.raises(RemotingConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.connect(address)
+
+
+async def test_another_host_is_rejected(address: str, trusting: ssl.SSLContext):
+    async with stopping(RemotingClient(tls=trusting)) as client:
+        with pytest.raises(RemotingConnectError, match="Hostname mismatch"):
+            await client.connect(f"localhost:{address.rpartition(':')[2]}")
+
+
+async def test_a_server_without_tls_is_rejected(server: RemotingServer, trusting: ssl.SSLContext):
+    async with stopping(RemotingClient(tls=trusting)) as client:
+        with pytest.raises(RemotingConnectError):
+            await client.connect(f"127.0.0.1:{server.port}")
+
+
+async def test_a_silent_server_is_given_up(trusting: ssl.SSLContext):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with stopping(RemotingClient(tls=trusting, connect_timeout_s=0.1)) as client:
+            with pytest.raises(RemotingConnectError, match="no answer within"):
+                await client.connect(f"127.0.0.1:{silent.getsockname()[1]}")
+
+
+async def test_the_end_of_the_peer_ends_requests(
+    server: RemotingServer, context: ssl.SSLContext, trusting: ssl.SSLContext
+):
+    async with stopping(RemotingClient(tls=trusting)) as client:
+        async with tls_tunnel(f"127.0.0.1:{server.port}", context) as address:
+            waiting = asyncio.create_task(client.invoke(address, request(LATER), 60))
+            await client.invoke(address, request(ECHO))
+            for connection in list(server.connections):
+                connection.drop("the test ends it")
+            with pytest.raises(RemotingSendError):
+                await waiting
+        assert not client.is_connected(address)
