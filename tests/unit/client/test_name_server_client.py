@@ -1,6 +1,7 @@
 """Asking name servers, of which some may be down."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -8,11 +9,14 @@ from rocketbroker.client import name_server_client
 from rocketbroker.client.errors import NameServerError, TopicRouteError
 from rocketbroker.client.name_server_client import NameServerClient, split_addresses
 from rocketbroker.client.requests import client_request
+from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.scripted_server import ScriptedServer, name_server, route_of
+
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
 @pytest.mark.parametrize("text", ["h:1", " h:1 ", "h:1;"])
@@ -69,6 +73,42 @@ async def test_a_broker_given_as_a_name_server_is_named_as_such():
         with pytest.raises(NameServerError, match=f"{broker.address} is a broker; give the address of a name server"):
             await NameServerClient(remoting, broker.address).topic_route("T")
         await NameServerClient(remoting, f"{broker.address};{names.address}").topic_route("T")
+        await remoting.stop()
+
+
+async def test_a_silent_name_server_is_passed_over_and_named():
+    remoting = RemotingClient()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(NameServerError, match=f"no answer from {address} to request code 105 within 0.05 s"):
+            await NameServerClient(remoting, address, 0.05).topic_route("T")
+        async with name_server({"T": route_of({"b": "h:2"})}) as names:
+            route = await NameServerClient(remoting, f"{address};{names.address}", 0.5).topic_route("T")
+        assert route.broker_datas[0].broker_name == "b"
+    await remoting.stop()
+
+
+@pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b'{"queueDatas":7}'])
+async def test_an_answer_that_is_no_route_is_named(body: bytes):
+    remoting = RemotingClient()
+    async with ScriptedServer({ROUTE: lambda _fields, _body: response(body=body)}) as liar:
+        with pytest.raises(NameServerError, match="the name server's route of topic T cannot be read"):
+            await NameServerClient(remoting, liar.address).topic_route("T")
+        await remoting.stop()
+
+
+async def test_a_server_of_another_protocol_is_named():
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    remoting = RemotingClient()
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+        address = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
+        with pytest.raises(NameServerError, match=f"no name server answers: .*{address}"):
+            await NameServerClient(remoting, address).topic_route("T")
         await remoting.stop()
 
 
