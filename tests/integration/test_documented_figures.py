@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("operations/performance.md", "operations/scale.md", "internals/reliability.md")
+PAGES = ("operations/performance.md", "operations/scale.md", "scaling.md", "internals/reliability.md")
 RUN_LIMIT_S = 300
 
 # What makes each benchmark short; an option given later wins.
@@ -16,8 +16,11 @@ SHORTEST = {
     "analytics": ["--messages", "2000", "--rounds", "1", "--cores", "1", "--only", "pruned,full,spark_traffic"],
     "big_store": ["--messages", "4000", "--pull", "100", "--rounds", "1"],
     "bounds": ["--rounds", "1", "--seconds", "3", "--warm", "3", "--only", "sync64"],
+    "broker_processes": ["--brokers", "1,2", "--rounds", "1", "--seconds", "0.5"],
+    "broker_scale": ["--connections", "20", "--topics", "20", "--seconds", "0.1", "--wakes", "5"],
     "cleaning": ["--segments", "2", "--mib", "16", "--rate", "100", "--seconds", "1"],
     "delayed": ["--messages", "200", "--rate", "100", "--seconds", "1"],
+    "namesrv_scale": ["--brokers", "10", "--topics", "50", "--spread", "2", "--rounds", "1", "--seconds", "0.1"],
     "profile_batch": ["--bursts", "3"],
     "profile_send": ["--bursts", "3"],
     "recovery": ["--mib", "2", "--rounds", "1"],
@@ -28,6 +31,8 @@ SHORTEST = {
 # All loads of the comparison take minutes: those that no other documented command runs.
 SHORTER_ONLY = ["--only", "sync1,drain"]
 MARKS = {
+    "broker_processes": [pytest.mark.soak],  # three brokers, each with its warm-up
+    "broker_scale": [pytest.mark.soak],  # waits a second after each step
     "bounds": [pytest.mark.java, pytest.mark.soak],  # three brokers, each with its warm-up
     "replication": [pytest.mark.java, pytest.mark.soak],  # three starts and five loads of each side
     "side_by_side": [pytest.mark.java],
