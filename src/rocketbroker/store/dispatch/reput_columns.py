@@ -6,6 +6,7 @@ It is separate from ``reput_message_service.py`` because importing numpy takes l
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ from rocketbroker.store.queue.due_times import due_times
 
 # Entries beyond this offset have positions that no file name can express.
 _LAST_OFFSET = 1 << 58
+
+#: Queue entries, shape (n,) of CONSUME_QUEUE_ENTRY.
+Entries: TypeAlias = NDArray[np.void]
 
 
 class ReputColumns:
@@ -68,22 +72,28 @@ class ReputColumns:
         """
         messages = WindowMessages(records)
         kept = ~messages.are_before(self._deleted())
+        keeps_all, has_batches = bool(kept.all()), bool(messages.are_batches.any())
+        entries = _entries(messages)
         chosen = np.zeros(len(messages), np.bool_)
         for topic, queue_id, all_members in messages.by_queue():
-            members = all_members[kept[all_members]]
+            # Few numpy calls for each queue: with few messages they are most of the time.
+            members = all_members if keeps_all else all_members[kept[all_members]]
             if not len(members):
                 continue
-            queue = self._queue(topic, queue_id, of_batches=bool(messages.are_batches[members].any()))
+            of_batches = has_batches and bool(messages.are_batches[members].any())
+            queue = self._queue(topic, queue_id, of_batches=of_batches)
             if queue is None:
                 self._refuse(messages, members, f"topic {topic!r}, queue {queue_id} is impossible")
             elif queue.holds_batches:
                 chosen[self._enter_batches(queue, messages, members)] = True
+            elif not of_batches:
+                chosen[self._enter_queue(queue, messages, entries, members)] = True
             else:
                 # A batch in a topic of single messages is found by its keys alone.
                 are_batches = messages.are_batches[members]
                 chosen[members[are_batches]] = True
                 if not are_batches.all():
-                    chosen[self._enter_queue(queue, messages, members[~are_batches])] = True
+                    chosen[self._enter_queue(queue, messages, entries, members[~are_batches])] = True
         return _index_keys(messages, chosen)
 
     def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface | None:
@@ -101,27 +111,34 @@ class ReputColumns:
             self._known_ends[queue] = last.physical_offset if last else -1
         return queue
 
-    def _enter_queue(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
+    def _enter_queue(
+        self, queue: ConsumeQueueInterface, messages: WindowMessages, entries: Entries, members: Positions
+    ) -> Positions:
         """Enter messages into their queue, and return those to index.
 
         Messages before the last one that the queue had are in it, or belong to a topic that was deleted and created
         again: they must not be added after the new messages (ConsumeQueueInterface.putMessagePositionInfo).
         """
+        if int(messages.offsets[members[0]]) > self._known_ends[queue]:
+            refused = self._put(queue, messages, entries, members)
+            queue.next_offset = queue.max_offset
+            return np.setdiff1d(members, refused) if refused else members
         known = messages.offsets[members] <= self._known_ends[queue]
         gone = known & (messages.queue_offsets[members] >= queue.max_offset)
-        refused = self._put(queue, messages, members[~known]) if not known.all() else []
+        refused = self._put(queue, messages, entries, members[~known]) if not known.all() else []
         queue.next_offset = queue.max_offset
         left = members[~gone] if gone.any() else members
         return np.setdiff1d(left, refused) if refused else left
 
-    def _put(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> list[int]:
+    def _put(
+        self, queue: ConsumeQueueInterface, messages: WindowMessages, of_all: Entries, members: Positions
+    ) -> list[int]:
         """Enter messages that the queue did not have; return those that cannot be in it."""
-        numbers = messages.queue_offsets[members]
-        entries = np.empty(len(members), CONSUME_QUEUE_ENTRY)
-        entries["commit_log_offset"] = messages.offsets[members]
-        entries["size"] = messages.records.total_size[members]
-        entries["tags_code"] = self._tags_codes(queue, messages, members)
-        bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(members)]
+        numbers, entries = messages.queue_offsets[members], of_all[members]
+        if queue.schedule:
+            entries["tags_code"] = due_times(self._delay_levels, messages, members)
+        breaks = numbers[1:] - numbers[:-1] != 1
+        bounds = [0, *((np.flatnonzero(breaks) + 1).tolist() if breaks.any() else ()), len(members)]
         refused: list[int] = []
         for begin, end in pairwise(bounds):
             run, first = members[begin:end], int(numbers[begin])
@@ -185,10 +202,14 @@ class ReputColumns:
             offset = int(messages.offsets[at])
             self.add_gap(offset, offset + int(messages.records.total_size[at]), why)
 
-    def _tags_codes(self, queue: ConsumeQueueInterface, messages: WindowMessages, members: Positions) -> Positions:
-        if queue.schedule:
-            return due_times(self._delay_levels, messages, members)
-        return messages.tags_codes[members]
+
+def _entries(messages: WindowMessages) -> Entries:
+    """Return the queue entries of all messages, delivery times aside."""
+    entries = np.empty(len(messages), CONSUME_QUEUE_ENTRY)
+    entries["commit_log_offset"] = messages.offsets
+    entries["size"] = messages.records.total_size
+    entries["tags_code"] = messages.tags_codes
+    return entries
 
 
 def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
