@@ -152,8 +152,8 @@ class HAClient:
                 # The master counts the messages before the end from this report on.
                 self._report(self._replica.max_offset)
             await self._take([part for part in parts if part.data])
-            # What has arrived meanwhile is taken together, and others have their turn.
-            await asyncio.sleep(0)
+            # What has arrived meanwhile is taken together.
+            await self._replica.let_dispatch()
 
     async def _take(self, parts: list[LogPart]) -> None:
         """Append the whole records among the bytes received, and report them."""

@@ -187,6 +187,7 @@ async def test_messages_that_follow_each_other_are_dispatched_together(
     tmp_path: Path, master: MessageStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(reput_message_service, "_PAUSE", 1e9)
+    monkeypatch.setattr(reput_message_service, "_LONGEST_PAUSE_S", 0.5)
     store, steps = make_store(tmp_path / "copy"), count(1)
     dispatch_some, used = ReputMessageService.dispatch_some, list[int]()
 
