@@ -19,7 +19,9 @@ SHORTEST = {
     "broker_processes": ["--brokers", "1,2", "--rounds", "1", "--seconds", "0.5"],
     "broker_scale": ["--connections", "20", "--topics", "20", "--seconds", "0.1", "--wakes", "5"],
     "cleaning": ["--segments", "2", "--mib", "16", "--rate", "100", "--seconds", "1"],
+    "clients": ["--rounds", "1", "--seconds", "3", "--messages", "1000", "--only", "ours"],
     "delayed": ["--messages", "200", "--rate", "100", "--seconds", "1"],
+    "first_message": ["--rounds", "2"],
     "namesrv_scale": ["--brokers", "10", "--topics", "50", "--spread", "2", "--rounds", "1", "--seconds", "0.1"],
     "profile_batch": ["--bursts", "3"],
     "profile_send": ["--bursts", "3"],
@@ -35,6 +37,8 @@ MARKS = {
     "broker_scale": [pytest.mark.soak],  # waits a second after each step
     "bounds": [pytest.mark.java, pytest.mark.soak],  # three brokers, each with its warm-up
     "replication": [pytest.mark.java, pytest.mark.soak],  # three starts and five loads of each side
+    "clients": [pytest.mark.java, pytest.mark.soak],
+    "first_message": [pytest.mark.java, pytest.mark.soak],
     "side_by_side": [pytest.mark.java],
     "big_store": [pytest.mark.java],
     "analytics": [pytest.mark.spark],
