@@ -25,7 +25,8 @@ class BackPressure:
         """Take the room for a send if there is some and nobody waits; ``release`` it with the same size afterwards."""
         if self._waiting or not self._fits(size):
             return False
-        self._take(size)
+        self._sends += 1
+        self._bytes += size
         return True
 
     async def acquire(self, size: int, timeout_s: float) -> None:
@@ -59,18 +60,16 @@ class BackPressure:
         """Make room for others."""
         self._sends -= 1
         self._bytes -= size
-        self._admit()
+        if self._waiting:
+            self._admit()
 
     def _admit(self) -> None:
         while self._waiting and self._fits(self._waiting[0][0]):
             size, turn = self._waiting.popleft()
             if not turn.cancelled():
-                self._take(size)
+                self._sends += 1
+                self._bytes += size
                 turn.set_result(None)
 
     def _fits(self, size: int) -> bool:
         return not self._sends or (self._sends < self._most_sends and self._bytes + size <= self._most_bytes)
-
-    def _take(self, size: int) -> None:
-        self._sends += 1
-        self._bytes += size

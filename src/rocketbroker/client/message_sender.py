@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 import msgspec
 
@@ -161,10 +161,15 @@ class MessageSender:
         finally:
             self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=failed)
 
-    async def _send_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
-        address = self._client.send_address(queue)
-        if not self._hooks:
-            return await self._exchange(outgoing, queue, address, timeout_s)
+    def _send_once(
+        self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float
+    ) -> Coroutine[None, None, SendResult]:
+        send = self._send_with_hooks if self._hooks else self._exchange
+        return send(outgoing, queue, self._client.send_address(queue), timeout_s)
+
+    async def _send_with_hooks(
+        self, outgoing: Outgoing, queue: MessageQueue, address: str, timeout_s: float
+    ) -> SendResult:
         context = self._before(outgoing, queue, address)
         try:
             context.result = await self._exchange(outgoing, queue, address, timeout_s)

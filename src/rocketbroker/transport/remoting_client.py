@@ -3,7 +3,8 @@
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 from weakref import WeakSet
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH, encode_frame
@@ -174,7 +175,7 @@ class RemotingClient:
             self._endpoint.before_request(command)
         return writer.write_from_thread(encode_frame(command))
 
-    async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+    def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Coroutine[Any, Any, Command]:
         """Send a request and wait for its answer.
 
         Raises:
@@ -184,8 +185,11 @@ class RemotingClient:
         """
         connection = self._connections.get(address)
         if connection is None or self.is_forked or not connection.is_open:
-            connection = await self.connect(address)
-        return await connection.invoke(command, timeout_s)
+            return self._connect_and_invoke(address, command, timeout_s)
+        return connection.invoke(command, timeout_s)
+
+    async def _connect_and_invoke(self, address: str, command: Command, timeout_s: float) -> Command:
+        return await (await self.connect(address)).invoke(command, timeout_s)
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
         """Send a one-way request.
