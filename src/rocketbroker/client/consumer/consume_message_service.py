@@ -86,6 +86,8 @@ class ConsumeMessageService(ABC, Generic[T]):
         except asyncio.CancelledError:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
+            elif self._ready:
+                self._wake(1)  # in place of this one
             raise
 
     def _add(self, entries: Iterable[T]) -> None:

@@ -278,3 +278,35 @@ async def test_an_orderly_queue_that_is_given_up_gives_out_no_more(stage: Stage,
     assert stage.offsets.offsets == {QUEUE: 1}, "its last result counts"
     service.close()
     assert await service.take() is None
+
+
+async def test_all_waiters_are_woken_for_what_the_first_leaves(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0, 1, 2])
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        waiters = [group.create_task(service.take()) for _ in range(3)]
+        await asyncio.sleep(0)
+        fill(service, held)
+    assert sorted(each.queue_offset for waiter in waiters if (each := waiter.result())) == [0, 1, 2]
+
+
+async def test_a_waiter_that_is_cancelled_leaves_its_message_to_another(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0, 1])
+    waiters = [asyncio.create_task(service.take()) for _ in range(3)]
+    await asyncio.sleep(0)
+    fill(service, held)
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(waiters[1].cancel)  # when it is woken and has not run yet
+    done, _ = await asyncio.wait([waiters[0], waiters[2]], timeout=5)
+    assert sorted(each.queue_offset for task in done if (each := task.result())) == [0, 1]
+    assert waiters[1].cancelled()
+
+
+async def test_the_loop_gets_a_turn_between_messages_that_wait_for_nothing(stage: Stage):
+    service, held = stage.concurrently(), process_queue(range(200))
+    fill(service, held)
+    received: list[ReceivedMessage] = []
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(lambda: turns.append(len(received)))
+    while len(received) < 200:
+        received.append(await take(service))
+    assert turns == [64]
