@@ -143,6 +143,7 @@ class SlaveSynchronize:
 
     async def sync_all(self) -> None:
         """Fetch all tables once; a table that fails is logged, and keeps its content."""
+        address = self._master.master.address
         steps: Iterable[tuple[str, Callable[[], Awaitable[object]]]] = (
             ("topics", self._sync_topics),
             ("consumer groups", self._sync_groups),
@@ -164,7 +165,7 @@ class SlaveSynchronize:
                 self._failed(title, f"the {title} of the master are not taken over: {error}")
             except RemotingError as error:
                 self._master.answers = False
-                self._failed("master", f"the master {self._master.master.address} does not answer: {error}")
+                self._failed("master", f"the master {address} does not answer: {error}")
                 return
             else:
                 self._worked(title)
