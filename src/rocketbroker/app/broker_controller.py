@@ -12,6 +12,7 @@ from typing import Self
 
 from rocketbroker.app.acting_parts import ActingParts
 from rocketbroker.app.broker_replication import BrokerReplication, bind_ha
+from rocketbroker.app.host_address import host_address
 from rocketbroker.app.role_parts import ANY_ROLE, MASTER, SLAVE, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.app.warm_up import import_modules
@@ -102,7 +103,7 @@ class BrokerController:
         self._measure_disk, self._when_warm = measure_disk, when_warm
         self._clock = clock = clock or SystemClock()
         config, folder = settings.broker, settings.store.config_dir
-        self._store_host = host_bytes(config.broker_ip1, config.listen_port)
+        self._store_host = host_bytes(host_address(config.broker_ip1), config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
         self._tasks, self._client = TaskOwner("BrokerController"), RemotingClient()
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name)

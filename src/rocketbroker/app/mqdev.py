@@ -5,7 +5,6 @@ mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store D
 """
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Coroutine
@@ -18,6 +17,7 @@ import typer
 
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve, spare_the_collector
+from rocketbroker.app.host_address import host_address
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
@@ -44,15 +44,11 @@ def _address(text: str) -> str:
 
 
 def _reachable(text: str) -> str:
-    """Return the address of a host: brokers register addresses, and messages hold them."""
+    """Return the address of a host, for the message of a command."""
     try:
-        return str(ip_address(text))
-    except ValueError:
-        pass
-    try:
-        return socket.gethostbyname(text)
-    except OSError as error:
-        raise typer.BadParameter(f"{text!r} is neither an IP address nor a known host: {error.strerror}") from None
+        return host_address(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 @app.command()

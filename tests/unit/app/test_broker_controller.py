@@ -127,6 +127,11 @@ async def test_a_start_that_fails_gives_the_ports_back(tmp_path: Path):
         pass
 
 
+async def test_a_broker_may_register_a_host_name(tmp_path: Path):
+    async with running(BrokerController.bind(broker_settings(0, tmp_path, "", advertise="localhost"))) as broker:
+        assert broker.address.startswith("localhost:")
+
+
 TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "timerProgress.json")
 SECOND = """
 import asyncio, sys
