@@ -37,8 +37,9 @@ class TopicQueueTable:
     def __init__(self, on_change: Callable[[Iterable[str]], None]) -> None:
         self._on_change = on_change
         self._brokers: dict[str, _BrokerTopics] = {}
-        # Names of the brokers by topic, so that a route does not look through the tables of 1,000 brokers.
-        self._holders: dict[str, list[str]] = {}
+        # Names of the brokers by topic, so that a route does not look through the tables of 1,000 brokers. They are
+        # keys of a dict: a broker is removed from 10,000 topics at a time, and a list would be searched for each.
+        self._holders: dict[str, dict[str, None]] = {}
 
     def topics(self) -> list[str]:
         """Return all topics."""
@@ -85,7 +86,7 @@ class TopicQueueTable:
             return
         log.info("topic %s has new queues: %s", shown(topic), queues)
         if topic not in held.queues:
-            self._holders.setdefault(topic, []).append(queues.broker_name)
+            self._holders.setdefault(topic, {})[queues.broker_name] = None
         held.queues[topic] = queues
         self._on_change([topic])
 
@@ -101,14 +102,14 @@ class TopicQueueTable:
         held.queues = queues
         for topic in changed:
             if topic in come:
-                self._holders.setdefault(topic, []).append(broker_name)
+                self._holders.setdefault(topic, {})[broker_name] = None
         self._drop(broker_name, gone)
         self._on_change([*changed, *gone])
 
     def _drop(self, broker_name: str, topics: Iterable[str]) -> None:
         for topic in topics:
             holders = self._holders[topic]
-            holders.remove(broker_name)
+            del holders[broker_name]
             if not holders:
                 del self._holders[topic]
 

@@ -115,3 +115,28 @@ def test_entries_are_topics_of_each_broker_and_logical_queues(table: TopicQueueT
     assert list(table.mappings("T")) == ["a"]
     table.delete_broker("a")
     assert (table.entries(), table.mappings("T")) == (2, {})
+
+
+class _Name(str):
+    """Name of a broker that counts its comparisons."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Name.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_removal_of_a_broker_searches_no_list_of_brokers(table: TopicQueueTable) -> None:
+    names = [_Name(f"broker-{number}") for number in range(100)]
+    for name in names:
+        table.replace(name, {"T": queues(name)})
+    _Name.comparisons = 0
+
+    table.delete_broker(names[-1])
+
+    assert _Name.comparisons <= 2
+    assert list(table.queues("T")) == names[:-1]
