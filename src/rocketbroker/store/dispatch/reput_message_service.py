@@ -109,10 +109,11 @@ class ReputMessageService:
 
     def add(self, stretch: Stretch) -> None:
         """Take sound records that were appended, whose memory stays: ``run`` does not read them again."""
+        fresh = self._fresh
         if stretch.end_offset - stretch.begin_offset >= _FRESH:
-            self._fresh.append(stretch)
-            if stretch.end_offset - self._fresh[0].begin_offset > _MOST_FRESH:
-                self._fresh.popleft()
+            fresh.append(stretch)
+            while fresh and stretch.end_offset - fresh[0].begin_offset > _MOST_FRESH:
+                fresh.popleft()
 
     def dispatch_some(self, end: int) -> None:
         """Dispatch a part of the records before ``end``, or skip damage; ``offset`` advances.

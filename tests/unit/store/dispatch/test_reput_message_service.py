@@ -1,8 +1,10 @@
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
+from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
@@ -109,4 +111,21 @@ def test_messages_of_a_deleted_topic_do_not_come_back_after_new_ones(tmp_path: P
         reput.catch_up(0, log.max_offset)
 
         assert physical(queues, 0) == new
+        queues.close()
+
+
+def test_the_memory_of_records_that_wait_for_dispatch_is_bounded_by_bytes(tmp_path: Path):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
+        kept: WeakSet[Stretch] = WeakSet()
+        offset = 0
+        for size in [256 << 10] * 32 + [2 << 20] * 8 + [9 << 20]:
+            stretch = Stretch(offset, memoryview(b""), [0], size)
+            kept.add(stretch)
+            reput.add(stretch)
+            del stretch
+            assert sum(each.end_offset - each.begin_offset for each in kept) <= 8 << 20
+            offset += size
+        assert not kept, "a stretch above the limit is read from the log"
         queues.close()
