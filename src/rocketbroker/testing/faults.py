@@ -3,13 +3,22 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, InTurn, Route, RunAnswers, RunHandler
+from rocketbroker.codec.remoting.handler import (
+    HELD,
+    Answer,
+    Connection,
+    InTurn,
+    Route,
+    RunAnswers,
+    RunAnswersFuture,
+    RunHandler,
+)
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 
@@ -151,7 +160,7 @@ class _Runs:
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> RunAnswers | Awaitable[RunAnswers] | None:
+    ) -> RunAnswers | RunAnswersFuture | None:
         self._connections.add(connection)
         return None if self._has_orders() else self._handler.process(connection, command, values, bodies)
 

@@ -4,13 +4,13 @@ A connection learns the template from a request that it has decoded. That takes 
 waits for twice as many requests that do not fit before it learns the next.
 """
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from rocketbroker.codec.remoting.frame import LENGTH_AND_MARK
-from rocketbroker.codec.remoting.handler import Connection, Route, RunAnswers, RunHandler
+from rocketbroker.codec.remoting.handler import Connection, Route, RunAnswers, RunAnswersFuture, RunHandler
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.transport.answers import error_answer
@@ -49,7 +49,7 @@ class HandledRun(msgspec.Struct):
     command: Command
     opaques: Sequence[bytes]
     received_at: float
-    answers: RunAnswers | Awaitable[RunAnswers] = b""
+    answers: RunAnswers | RunAnswersFuture = b""
 
     def __len__(self) -> int:
         return len(self.opaques)

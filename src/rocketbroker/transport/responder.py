@@ -1,11 +1,11 @@
 """Answers to the requests of one connection: at once, when a future is done, or in turn."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn, RunAnswers
+from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn, RunAnswers, RunAnswersFuture
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand
 from rocketbroker.transport.answers import encode_answer, error_answer, made_in_turn
 from rocketbroker.transport.endpoint import Endpoint
@@ -103,12 +103,11 @@ class Responder:
 
     def take_run(self, run: HandledRun) -> None:
         """Answer the requests of a run now, or all of them when their future is done."""
-        if isinstance(run.answers, Awaitable):
-            assert isinstance(run.answers, asyncio.Future), "a run is answered now or by a future"
+        if isinstance(run.answers, Sequence):
+            self._respond_to_run(run, run.answers, _HANDLER)
+        else:
             self._more_open(len(run))
             run.answers.add_done_callback(partial(self._run_done, run))
-        else:
-            self._respond_to_run(run, run.answers, _HANDLER)
 
     def drop_waiting(self) -> None:
         """Drop the queued requests."""
@@ -139,7 +138,7 @@ class Responder:
         if self.is_full:
             self._read_when_half_full()
 
-    def _run_done(self, run: HandledRun, future: asyncio.Future[RunAnswers]) -> None:
+    def _run_done(self, run: HandledRun, future: RunAnswersFuture) -> None:
         """Answer all requests of a run with the result of a future."""
         self._open_requests -= len(run)
         if not future.cancelled():

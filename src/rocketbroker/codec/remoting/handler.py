@@ -6,7 +6,7 @@ The Protocols keep ``transport`` and ``processor`` independent of each other.
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
@@ -105,6 +105,18 @@ RunAnswers = bytes | Sequence[Command]
 Guard = Callable[[Connection, Command], None]
 
 
+class RunAnswersFuture(Protocol):
+    """Answers to a run that are ready later: the part of ``asyncio.Future`` that a connection uses."""
+
+    def add_done_callback(self, callback: Callable[[Self], object], /) -> None: ...
+
+    def cancelled(self) -> bool: ...
+
+    def exception(self) -> BaseException | None: ...
+
+    def result(self) -> RunAnswers: ...
+
+
 class RunHandler(Protocol):
     """Handler of requests of one code that come by one read event and whose headers differ in a few values only."""
 
@@ -121,7 +133,7 @@ class RunHandler(Protocol):
 
     def process(
         self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> RunAnswers | Awaitable[RunAnswers] | None:
+    ) -> RunAnswers | RunAnswersFuture | None:
         """Handle all requests and return their answers, or handle none and return ``None``: each is then handled alone.
 
         A future answers all of them together. An error is the answer to each, because they may have been handled.
