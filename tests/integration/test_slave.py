@@ -52,13 +52,11 @@ class Pair(NamedTuple):
     namesrv: NamesrvController
 
     @asynccontextmanager
-    async def broker(
-        self, number: int, port: int = 0, store: str = "", **properties: str
-    ) -> AsyncIterator[BrokerController]:
-        """A running master (0) or slave, with a store of its own or a given one."""
+    async def broker(self, number: int, store: str = "", **properties: str) -> AsyncIterator[BrokerController]:
+        """A running master (0) or slave on free ports, with a store of its own or a given one."""
         role = {"brokerRole": "SLAVE", "slaveReadEnable": "true"} if number else {}
         settings = broker_settings(
-            port,
+            0,
             self.folder / (store or f"broker-{number}"),
             self.namesrv.address,
             properties={
@@ -102,9 +100,8 @@ async def test_both_restart_in_any_order(pair: Pair):
             update_topic(master, "T")
             slave.outer_api.register_all()
             await until(lambda: "T" in slave.topic_configs.topics)
-            port = master.port
         update_topic_count = len(slave.topic_configs.topics)
-        async with pair.broker(0, port) as master:
+        async with pair.broker(0) as master:
             update_topic(master, "U")
             await until(lambda: "U" in slave.topic_configs.topics)
             assert len(slave.topic_configs.topics) == update_topic_count + 1
@@ -123,12 +120,11 @@ async def test_progress_at_the_slave_returns_to_the_master(pair: Pair, client: R
         master.subscription_groups.find("G")
         await commit(client, master, 5)
         await until(lambda: slave.consumer_offsets.query("G", "T", 0) == 5)
-        port = master.port
         await master.stop()
         await commit(client, slave, 9)
         await until(lambda: slave.consumer_offsets.query("G", "T", 0) == 9)
 
-        async with pair.broker(0, port) as back:
+        async with pair.broker(0) as back:
             await until(lambda: back.consumer_offsets.query("G", "T", 0) == 9)
             await until(lambda: not slave.consumer_offsets.slave_commits)
             assert await offset_at(client, back) == await offset_at(client, slave) == 9
