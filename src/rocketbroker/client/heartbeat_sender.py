@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.errors import RemotingTimeoutError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
 
@@ -47,7 +47,9 @@ class HeartbeatSender:
         self._known: set[str] = set()
         # Brokers whose last heartbeat had the current groups.
         self._greeted: set[str] = set()
-        # Ordinals of MQVersion in the answers to heartbeats.
+        # The last heartbeat to each broker, done when it has ended.
+        self._heartbeats: dict[str, asyncio.Future[None]] = {}
+        # Ordinals of MQVersion in the answers of connected brokers to heartbeats.
         self._versions: dict[str, int] = {}
         self._tasks = TaskOwner("heartbeat-sender")
 
@@ -84,21 +86,29 @@ class HeartbeatSender:
         if address not in self._greeted:
             await self._send(address)
 
-    async def broker_version(self, address: str) -> int | None:
-        """Return the ordinal of a broker's version in MQVersion, None if it answers no heartbeat."""
-        if address not in self._versions:
-            await self._send(address)
+    async def broker_version(self, address: str, timeout_s: float) -> int | None:
+        """Wait for the heartbeat under way; return the ordinal of a broker's version in MQVersion, None if unknown.
+
+        Raises:
+            RemotingTimeoutError: The heartbeat was not answered in time.
+        """
+        heartbeat = self._heartbeats.get(address)
+        if address not in self._versions and heartbeat is not None:
+            done, _ = await asyncio.wait([heartbeat], timeout=timeout_s)
+            if not done:
+                raise RemotingTimeoutError(f"no answer from {address} to a heartbeat within {timeout_s:g} s")
         return self._versions.get(address)
 
     def greet_soon(self, address: str) -> None:
         """Send a heartbeat like ``greet``, in a task."""
         if address not in self._greeted:
-            self._note(address)
             self._tasks.start(self._send(address), "greet")
 
     def connection_lost(self) -> None:
         """Greet brokers without a connection again on next use: brokers forget a client with its connection."""
         self._greeted = set(filter(self._remoting.is_connected, self._greeted))
+        # A broker may have another version after a restart.
+        self._versions = {each: self._versions[each] for each in filter(self._remoting.is_connected, self._versions)}
 
     async def send_to_all(self) -> None:
         """Send a heartbeat to all brokers of known routes; without consumers, to masters only."""
@@ -118,19 +128,23 @@ class HeartbeatSender:
         body = HeartbeatData(self.client_id, producers, list(self._consumers.values())).encode()
         return client_request(RequestCode.HEART_BEAT, body=body)
 
-    def _note(self, address: str) -> None:
+    def _send(self, address: str) -> Coroutine[None, None, None]:
+        """Note that a broker is greeted from now on; return the sending of the heartbeat."""
         self._known.add(address)
         self._greeted.add(address)
+        heartbeat = self._heartbeats[address] = asyncio.get_running_loop().create_future()
+        return self._send_noted(address, heartbeat)
 
-    async def _send(self, address: str) -> None:
-        self._note(address)
+    async def _send_noted(self, address: str, heartbeat: asyncio.Future[None]) -> None:
         try:
             answer = await self._remoting.invoke(address, self._request(), self._timeout_s)
+            self._versions[address] = answer.version  # that of a refusal as well
             check_success(answer)
-            self._versions[address] = answer.version
         except RocketBrokerError as error:
             self._greeted.discard(address)
             log.warning("heartbeat to %s failed: %s", address, error)
+        finally:
+            heartbeat.set_result(None)
 
     async def _unregister(self, header: UnregisterClientRequestHeader) -> None:
         addresses = self._greeted.union(filter(self._remoting.is_connected, self._known))

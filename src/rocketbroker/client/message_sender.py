@@ -181,19 +181,23 @@ class MessageSender:
         return context.result
 
     async def _exchange(self, outgoing: Outgoing, queue: MessageQueue, address: str, timeout_s: float) -> SendResult:
-        request = self._request(outgoing, queue, with_batch_id=await self._takes_batch_id(outgoing, queue))
+        with_batch_id = True
+        if outgoing.is_batch:
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + timeout_s
+            with_batch_id = await self._takes_batch_id(queue, timeout_s)
+            timeout_s = deadline - loop.time()
+        request = self._request(outgoing, queue, with_batch_id=with_batch_id)
         try:
             answer = await self._client.remoting.invoke(address, request, timeout_s)
         except RemotingConnectError as error:
             raise_unreachable(queue.broker_name, error, by_vip_channel=self._client.config.vip_channel_enabled)
         return send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
 
-    async def _takes_batch_id(self, outgoing: Outgoing, queue: MessageQueue) -> bool:
+    async def _takes_batch_id(self, queue: MessageQueue, timeout_s: float) -> bool:
         """Return false if the broker would give the id of a batch to all its messages, as those of 4.x do."""
-        if not outgoing.is_batch:
-            return True
         address = self._client.routes.broker_address(queue)
-        version = await self._client.heartbeats.broker_version(address)
+        version = await self._client.heartbeats.broker_version(address, timeout_s)
         return version is None or version >= V5_0_0_SNAPSHOT
 
     def _request(

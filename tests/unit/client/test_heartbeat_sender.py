@@ -75,6 +75,20 @@ async def test_a_refused_heartbeat_is_tried_again(caplog: pytest.LogCaptureFixtu
     assert "CODE: 2" in caplog.text
 
 
+async def test_the_version_of_a_broker_lasts_as_long_as_its_connection():
+    remoting = RemotingClient()
+    async with ScriptedServer({}) as broker:
+        sender = HeartbeatSender(remoting, "id", lambda _masters_only: set())
+        assert await sender.broker_version(broker.address, 60) is None
+        sender.greet_soon(broker.address)
+        assert await sender.broker_version(broker.address, 60) == response().version
+        remoting.close_address(broker.address)
+        sender.connection_lost()
+        assert await sender.broker_version(broker.address, 60) is None
+        await sender.stop()
+        await remoting.stop()
+
+
 async def test_a_broker_is_unregistered_from_after_a_change_of_groups():
     remoting = RemotingClient()
     async with ScriptedServer({}) as gone, ScriptedServer({}) as broker:

@@ -227,23 +227,65 @@ async def test_a_batch_is_one_request(stage: Stage):
     assert result.msg_id == ",".join(ids)
 
 
-async def test_a_batch_has_no_id_of_its_own_for_brokers_of_4():
-    """They would give the id of the batch to each of its messages."""
+def beat_of_4(code: int = ResponseCode.SUCCESS) -> Script:
+    """Return a script of heartbeats to a broker 4.9.7."""
 
     def beat(_fields: dict[str, str], _body: bytes) -> Command:
-        answer = response()
+        answer = response(code, "busy" if code else None)
         answer.version = 407  # V4_9_7
         return answer
 
-    broker = Broker({RequestCode.HEART_BEAT: beat})
+    return beat
+
+
+def batch_properties(broker: Broker) -> list[dict[str, str]]:
+    """Return the properties of each batch that a broker got."""
+    return [decode_properties(asked.fields["i"].encode()) for asked in broker.of(RequestCode.SEND_BATCH_MESSAGE)]
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY])
+async def test_a_batch_has_no_id_of_its_own_for_brokers_of_4(code: ResponseCode):
+    """They would give the id of the batch to each of its messages."""
     async with (
-        broker,
+        Broker({RequestCode.HEART_BEAT: beat_of_4(code)}) as broker,
         name_server({"T": route_of({"broker-a": broker.address})}) as names,
         Producer("PG", names.address) as producer,
     ):
         await producer.send_batch([Message("T", b"x")])
-    (asked,) = broker.of(RequestCode.SEND_BATCH_MESSAGE)
-    assert decode_properties(asked.fields["i"].encode()) == {"WAIT": "true"}
+    assert batch_properties(broker) == [{"WAIT": "true"}]
+
+
+async def test_a_retried_batch_follows_the_version_of_each_broker():
+    async with (
+        Broker({RequestCode.HEART_BEAT: beat_of_4()}) as old,
+        Broker() as new,
+        name_server({"T": route_of({"broker-a": old.address, "broker-b": new.address})}) as names,
+        Producer("PG", names.address) as producer,
+    ):
+        old.refusals, new.refusals = [ResponseCode.SYSTEM_BUSY], [ResponseCode.SYSTEM_BUSY]
+        await producer.send_batch([Message("T", b"x")])
+    assert batch_properties(old)[0] == {"WAIT": "true"}
+    assert batch_properties(new)[0].keys() == {"WAIT", "UNIQ_KEY"}
+
+
+async def test_first_batches_share_one_heartbeat(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        await asyncio.gather(*(producer.send_batch([Message("One", b"x")]) for _ in range(20)))
+        assert len(stage.a.of(RequestCode.HEART_BEAT)) == 1
+    assert len(stage.a.of(RequestCode.SEND_BATCH_MESSAGE)) == 20
+
+
+async def test_the_limit_of_a_batch_includes_the_heartbeat_before_it():
+    async with (
+        Broker({RequestCode.HEART_BEAT: lambda _fields, _body: None}) as mute,
+        name_server({"T": route_of({"mute": mute.address})}) as names,
+        Producer("PG", ClientConfig(names.address, mq_client_api_timeout_s=600)) as producer,
+        asyncio.timeout(60),
+    ):
+        with pytest.raises(SendFailedError, match="to a heartbeat within") as caught:
+            await producer.send_batch([Message("T", b"x")], timeout_s=0.05)
+        assert mute.of(RequestCode.SEND_BATCH_MESSAGE) == []
+    assert isinstance(caught.value.causes[0], RemotingTimeoutError)
 
 
 @pytest.mark.parametrize(
