@@ -55,6 +55,7 @@ REPLICATION = "tests/integration/test_replication.py::test_no_message_that_both_
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 CONNECTION = "tests/property/test_connection.py"
+OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
 REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
 RUNS = "tests/property/test_send_runs.py::test_one_special_send_among_others_is_handled_as_if_alone"
@@ -380,6 +381,27 @@ MUTATIONS = (
         "tests/unit/transport/test_receive_buffer.py",
     ),
     Mutation(
+        "the timer of requests is not set again",
+        "transport/outgoing_requests.py",
+        "        if left:\n",
+        "        if not left:\n",
+        OUTGOING_REQUESTS,
+    ),
+    Mutation(
+        "a request waits for the deadline of an earlier one",
+        "transport/outgoing_requests.py",
+        "            if deadline < self._timer_at:\n",
+        "            if self._timer is None:\n",
+        OUTGOING_REQUESTS,
+    ),
+    Mutation(
+        "a one-way request waits for the next turn of the event loop",
+        "transport/remoting_client.py",
+        "        self._writers[address].flush()\n",
+        "",
+        "tests/unit/transport/test_remoting_client.py",
+    ),
+    Mutation(
         "a frame that breaks the protocol is not foreseen",
         "transport/connection.py",
         "        except RemoteProtocolError as error:\n",
@@ -455,6 +477,13 @@ MUTATIONS = (
         "        client.is_forked = True\n",
         "        client.is_forked = False\n",
         "tests/unit/client/test_loop_watchdog.py",
+    ),
+    Mutation(
+        "bytes that one queue frees wake no other queue",
+        "client/consumer/flow_control.py",
+        "self._waiting if was_full else (held,)",
+        "(held,)",
+        "tests/unit/client/consumer/test_flow_control.py",
     ),
     Mutation(
         "a message of a queue that was given up is given out",

@@ -192,13 +192,14 @@ class RemotingClient:
         return await (await self.connect(address)).invoke(command, timeout_s)
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
-        """Send a one-way request.
+        """Send a one-way request at once: the caller may block the event loop or exit.
 
         Raises:
             RemotingConnectError: The address does not accept connections.
         """
         connection = await self.connect(address)
         connection.send_oneway(command)
+        self._writers[address].flush()
 
     def close_address(self, address: str) -> None:
         """Close the connection to an address, if any."""

@@ -7,8 +7,11 @@ import pytest
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.connection_limits import ConnectionLimits
-from tests.support.transports import ECHO, FUTURE, TYPED, Handlers, connect, feed, frame
+from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.shared_writer import SharedWriter
+from tests.support.transports import ECHO, FUTURE, TYPED, FakeTransport, Handlers, connect, feed, frame
 from tests.support.waiting import until
 
 
@@ -75,6 +78,50 @@ class TestRequests:
             connection.send_oneway(request(40))
 
         assert all(0 <= sent.opaque < 2**31 for sent in transport.answers)
+
+
+class TestDeadlines:
+    """One timer serves all requests of a connection."""
+
+    async def test_a_short_limit_ends_before_a_long_one(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        long = asyncio.create_task(connection.invoke(request(39), 600))
+        await until(lambda: transport.answers)
+
+        async with asyncio.timeout(60):
+            with pytest.raises(RemotingTimeoutError, match=r"within 0.01 s"):
+                await connection.invoke(request(40), 0.01)
+
+        assert not long.done()
+        connection.connection_lost(None)
+        await asyncio.wait([long])
+        assert isinstance(long.exception(), RemotingSendError)
+
+    async def test_each_of_several_limits_ends_its_request(self, handlers: Handlers):
+        connection, _, _ = connect(handlers.routes())
+        limits = (0.01, 0.02, 0.03)
+
+        async with asyncio.timeout(60):
+            ends = await asyncio.gather(
+                *(connection.invoke(request(39), limit) for limit in limits), return_exceptions=True
+            )
+
+        assert [isinstance(end, RemotingTimeoutError) for end in ends] == [True] * 3
+        assert [str(end).rpartition(" within ")[2] for end in ends] == ["0.01 s", "0.02 s", "0.03 s"]
+
+
+async def test_a_connection_that_is_lost_ends_requests_that_have_not_left(handlers: Handlers):
+    connection = RemotingConnection(Endpoint("test", handlers.routes()), SharedWriter(asyncio.get_running_loop()))
+    transport = FakeTransport()
+    connection.connection_made(transport)
+    tasks = [asyncio.create_task(connection.invoke(request(39), 600)) for _ in range(3)]
+    asyncio.get_running_loop().call_soon(connection.connection_lost, None)
+
+    async with asyncio.timeout(60):
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [isinstance(end, RemotingSendError) for end in ends] == [True] * 3
+    assert (bytes(transport.written), connection._outgoing._pending) == (b"", {})
 
 
 class TestPushes:

@@ -56,6 +56,24 @@ async def test_oneway(client: RemotingClient, handlers: Handlers, address: str):
     await until(lambda: handlers.seen == [(HOLDING, b"said")])
 
 
+async def test_a_oneway_request_leaves_before_the_next_turn_of_the_loop(client: RemotingClient):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        await client.connect(address)
+        accepted, _ = listening.accept()
+        with accepted:
+            accepted.settimeout(5)
+            await client.invoke_oneway(address, request(HOLDING, None, b"said"))
+            assert accepted.recv(1000).endswith(b"said")
+
+
+async def test_a_oneway_request_outlives_the_stop(client: RemotingClient, handlers: Handlers, address: str):
+    await client.invoke_oneway(address, request(HOLDING, None, b"last words"))
+    await client.stop()
+
+    await until(lambda: handlers.seen == [(HOLDING, b"last words")])
+
+
 async def test_no_answer_in_time_and_the_connection_continues(client: RemotingClient, handlers: Handlers, address: str):
     with pytest.raises(RemotingTimeoutError, match=rf"no answer from {address} to request code {LATER} within 0.05 s"):
         await client.invoke(address, request(LATER), 0.05)

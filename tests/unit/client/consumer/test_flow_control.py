@@ -47,3 +47,14 @@ async def test_an_empty_queue_may_pull_although_others_hold_all_bytes():
     assert held_bytes.total == SIZE
     async with asyncio.timeout(5):
         await held_bytes.wait_for_room(ProcessQueue(QUEUE, 0, 0.0, held_bytes))
+
+
+async def test_a_queue_with_a_message_pulls_when_another_queue_frees_bytes():
+    held_bytes = HeldBytes(FlowControl(bytes_in_all=2 * SIZE))
+    held, other = (ProcessQueue(QUEUE, 0, 0.0, held_bytes) for _ in range(2))
+    held.put([message(0)])
+    other.put([consumed := message(0)])
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(held_bytes.wait_for_room(held))
+        await asyncio.sleep(0)
+        other.remove(consumed)
