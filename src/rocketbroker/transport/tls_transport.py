@@ -4,6 +4,7 @@ The TLS transports of asyncio and uvloop belong to the thread of their loop alon
 """
 
 import asyncio
+import logging
 import ssl
 import threading
 from collections.abc import Iterable
@@ -11,6 +12,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from rocketbroker.codec.remoting.handler import Buffer
+
+log = logging.getLogger(__name__)
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
@@ -33,9 +36,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
         self._plain: asyncio.Transport
-        self._shakes_hands = True
+        self._in_handshake = True
         self._is_paused = False
+        self._error: ssl.SSLError | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
+        # Nobody awaits the future of a connect that was cancelled.
+        self.ready.add_done_callback(_retrieve_error)
         self.lock = threading.RLock()
 
     # -- callbacks of the encrypted transport
@@ -49,26 +55,26 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Continue the handshake, or decrypt."""
         with self.lock:
             self._incoming.write(data)
-        if self._shakes_hands:
+        if self._in_handshake:
             self._handshake()
         else:
             self._read()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol, or who waits for the handshake."""
-        if not self._shakes_hands:
-            self._protocol.connection_lost(exc)
+        """Tell the protocol, or fail the handshake."""
+        if not self._in_handshake:
+            self._protocol.connection_lost(exc or self._error)
         elif not self.ready.done():
             self.ready.set_exception(exc or ConnectionResetError("the peer closed the connection in the TLS handshake"))
 
     def pause_writing(self) -> None:
         """Tell the protocol that the peer is slow."""
-        if not self._shakes_hands:
+        if not self._in_handshake:
             self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         """Tell the protocol that the peer has caught up."""
-        if not self._shakes_hands:
+        if not self._in_handshake:
             self._protocol.resume_writing()
 
     def _handshake(self) -> None:
@@ -84,7 +90,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._plain.close()
         else:
             self._send()
-            self._shakes_hands = False
+            self._in_handshake = False
             self._protocol.connection_made(self)
             if not self.ready.done():
                 self.ready.set_result(None)
@@ -99,7 +105,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                     number = cast("int", self._tls.read(len(buffer), buffer))  # type: ignore[arg-type]  # any buffer
             except ssl.SSLWantReadError:
                 break
-            except ssl.SSLError:
+            except ssl.SSLError as error:  # an alert too, such as the refusal of a client's certificate in TLS 1.3
+                self._note(error)
                 number = 0
             if not number:
                 self.close()
@@ -107,8 +114,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._protocol.buffer_updated(number)
         self._send()
 
+    def _note(self, error: ssl.SSLError) -> None:
+        self._error = error
+        log.warning("connection to %s: TLS failed: %s; closing", self.get_extra_info("peername"), error)
+
     def _send(self) -> None:
-        """Send what is encrypted, such as alerts and answers to changes of keys."""
+        """Send what is encrypted, such as alerts and key updates."""
         with self.lock:
             if data := self._outgoing.read():
                 self._plain.write(data)
@@ -132,7 +143,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             try:
                 for data in list_of_data:
                     self._plain.write(self.encrypt(data))
-            except ssl.SSLError:  # such as a renegotiation, which TLS 1.3 does not have
+            except ssl.SSLError as error:  # such as a renegotiation, which TLS 1.3 does not have
+                self._note(error)
                 self._plain.abort()
 
     def close(self) -> None:
@@ -158,7 +170,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """Give data to the protocol again, at first what is decrypted already."""
+        """Give data to the protocol again, decrypted data first."""
         self._is_paused = False
         self._plain.resume_reading()
         self._loop.call_soon(self._read)
@@ -174,3 +186,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return facts of the encrypted transport, and the TLS object."""
         return self._tls if name == "ssl_object" else self._plain.get_extra_info(name, default)
+
+
+def _retrieve_error(ready: asyncio.Future[None]) -> None:
+    if not ready.cancelled():
+        ready.exception()

@@ -1,10 +1,12 @@
 """TLS of a client's connection: handshake, data both ways, pauses, ends, and a second thread."""
 
 import asyncio
+import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock, create_autospec
 
 import pytest
 
@@ -117,3 +119,57 @@ async def test_the_end_of_the_peer_ends_requests(
             with pytest.raises(RemotingSendError):
                 await waiting
         assert not client.is_connected(address)
+
+
+@pytest.fixture
+def protocol() -> Mock:
+    protocol: Mock = create_autospec(asyncio.BufferedProtocol, instance=True)
+    protocol.get_buffer.return_value = memoryview(bytearray(100))
+    return protocol
+
+
+async def test_the_refusal_of_a_client_certificate_is_logged(
+    context: ssl.SSLContext,
+    trusting: ssl.SSLContext,
+    protocol: Mock,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+):
+    """In TLS 1.3 it follows the client's handshake."""
+    trusting.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(tmp_path / "certificate.pem")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    plain = create_autospec(asyncio.Transport, instance=True)
+    plain.write.side_effect = to_server.write
+    plain.is_closing.return_value = False
+    plain.get_extra_info.return_value = ("192.0.2.7", 4000)
+    tls = TlsTransport(protocol, trusting, "127.0.0.1")
+    tls.connection_made(plain)
+    with pytest.raises(ssl.SSLWantReadError):
+        server.do_handshake()
+    tls.data_received(to_client.read())
+    assert tls.ready.done()
+    with pytest.raises(ssl.SSLError):
+        server.do_handshake()
+
+    tls.data_received(to_client.read())
+
+    assert "192.0.2.7" in caplog.text
+    assert "certificate required" in caplog.text
+    plain.close.assert_called_once_with()
+    tls.connection_lost(None)
+    (error,) = protocol.connection_lost.call_args.args
+    assert isinstance(error, ssl.SSLError)
+
+
+async def test_a_cancelled_connect_leaves_no_error(
+    trusting: ssl.SSLContext, protocol: Mock, caplog: pytest.LogCaptureFixture
+):
+    tls = TlsTransport(protocol, trusting, "127.0.0.1")
+    tls.connection_lost(None)
+    await asyncio.sleep(0)
+    del tls
+    gc.collect()
+    assert "never retrieved" not in caplog.text
