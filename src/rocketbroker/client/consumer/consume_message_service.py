@@ -64,16 +64,21 @@ class ConsumeMessageService(ABC, Generic[T]):
 
     async def take(self) -> ReceivedMessage | None:
         """Wait for the next message and start its consumption; return None once closed."""
-        while not self._closed:
-            if self._taken_in_a_row >= _TAKEN_IN_A_ROW:
-                self._taken_in_a_row = 0
-                await asyncio.sleep(0)
-            while self._ready:
-                self._taken_in_a_row += 1
-                if (received := self._begin(self._ready.popleft())) is not None:
-                    return received
-            if not self._closed:
-                await self._arrival()
+        try:
+            while not self._closed:
+                if self._taken_in_a_row >= _TAKEN_IN_A_ROW:
+                    self._taken_in_a_row = 0
+                    await asyncio.sleep(0)
+                while self._ready:
+                    self._taken_in_a_row += 1
+                    if (received := self._begin(self._ready.popleft())) is not None:
+                        return received
+                if not self._closed:
+                    await self._arrival()
+        except asyncio.CancelledError:
+            if self._ready:
+                self._wake(1)  # in place of this task
+            raise
         return None
 
     async def _arrival(self) -> None:
@@ -86,8 +91,6 @@ class ConsumeMessageService(ABC, Generic[T]):
         except asyncio.CancelledError:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
-            elif self._ready:
-                self._wake(1)  # in place of this one
             raise
 
     def _add(self, entries: Iterable[T]) -> None:

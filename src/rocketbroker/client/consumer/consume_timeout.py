@@ -6,7 +6,7 @@ import asyncio
 class ConsumeTimeout:
     """Cancels tasks whose handler exceeds a limit; one timer watches all of them.
 
-    A context of ``asyncio.timeout`` around each message would cost more than many a handler.
+    A context of ``asyncio.timeout`` around each message would cost more than many handlers.
 
     Args:
         limit_s: seconds that a handler may take.

@@ -301,6 +301,22 @@ async def test_a_waiter_that_is_cancelled_leaves_its_message_to_another(stage: S
     assert waiters[1].cancelled()
 
 
+async def test_a_task_that_is_cancelled_while_the_loop_has_its_turn_leaves_its_message_to_another(stage: Stage):
+    service, held = stage.concurrently(), process_queue([0, 1])
+    waiters = [asyncio.create_task(service.take()) for _ in range(3)]
+    await asyncio.sleep(0)
+    fill(service, held)
+    async with asyncio.timeout(5):
+        await waiters[0]
+        service._taken_in_a_row = 64
+        await asyncio.sleep(0)
+        waiters[1].cancel()
+        last = await waiters[2]
+    assert waiters[1].cancelled()
+    assert last is not None
+    assert last.queue_offset == 1
+
+
 async def test_the_loop_gets_a_turn_between_messages_that_wait_for_nothing(stage: Stage):
     service, held = stage.concurrently(), process_queue(range(200))
     fill(service, held)
