@@ -62,10 +62,11 @@ class ConsumeHooks:
         return received
 
     def end(self, messages: Iterable[ReceivedMessage], outcome: Outcome) -> None:
-        """Note the outcome of messages that ``begin`` returned."""
+        """Note the outcome of messages that ``begin`` returned, the first one of each."""
         for received in messages:
-            received.outcome = outcome
-            received.call_observers(outcome)
+            if received.outcome is None:
+                received.outcome = outcome
+                received.call_observers(outcome)
 
 
 async def keep_outcome(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int) -> None:

@@ -36,7 +36,7 @@ class LitePullConsumer(GroupConsumer):
         client: an instance to share with others, which its owner starts and stops.
         auto_commit: commit what earlier polls returned every ``persist_interval_s`` and at the end; otherwise call
             ``commit``.
-        hooks: called with each message of a poll; its consumption ends when the next poll begins.
+        hooks: called with each message of a poll; its consumption ends with the next ``poll`` or ``commit``.
         options: the settings of ``ConsumerOptions``.
     """
 
@@ -183,16 +183,15 @@ class LitePullConsumer(GroupConsumer):
         return taken
 
     def _count_polled(self) -> None:
-        """Count the messages of the last poll as consumed."""
+        """Count the messages of the last poll as consumed, except those of queues that were lost since."""
         for held, message in self._polled:
             if held.remove(message):
                 self._note(held, held.commit_offset)
         self._polled = []
-        self._end_observed(Outcome.ACKNOWLEDGED)
-
-    def _end_observed(self, outcome: Outcome) -> None:
-        observed, self._observed = self._observed, []
-        self._hooks.end(observed, outcome)
+        for received in self._observed:
+            lost = received.process_queue.dropped
+            self._hooks.end([received], Outcome.RETRIED if lost else Outcome.ACKNOWLEDGED)
+        self._observed = []
 
     def _note(self, held: ProcessQueue, offset: int) -> None:
         """Let the next commit set the offset of a queue."""
@@ -204,7 +203,7 @@ class LitePullConsumer(GroupConsumer):
         """Discard unpolled messages; those of the last poll count as consumed unless the program failed."""
         if sys.exception() is None:
             self._count_polled()
-        self._end_observed(Outcome.RETRIED)
+        self._hooks.end(self._observed, Outcome.RETRIED)
         self._ready.clear()
         self._arrived.set()
         await self._hooks.stop()

@@ -48,7 +48,7 @@ class PullConsumer(GroupMember):
         client: an instance to share with others, which its owner starts and stops.
         consumer_pull_timeout_s: how long a pull may take on top of the time that the broker may hold it.
         hooks: called with each message. The consumption of a message of ``pull`` ends at once, that of a message of
-            ``iterate`` when the next one is asked for.
+            ``iterate`` when the next one is asked for, or the consumer is closed.
     """
 
     kind = "consumer"
@@ -68,6 +68,8 @@ class PullConsumer(GroupMember):
         self._clock = clock or SystemClock()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._hooks = ConsumeHooks(self._client, self.group, hooks, self._clock)
+        # The message that each iteration has given out, if there are hooks.
+        self._given_out: dict[MessageStream, ReceivedMessage] = {}
 
     async def start(self) -> None:
         """Start; each broker learns of the group on first use."""
@@ -75,6 +77,8 @@ class PullConsumer(GroupMember):
         self._hooks.start()
 
     async def _leave(self) -> None:
+        # An iteration that was left by ``break`` may be closed later than this.
+        self._hooks.end(self._given_out.values(), Outcome.RETRIED)
         await self._hooks.stop()
         await self._client.heartbeats.unregister_consumer(self.group)
 
@@ -186,12 +190,13 @@ class PullConsumer(GroupMember):
         """Call the hooks around the consumption of each message."""
         async with aclosing(stream.messages()) as messages:
             async for message in messages:
-                received = self._begin(message, stream.queue)
+                received = self._given_out[stream] = self._begin(message, stream.queue)
                 outcome = Outcome.RETRIED
                 try:
                     yield message
                     outcome = Outcome.ACKNOWLEDGED
                 finally:
+                    del self._given_out[stream]
                     self._hooks.end([received], outcome)
 
     def _begin(self, message: MessageExt, queue: MessageQueue) -> ReceivedMessage:

@@ -104,6 +104,16 @@ async def test_an_iteration_ends_each_consumption_with_the_next_message(config: 
     assert notes.ended == [(b"0", Outcome.ACKNOWLEDGED), (b"1", Outcome.RETRIED)]
 
 
+async def test_a_closed_consumer_ends_the_consumption_of_iterations_that_are_open(config: ClientConfig):
+    notes = Notes()
+    async with asyncio.timeout(60), PullConsumer("CG", config, hooks=[notes]) as consumer:
+        messages = consumer.iterate("T", start_from=StartFrom.FIRST)
+        assert (await anext(messages)).body == b"0"
+    assert notes.ended == [(b"0", Outcome.RETRIED)]
+    await messages.aclose()
+    assert len(notes.ended) == 1
+
+
 async def test_every_kind_of_consumer_leaves_traces(mq: RocketMQServer, config: ClientConfig):
     traced = ClientConfig(mq.namesrv_addr, namespace="NS", enable_trace=True)
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
