@@ -117,13 +117,15 @@ async def send_and_consume(namesrv: str) -> None:
     async with Producer("PG", namesrv) as producer, PushConsumer("CG", namesrv) as consumer:
         status = None
         while status is not SendStatus.SEND_OK:  # slaves count once the name server knows them
+            await asyncio.sleep(0.05)
             bodies.append(b"%d" % len(bodies))
             status = (await producer.send(Message("T", bodies[-1]))).send_status
         await consumer.subscribe("T")
         async for message in consumer:
             found.add(message.body)
-            if found == set(bodies):
+            if len(found) == len(bodies):
                 break
+    assert found == set(bodies)
 
 
 async def test_a_layout_runs_a_process_for_each_server(tmp_path: Path):

@@ -10,7 +10,7 @@ from tests.interop.test_java_failover import MESSAGES, QUEUES, consumed, stored,
 from tests.support.java import Java
 from tests.support.java_lines import got
 from tests.support.java_process import JavaProcess
-from tests.support.our_servers import OurServer, OurServers, make_topic
+from tests.support.our_servers import OurServers, make_topic
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.java
@@ -18,10 +18,6 @@ pytestmark = pytest.mark.java
 
 def has_all(consumer: JavaProcess) -> bool:
     return len({each.n for each in got(consumer.text())}) == MESSAGES
-
-
-async def progress_at(broker: OurServer) -> int:
-    return await consumed(broker)
 
 
 @pytest.mark.soak
@@ -63,6 +59,6 @@ def test_orderly_consumers_go_on_at_the_acting_master_and_nothing_comes_again(ou
 
     master = our_servers.launch_broker(namesrv.address, store, acting)
     master.wait_for("boot success")
-    assert asyncio.run(progress_at(master)) == MESSAGES, "it has the progress before it is registered"
+    assert asyncio.run(consumed(master)) == MESSAGES, "it has the progress before it is registered"
     slave.wait_for("acts as master no longer")
     print(f"all {MESSAGES} messages came to both groups {took:.1f} s after the master was killed")

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import pairwise
 
 import pytest
@@ -22,8 +22,9 @@ pytestmark = pytest.mark.java
 
 MESSAGES = 8_000
 QUEUES = 4
-# The route of a killed broker is gone at once. Clients ask for routes every 30 s, and repeat a failed pull after 3 s.
-LIMIT_S = 35
+# The route of a killed broker is gone at once. Clients ask for routes every 30 s, and repeat a failed pull after 3 s:
+# they go on within 33 s, and the rest of the limit is for a busy machine.
+LIMIT_S = 60
 
 
 async def ends(broker: OurServer, code: RequestCode, header: Callable[[int], object]) -> int:
@@ -48,11 +49,11 @@ def wait_for(what: Callable[[], Awaitable[int]], value: int) -> None:
     asyncio.run(asyncio.wait_for(wait(), LIMIT_S))
 
 
-def stored(broker: OurServer) -> Awaitable[int]:
+def stored(broker: OurServer) -> Coroutine[None, None, int]:
     return ends(broker, RequestCode.GET_MAX_OFFSET, lambda queue: GetMaxOffsetRequestHeader("T", queue))
 
 
-def consumed(broker: OurServer) -> Awaitable[int]:
+def consumed(broker: OurServer) -> Coroutine[None, None, int]:
     return ends(
         broker, RequestCode.QUERY_CONSUMER_OFFSET, lambda queue: QueryConsumerOffsetRequestHeader("G", "T", queue)
     )

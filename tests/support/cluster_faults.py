@@ -281,5 +281,4 @@ FAULTS_A_RUN: Final = 3
 def plan(seed: int, possible: tuple[Fault, ...] = FAULTS) -> list[Fault]:
     """Return the faults of a run; the first is each kind in turn."""
     chance = random.Random(seed)
-    faults = [FAULTS[seed % len(FAULTS)], *chance.choices(FAULTS, k=FAULTS_A_RUN - 1)]
-    return [each for each in faults if each in possible]
+    return [possible[seed % len(possible)], *chance.choices(possible, k=FAULTS_A_RUN - 1)]

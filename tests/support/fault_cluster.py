@@ -222,10 +222,11 @@ class FaultCluster:
         self._followers.pop(MASTER, None)
 
     def check(self) -> None:
-        """Check that both brokers have each acknowledged message, and that the consumer skipped none."""
+        """Check that both brokers have each acknowledged message, and that the consumer skipped and repeated none."""
         self.check_copy(MASTER)
         self.check_copy(SLAVE)
         assert self.journal.breaks == []
+        assert self.journal.steps_back == []
 
     def check_copy(self, name: str) -> None:
         """Check that a broker's log has each message that was acknowledged until now."""
@@ -319,7 +320,6 @@ class FaultCluster:
             key = attempt.producer, place.queue_id
             assert key not in latest or latest[key] < place, f"{attempt} at {place} precedes {latest[key]}"
             latest[key] = place
-        assert journal.steps_back == []
 
     def _check_logs_of_servers(self) -> None:
         """Check that no server met an error that it did not expect; one with a full disk may print where."""
@@ -329,12 +329,14 @@ class FaultCluster:
 
     def close(self) -> None:
         """End all processes."""
-        if hasattr(self, "load"):
-            self.load.close()
-        for servers in self._all.values():
-            for server in servers.started:
-                server.thaw()
-            servers.close()
+        try:
+            if hasattr(self, "load"):
+                self.load.close()
+        finally:
+            for servers in self._all.values():
+                for server in servers.started:
+                    server.thaw()
+                servers.close()
 
 
 def attempt_of(found: Found) -> Attempt:

@@ -7,6 +7,7 @@ delays some of its bytes.
 import asyncio
 import contextlib
 import random
+import socket
 import threading
 from types import TracebackType
 from typing import Self
@@ -33,11 +34,13 @@ class LinkProxy:
         self._random = random.Random(port)
         self._pumps: set[asyncio.Task[None]] = set()
         self.port = free_ports()
-        self._started = threading.Event()
+        listening = socket.create_server((LOOPBACK, self.port))
+        self._stopped = asyncio.Event()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=[self._run()], name="link proxy")
+        self._thread = threading.Thread(
+            target=self._loop.run_until_complete, args=[self._run(listening)], name="link proxy"
+        )
         self._thread.start()
-        self._started.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -61,10 +64,8 @@ class LinkProxy:
         """Delay nothing any more."""
         self._loss = {FORWARD: 0.0, BACK: 0.0}
 
-    async def _run(self) -> None:
-        self._stopped = asyncio.Event()
-        server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
-        self._started.set()
+    async def _run(self, listening: socket.socket) -> None:
+        server = await asyncio.start_server(self._accept, sock=listening)
         await self._stopped.wait()
         server.close()
         for pump in self._pumps:

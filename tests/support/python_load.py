@@ -30,6 +30,7 @@ class PythonLoad:
         self._namesrv = namesrv
         self._output = output.open("w", buffering=1)
         self._is_stopping = False
+        self._closed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=[self._run()], name="load")
         self._thread.start()
@@ -55,7 +56,6 @@ class PythonLoad:
         print(*fields, sep="\t", file=self._output)
 
     async def _run(self) -> None:
-        self._closed = asyncio.Event()
         work = asyncio.create_task(self._work())
         closed = asyncio.create_task(self._closed.wait())
         await asyncio.wait([work, closed], return_when=asyncio.FIRST_COMPLETED)

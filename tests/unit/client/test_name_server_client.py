@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,7 @@ from rocketbroker.client import name_server_client
 from rocketbroker.client.errors import NameServerError, TopicRouteError
 from rocketbroker.client.name_server_client import NameServerClient, split_addresses
 from rocketbroker.client.requests import client_request
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError
@@ -76,14 +78,23 @@ async def test_a_broker_given_as_a_name_server_is_named_as_such():
         await remoting.stop()
 
 
+class QuickToGiveUp(RemotingClient):
+    """Waits for one address for a short time only."""
+
+    silent = ""
+
+    def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Coroutine[Any, Any, Command]:
+        return super().invoke(address, command, 0.05 if address == self.silent else timeout_s)
+
+
 async def test_a_silent_name_server_is_passed_over_and_named():
-    remoting = RemotingClient()
+    remoting = QuickToGiveUp()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        remoting.silent = address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(NameServerError, match=f"no answer from {address} to request code 105 within 0.05 s"):
-            await NameServerClient(remoting, address, 0.05).topic_route("T")
+            await NameServerClient(remoting, address, 60).topic_route("T")
         async with name_server({"T": route_of({"b": "h:2"})}) as names:
-            route = await NameServerClient(remoting, f"{address};{names.address}", 0.5).topic_route("T")
+            route = await NameServerClient(remoting, f"{address};{names.address}", 60).topic_route("T")
         assert route.broker_datas[0].broker_name == "b"
     await remoting.stop()
 

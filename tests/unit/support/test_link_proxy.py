@@ -4,10 +4,19 @@ import socket
 
 import pytest
 
+from tests.support import link_proxy
 from tests.support.link_proxy import BACK, FORWARD, LinkProxy
 from tests.support.ports import LOOPBACK
 
 SHORT_S = 0.1
+
+
+def test_a_port_in_use_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr(link_proxy, "free_ports", lambda: port)
+        with pytest.raises(OSError, match="in use"):
+            LinkProxy(port)
 
 
 @pytest.mark.parametrize("direction", [FORWARD, BACK])
