@@ -31,6 +31,8 @@ _RETRY_S: Final = 1.0
 _STOPPED_S: Final = 30.0
 _BUSY_S: Final = 0.05
 _ADDRESS_S: Final = 0.5
+# Intervals of ``haSendHeartbeatInterval`` without bytes after which a master counts as silent.
+_HEARTBEATS: Final = 2
 
 
 class _Prefix(NamedTuple):
@@ -84,6 +86,10 @@ class HAClient:
         self.address = ""
         self.problem = "it has not connected to its master yet"
         self.on_change: Callable[[], object] = tuple
+        self._wake = asyncio.Event()
+        # Set once the log was compared over the open connection.
+        self._compared = asyncio.Event()
+        self._last_read_at = 0.0
         # Address of the master that this log was compared with last and found equal.
         self._same_log = ""
         self._last_read_ms = self._last_write_ms = self._received_bytes = self._bytes_per_s = 0
@@ -103,7 +109,7 @@ class HAClient:
             self.address = self._config.ha_master_address or self._master()
             if not self.address:
                 self._note("no name server knows its master; start the master, or set haMasterAddress")
-                await asyncio.sleep(_ADDRESS_S)
+                await self._pause(_ADDRESS_S)
                 continue
             pause_s = _RETRY_S
             try:
@@ -116,7 +122,16 @@ class HAClient:
                 self._note(str(error))
             finally:
                 self._close()
-            await asyncio.sleep(pause_s)
+            await self._pause(pause_s)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Sleep until the next try, or until ``compare_again``."""
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
 
     async def _follow(self) -> None:
         """Follow the master until the connection ends.
@@ -138,16 +153,21 @@ class HAClient:
         log.info("HAClient: connected to the master at %s; this log ends at %d", self.address, self._replica.max_offset)
         self._pending, self._link = b"", link
         self._same_log = self.address if is_empty else ""
+        self._last_read_at = loop.time()
+        compared = self._compared
+        if is_empty:
+            compared.set()
         self._report(0 if self._check is None else self._check.begin)
         while True:
             parts = await link.read(self._replica.step)
-            self._last_read_ms = self._clock.time_ms()
+            self._last_read_ms, self._last_read_at = self._clock.time_ms(), loop.time()
             if (check := self._check) is not None:
                 parts = await loop.run_in_executor(None, list, map(check.take, parts))
                 if not check.is_done:
                     continue
                 self._check = None
                 self._same_log = self.address
+                compared.set()
                 self._note("")
                 # The master counts the messages before the end from this report on.
                 self._report(self._replica.max_offset)
@@ -221,10 +241,34 @@ class HAClient:
         copying = HAClientRuntimeInfo(address, self._bytes_per_s, end, read_ms, written_ms)
         return HARuntimeInfo(False, ha_client_runtime_info=copying)
 
+    @property
+    def is_fed(self) -> bool:
+        """True while the master sends its log or heartbeats."""
+        silence_s = asyncio.get_running_loop().time() - self._last_read_at
+        return self._link is not None and silence_s < _HEARTBEATS * self._config.ha_send_heartbeat_interval / 1000
+
+    def compare_again(self) -> None:
+        """Compare the log with that of a master that has just started; an open connection may be one to its past."""
+        if self._link is not None:
+            self._compared = asyncio.Event()
+            self._link.drop("its master has started again, and the logs are compared again")
+        self._wake.set()
+
+    async def is_compared(self, timeout_s: float) -> bool:
+        """Return true once the master of the open connection has all of this log, false if it takes too long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._compared.wait()
+        except TimeoutError:
+            return False
+        return True
+
     def _close(self) -> None:
         if self._link is not None:
             self._link.close()
             self._link = None
+        if self._compared.is_set():
+            self._compared = asyncio.Event()
 
     @property
     def _silence_s(self) -> float:

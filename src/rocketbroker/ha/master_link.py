@@ -54,24 +54,22 @@ class MasterLink(asyncio.BufferedProtocol):
         return link
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
+        """Keep the transport (asyncio)."""
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """Keep the reason, and wake ``read`` (asyncio)."""
         self._transport = None
-        if exc is None:
-            self._lost = "the master has closed the connection; its log says why"
-        else:
-            self._lost = f"the connection to the master is lost: {exc}"
+        closed = "the master has closed the connection; its log says why"
+        self._lost = self._lost or (closed if exc is None else f"the connection to the master is lost: {exc}")
         self._arrived.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by asyncio for the memory to read into."""
+        """Return the memory to read into (asyncio)."""
         return self._filling[self._filled : max(self._limit, self._filled + _SPARE)]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by asyncio after a read."""
+        """Count the bytes that were read, and pause at the limit (asyncio)."""
         self._filled += nbytes
         self._arrived.set()
         if self._filled > self._limit - _SPARE and self._transport is not None:
@@ -114,6 +112,12 @@ class MasterLink(asyncio.BufferedProtocol):
                 raise RemotingTimeoutError(f"the master is silent for {self._silence_s:g} s") from None
         if not self._filled:
             raise RemotingSendError(self._lost)
+
+    def drop(self, reason: str) -> None:
+        """Close the connection; ``read`` raises an error with the reason."""
+        self._lost = reason
+        self._arrived.set()
+        self.close()
 
     def close(self) -> None:
         """Close the connection."""

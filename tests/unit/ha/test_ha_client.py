@@ -103,6 +103,42 @@ async def test_a_slave_waits_for_a_master_and_takes_another_address(tmp_path: Pa
             await caught_up(master, slave)
 
 
+class TestReturningMaster:
+    async def test_a_log_is_compared_once_more(self, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+        async with ha_master(tmp_path / "m") as master:
+            fill(master.store, "a", 5)
+            async with ha_slave(tmp_path / "s", master.address) as slave:
+                await caught_up(master, slave)
+                assert await slave.client.is_compared(0)
+                assert slave.client.is_fed
+
+                slave.client.compare_again()
+                assert not await slave.client.is_compared(0)
+                assert await slave.client.is_compared(5)
+                assert "its master has started again, and the logs are compared again" in caplog.text
+            assert not slave.client.is_fed
+            assert not await slave.client.is_compared(0)
+
+    async def test_a_log_with_other_messages_is_not_compared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(ha_client, "_STOPPED_S", 60.0)
+        await filled(tmp_path / "s", ("other", 9))
+        async with ha_slave(tmp_path / "s", "") as slave, ha_master(tmp_path / "m") as master:
+            fill(master.store, "a", 20)
+            slave.address = master.address
+            await until(lambda: "Replication has stopped" in slave.client.problem)
+            slave.client.compare_again()
+            assert not await slave.client.is_compared(0.05)
+            assert not slave.client.is_fed
+
+    async def test_a_silent_master_does_not_feed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        async with ha_master(tmp_path / "m") as master:
+            fill(master.store, "a", 5)
+            async with ha_slave(tmp_path / "s", master.address) as slave:
+                await caught_up(master, slave)
+                monkeypatch.setattr(ha_client, "_HEARTBEATS", 0)
+                assert not slave.client.is_fed
+
+
 class TestOtherHistory:
     async def test_a_slave_ahead_of_its_master_stops_and_names_the_first_message_too_many(self, tmp_path: Path):
         await filled(tmp_path / "s", ("a", 9))
