@@ -1,5 +1,7 @@
 """The live brokers of a name, as a name server answers them."""
 
+import asyncio
+
 import pytest
 
 from rocketbroker.broker.out.member_group import fetch_members
@@ -9,7 +11,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import CodecError
+from rocketbroker.common.errors import CodecError, RemotingTimeoutError
 from tests.support.golden_frames import requests_of
 
 CONFIG = BrokerConfig(broker_name="broker-a", broker_cluster_name="DefaultCluster")
@@ -40,6 +42,15 @@ async def test_the_request_is_the_recorded_one():
 async def test_another_answer_is_an_error(answer: Command):
     with pytest.raises(CodecError):
         await fetch_members(Client(answer), CONFIG, "ns")  # type: ignore[arg-type]
+
+
+async def test_connecting_counts_towards_the_timeout():
+    class Unreachable:
+        async def invoke(self, _address: str, _command: Command, _timeout_s: float) -> Command:
+            return await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(RemotingTimeoutError, match=r"ns does not answer within 0\.01 s"):
+        await fetch_members(Unreachable(), CONFIG, "ns", 0.01)  # type: ignore[arg-type]
 
 
 async def test_an_empty_answer_names_no_broker():
