@@ -62,6 +62,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         """Keep commits for the master in ``slave_commits``: this broker is a slave."""
         self._keeps_commits = True
 
+    @property
+    def returned_commits(self) -> OffsetTable | None:
+        """Commits that the master may lack, for its return; ``None`` at a master."""
+        return self.slave_commits if self._keeps_commits else None
+
     def forget_slave_commit(self, key: str, queue_id: int) -> None:
         """Forget an offset that the master has."""
         queues = self.slave_commits[key]
@@ -94,10 +99,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         if self._changed:
             self._recount()
 
-    def take_ahead(self, table: OffsetTable, end_of: Callable[[str, int], int]) -> int:
+    def take_over(self, table: OffsetTable, end_of: Callable[[str, int], int]) -> int:
         """Take over the offsets of a slave that are ahead of this master's; return their number.
 
-        Offsets beyond the end of a queue are left out: the slave has messages that this master lost.
+        Offsets beyond the end of a queue are left out: the slave has messages that this master lost. So are queues with
+        a reset that no consumer has taken over yet.
 
         Args:
             table: the offsets of the slave.
@@ -111,6 +117,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
                 queue_id: offset
                 for queue_id, offset in queues.items()
                 if max(own.get(queue_id, 0), 0) < offset <= end_of(topic, queue_id)
+                and not self.resets.holds(key, queue_id)
             }
             if ahead:
                 self.table[key] = own | ahead

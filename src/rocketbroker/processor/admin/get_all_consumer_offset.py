@@ -9,7 +9,7 @@ from rocketbroker.processor.support.loop_share import LoopShare
 
 
 class GetAllConsumerOffsetProcessor:
-    """Answers the content of ``consumerOffset.json``."""
+    """Answers the content of ``consumerOffset.json``, without resets; a slave adds the offsets committed at it."""
 
     def __init__(self, offsets: ConsumerOffsetManager, encoder: AnswerEncoder) -> None:
         self._encoder = encoder
@@ -25,6 +25,8 @@ class GetAllConsumerOffsetProcessor:
             await _copy(offsets.pull_table, share),
             offsets.group_topic_map(),
         )
+        if (commits := offsets.returned_commits) is not None:
+            body.slave_commit_table = await _copy(commits, share)
         return response(
             body=await self._encoder.encode(body, len(body.offset_table) + len(body.pull_offset_table or ()))
         )

@@ -119,11 +119,20 @@ def test_a_master_takes_over_offsets_that_are_ahead():
     manager.commit("g", "T", 1, 5)
     ends = {0: 10, 1: 10, 2: 3}
 
-    count = manager.take_ahead({"T@g": {0: 7, 1: 4, 2: 4}, "U@h": {0: 1}}, lambda _topic, queue_id: ends[queue_id])
+    count = manager.take_over({"T@g": {0: 7, 1: 4, 2: 4}, "U@h": {0: 1}}, lambda _topic, queue_id: ends[queue_id])
 
     assert count == 2
     assert manager.table == {"T@g": {0: 7, 1: 5}, "U@h": {0: 1}}
     assert manager.slave_commits == {}
+
+
+def test_a_reset_outlives_the_offsets_of_a_slave():
+    manager = make()
+    manager.commit("g", "T", 0, 5)
+    manager.assign_reset("g", "T", 0, 2)
+
+    assert manager.take_over({"T@g": {0: 5}}, lambda _topic, _queue_id: 10) == 0
+    assert manager.table == {"T@g": {0: 2}}
 
 
 def test_names_that_contain_each_other():

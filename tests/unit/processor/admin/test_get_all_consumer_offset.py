@@ -26,3 +26,13 @@ async def test_the_committed_offset_is_answered(parts, encoder):
     body = (await call_async(GetAllConsumerOffsetProcessor(parts.offsets, encoder).process)).body
     assert body["offsetTable"] == {"T@G": {3: 17}}
     assert body["groupTopicMap"] == {"G": ["T"]}
+    assert "slaveCommitTable" not in body
+
+
+async def test_a_slave_answers_the_offsets_that_were_committed_at_it(parts, encoder):
+    parts.offsets.commit("G", "T", 0, 4)
+    parts.offsets.keep_commits()
+    processor = GetAllConsumerOffsetProcessor(parts.offsets, encoder)
+    assert (await call_async(processor.process)).body["slaveCommitTable"] == {}
+    parts.offsets.commit("G", "T", 1, 7)
+    assert (await call_async(processor.process)).body["slaveCommitTable"] == {"T@G": {1: 7}}

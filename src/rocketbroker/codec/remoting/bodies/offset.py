@@ -12,8 +12,8 @@ from rocketbroker.codec.remoting.java_types import Int, Long
 class ConsumerOffsetSerializeWrapper(RemotingSerializable):
     """Answer to GET_ALL_CONSUMER_OFFSET (43) and consumerOffset.json; tables by ``topic@group``, then queue id.
 
-    Two tables are only in our files. ``reset_offset_table``: offsets that were reset and that consumers have still to
-    take over. ``slave_commit_table``: offsets committed at this slave that its master may lack.
+    RocketMQ lacks two tables. ``reset_offset_table``, only in files: offsets that were reset and that consumers have
+    still to take over. ``slave_commit_table``: offsets committed at this slave that its master may lack.
     """
 
     offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
