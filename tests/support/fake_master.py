@@ -29,7 +29,7 @@ class FakeMaster:
     """Server on a free port of 127.0.0.1.
 
     ``bodies`` are answers by code, instead of those of the tables; ``commits`` are the offsets that it received, and
-    ``announced`` the HA addresses and addresses of masters.
+    ``announced`` the HA addresses and addresses of masters, answered by ``announce_answer``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,6 +45,7 @@ class FakeMaster:
             RequestCode.GET_TIMER_CHECK_POINT: TimerCheckpoint().encode(),
             RequestCode.GET_TIMER_METRICS: b'{"timingCount":{}}',
         }
+        self.announce_answer = response()
         self.announced: list[tuple[str | None, str | None]] = []
         self.commits: list[UpdateConsumerOffsetRequestHeader] = []
         table = MethodTable()
@@ -83,7 +84,7 @@ class FakeMaster:
 
     def _announce(self, _connection: Connection, command: Command) -> Command:
         self.announced.append((command.header.master_ha_address, command.header.master_address))
-        return response()
+        return self.announce_answer
 
     def _commit(self, _connection: Connection, command: Command) -> Command:
         self.commits.append(command.header)

@@ -2,6 +2,7 @@
 
 from concurrent.futures import Executor
 from functools import partial
+from typing import Final
 
 from rocketbroker.broker.out.broker_heartbeat import BrokerHeartbeat
 from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
@@ -13,13 +14,18 @@ from rocketbroker.broker.slave.broker_pre_online import BrokerPreOnlineService, 
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoResponseHeader
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import Part
+from rocketbroker.ha.ha_client import HAClient
 from rocketbroker.transport.remoting_client import RemotingClient
 
-# A frozen name server delays the answers of the others by no more than this.
-_FETCH_TIMEOUT_S = 1.0
+# A frozen or unreachable name server delays the answers of the others by no more than this.
+_FETCH_TIMEOUT_S: Final = 1.0
+# Time that a slave takes at most to compare its log with that of a master that announces itself.
+_COMPARE_S: Final = 5.0
 
 
 class ActingParts:
@@ -32,6 +38,7 @@ class ActingParts:
         registration: makes the requests to name servers.
         outer_api: registers the broker.
         master_address: the master of a slave.
+        ha_client: copies the master's log to a slave.
         services: run while a slave acts as master.
         progress: progress of deliveries and consumers.
         clock: checks the times of other brokers.
@@ -45,6 +52,7 @@ class ActingParts:
         registration: BrokerRegistration,
         outer_api: BrokerOuterApi,
         master_address: MasterAddress,
+        ha_client: HAClient,
         services: Part,
         progress: Progress,
         clock: Clock,
@@ -53,11 +61,12 @@ class ActingParts:
         self._registration = registration
         self._outer_api = outer_api
         self._master_address = master_address
+        self._ha_client = ha_client
         fetch = partial(fetch_members, client, config, timeout_s=_FETCH_TIMEOUT_S)
         self.heartbeat = BrokerHeartbeat(
             config, client, registration, lambda: outer_api.registered_at, outer_api.register_all
         )
-        self.state = ActingMaster(config, fetch, lambda: outer_api.name_servers, services)
+        self.state = ActingMaster(config, fetch, lambda: outer_api.name_servers, services, lambda: ha_client.is_fed)
         self._acted = False
         self.state.on_change = self._state_changed
         self.pre_online = BrokerPreOnlineService(
@@ -65,7 +74,7 @@ class ActingParts:
             outer_api.find_name_servers,
             fetch,
             lambda address: MasterClient(client, executor, lambda: address),
-            self._own,
+            self._own_addresses,
             progress,
             clock,
         )
@@ -82,15 +91,32 @@ class ActingParts:
         """Return the addresses of this master, ``None`` for a slave."""
         if self._config.broker_id != MASTER_ID:
             return None
-        own = self._own()
+        own = self._own_addresses()
         return ExchangeHAInfoResponseHeader(own.ha_address, 0, own.address)
 
-    async def master_comes(self, address: str, ha_address: str) -> None:
-        """Hand over to a master that is about to register, and follow its log."""
-        await self.state.master_comes()
-        self._master_address.announced(Master(address, ha_address))
+    async def hand_over(self, master: Master) -> None:
+        """Hand over to a master that is about to register, once its log is known to have all of this one.
 
-    def _own(self) -> Master:
+        Raises:
+            BrokerResponseError: REQUEST_CODE_NOT_SUPPORTED without ``enableSlaveActingMaster``; INVALID_PARAMETER if a
+                name server names another master; SYSTEM_ERROR if the log differs or was not compared in time.
+        """
+        if not self._config.enable_slave_acting_master:
+            remark = "enableSlaveActingMaster is false: this slave never acts as master"
+            raise BrokerResponseError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        if not self._master_address.announce(master):
+            remark = (
+                f"{master.address} cannot be the master of this slave, which is {self._master_address.master.address}"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        await self.state.hand_over()
+        self._ha_client.compare_again()
+        if not await self._ha_client.is_compared(_COMPARE_S):
+            problem = self._ha_client.problem or "the master sends nothing"
+            remark = f"the log of {master.ha_address} is not known to have all messages of this slave: {problem}"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _own_addresses(self) -> Master:
         return Master(self._registration.broker_addr, self._registration.ha_server_addr)
 
     def _state_changed(self) -> None:

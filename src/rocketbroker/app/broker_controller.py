@@ -169,6 +169,7 @@ class BrokerController:
             registration,
             self.outer_api,
             self.master_address,
+            self.replication.client,
             self._make_acting_services(),
             Progress(self.consumer_offsets, self.schedule, self.timer, self.store.queues.max_offset_in_queue),
             clock,
@@ -254,7 +255,7 @@ class BrokerController:
         )
 
     def _make_acting_services(self) -> PartList:
-        """Return what delivers while this slave acts as master; without remote escape all waits for the master."""
+        """Return the services of an acting master: none without remote escape, so that messages wait for the master."""
         store, config = self.store, self._settings.broker
         if not config.enable_remote_escape:
             return PartList()
@@ -359,9 +360,9 @@ class BrokerController:
                 self._copied,
                 lambda: self.replication.runtime_info(is_master=self.parts.role in MASTER),
                 lambda: self.replication.client.problem if self.parts.role in SLAVE else "",
-                self.acting.state.look_again,
+                self.acting.state.sync_soon,
                 self.acting.own_ha_info,
-                self.acting.master_comes,
+                self.acting.hand_over,
             ),
         )
 

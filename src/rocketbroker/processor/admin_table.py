@@ -380,7 +380,7 @@ def _add_statistics(
     )
     add(
         RequestCode.EXCHANGE_BROKER_HA_INFO,
-        ExchangeBrokerHaInfoProcessor(parts.admin.own_ha_info, parts.admin.master_comes).process,
+        ExchangeBrokerHaInfoProcessor(parts.admin.own_ha_info, parts.admin.hand_over).process,
         ExchangeHAInfoRequestHeader,
         Audience.BROKER,
     )

@@ -14,9 +14,7 @@ class Master(NamedTuple):
     ha_address: str = ""
 
 
-_NOBODY = Master()
-# Source of what a master says about itself, in place of the address of a name server.
-_ITSELF: Final = "the master itself"
+_NOBODY: Final = Master()
 
 
 class MasterAddress:
@@ -35,7 +33,10 @@ class MasterAddress:
 
     def __init__(self, own_address: Callable[[], str]) -> None:
         self._own_address = own_address
-        self._said: dict[str, Master] = {}
+        # Newest answers by name server.
+        self._answers: dict[str, Master] = {}
+        # A master that is about to register; it counts while no name server names one.
+        self._announced = _NOBODY
         self._listeners: list[Callable[[Master], None]] = []
         self._logged = ""
         self.master = _NOBODY
@@ -45,37 +46,44 @@ class MasterAddress:
         """Add a listener for another master, or none."""
         self._listeners.append(listener)
 
-    def announced(self, master: Master) -> None:
-        """Note the addresses of a master that is about to register; those of a name server replace them."""
-        self.registered(_ITSELF, master)
+    def announce(self, master: Master) -> bool:
+        """Follow a master that is about to register; return false if a name server names another one."""
+        if master.address in {"", self._own_address()}:
+            return False
+        self._announced = master
+        self._choose()
+        return self.master.address == master.address
 
     def forget(self) -> None:
-        """Forget the master, which no name server has any more."""
-        self._said.clear()
+        """Forget the master: no name server has it any more."""
+        self._answers.clear()
+        self._announced = _NOBODY
         self._choose()
 
     def registered(self, name_server: str, master: Master) -> None:
-        """Note what a name server answered to a registration."""
+        """Note the answer of a name server to a registration."""
         if master.address:
-            self._said.pop(_ITSELF, None)
+            self._announced = _NOBODY
         if master.address and master.address == self._own_address():
             self._log(
                 f"name server {name_server} has this broker's address {master.address} as that of its master: "
                 "another broker uses it; give each broker its own address"
             )
             master = _NOBODY
-        self._said.pop(name_server, None)
-        self._said[name_server] = master
+        self._answers.pop(name_server, None)
+        self._answers[name_server] = master
         self._choose()
 
     def lost(self, name_server: str) -> None:
         """Note that a name server no longer answers."""
-        if len(self._said) > 1 and self._said.pop(name_server, None) is not None:
+        if len(self._answers) > 1 and self._answers.pop(name_server, None) is not None:
             self._choose()
 
     def _choose(self) -> None:
         """Keep the master while a name server has it; otherwise take the one that was named last."""
-        named = [(server, master) for server, master in self._said.items() if master.address]
+        named = [(server, master) for server, master in self._answers.items() if master.address]
+        if self._announced.address and not named:
+            named = [("the master itself", self._announced)]
         masters = {master for _, master in named}
         if len({master.address for master in masters}) > 1:
             where = ", ".join(f"{master.address} at {server}" for server, master in named)

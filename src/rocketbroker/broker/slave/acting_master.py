@@ -17,21 +17,29 @@ from rocketbroker.common.lifecycle import Part, TaskOwner
 
 log = logging.getLogger(__name__)
 
-# Time for which the services stay stopped after a master announced itself; it registers meanwhile.
-_HAND_BACK_S: Final = 10.0
+# Time for which the services stay stopped after a master announced itself; it recovers and registers meanwhile.
+_HAND_OVER_S: Final = 60.0
+# Answers without a master that make this broker act: one may be that of a name server that has just started.
+_LONE_ANSWERS: Final = 2
+# Longest pause between them.
+_CONFIRM_S: Final = 1.0
+# Shortest pause between two rounds, however many notices arrive.
+_PAUSE_S: Final = 0.2
 
 
 class ActingMaster:
     """Follows the live brokers of its name, and runs the services of an acting master.
 
     Several name servers may disagree. A broker counts as live if one of those that answer has it, so that a cut between
-    a name server and the master does not make the slave act. Without any answer nothing changes.
+    a name server and the master does not make the slave act. Without any answer nothing changes. A master whose log
+    still arrives is alive, although no name server may have it: the slave does not begin to act.
 
     Args:
         config: ``enableSlaveActingMaster``, ``brokerId``, ``syncBrokerMemberGroupPeriod``.
         fetch: returns the live brokers that a name server knows.
         name_servers: returns the addresses of the name servers.
-        services: run while this broker acts.
+        services: run while this broker acts and the log of no master arrives.
+        master_delivers: returns true while the log of a master arrives.
 
     Attributes:
         is_acting: true while this broker acts as master.
@@ -45,19 +53,23 @@ class ActingMaster:
         fetch: Callable[[str], Awaitable[Members]],
         name_servers: Callable[[], list[str]],
         services: Part,
+        master_delivers: Callable[[], bool],
     ) -> None:
         self._config = config
         self._fetch = fetch
         self._name_servers = name_servers
         self._services = services
+        self._master_delivers = master_delivers
         self._tasks = TaskOwner("ActingMaster")
+        self._switches = TaskOwner("ActingMaster services")
         self._wake = asyncio.Event()
         self._lock = asyncio.Lock()
+        self._lone_answers = 0
         self._resumes_at = 0.0
-        self._runs = False
+        self._is_running = False
         self.is_acting = False
         self.members: Members = {}
-        self.on_change: Callable[[], object] = tuple
+        self.on_change: Callable[[], object] = lambda: None
 
     async def start(self) -> None:
         """Begin to follow the name servers, if ``enableSlaveActingMaster`` is on."""
@@ -67,19 +79,17 @@ class ActingMaster:
     async def stop(self) -> None:
         """Stop acting."""
         await self._tasks.stop()
-        async with self._lock:
-            self.is_acting = False
-            await self._run_services()
+        self.is_acting = False
+        await self._run_services()
 
-    def look_again(self) -> None:
-        """Ask the name servers now (NOTIFY_MIN_BROKER_ID_CHANGE)."""
+    def sync_soon(self) -> None:
+        """Ask the name servers soon (NOTIFY_MIN_BROKER_ID_CHANGE)."""
         self._wake.set()
 
-    async def master_comes(self) -> None:
+    async def hand_over(self) -> None:
         """Stop the services for a master that is about to take over their progress (EXCHANGE_BROKER_HA_INFO)."""
-        async with self._lock:
-            self._resumes_at = asyncio.get_running_loop().time() + _HAND_BACK_S
-            await self._run_services()
+        self._resumes_at = asyncio.get_running_loop().time() + _HAND_OVER_S
+        await self._run_services()
 
     @property
     def suggested_id(self) -> int:
@@ -94,8 +104,12 @@ class ActingMaster:
         while True:
             self._wake.clear()
             await self.sync()
+            await asyncio.sleep(_PAUSE_S)
+            period_s = self._config.sync_broker_member_group_period / 1000
+            if self._lone_answers and not self.is_acting:
+                period_s = min(period_s, _CONFIRM_S)
             try:
-                async with asyncio.timeout(self._config.sync_broker_member_group_period / 1000):
+                async with asyncio.timeout(period_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue
@@ -108,18 +122,19 @@ class ActingMaster:
             return
         own, before = self._config.broker_id, self.members.get(MASTER_ID)
         self.members = {number: address for members in known for number, address in members.items()}
-        acts, acted = own in self.members and own == min(self.members), self.is_acting
+        is_first, acted = own in self.members and own == min(self.members), self.is_acting
+        self._lone_answers = self._lone_answers + 1 if is_first and not self._master_delivers() else 0
+        acts = is_first and (acted or self._lone_answers >= _LONE_ANSWERS)
         if acts and not acted:
             log.warning("no master of %s is registered: this slave acts as master", self._config.broker_name)
         elif acted and not acts:
-            log.warning("this slave acts as master no longer: broker %d is registered", min(self.members))
+            log.warning("this slave no longer acts as master: broker %d is registered", min(self.members))
         self.is_acting = acts
         if not acts:
             self._resumes_at = 0.0
         if acts != acted or self.members.get(MASTER_ID) != before:
             self.on_change()
-        async with self._lock:
-            await self._run_services()
+        await self._run_services()
 
     async def _ask(self, name_server: str) -> Members:
         try:
@@ -129,12 +144,20 @@ class ActingMaster:
             return {}
 
     async def _run_services(self) -> None:
-        """Start or stop the services as needed; a failed start is retried by the next round."""
-        runs = self.is_acting and asyncio.get_running_loop().time() >= self._resumes_at
-        if runs == self._runs:
-            return
-        if runs:
-            await self._services.start()
-        else:
-            await self._services.stop()
-        self._runs = runs
+        """Start or stop the services as needed; a failed start is retried by the next round.
+
+        A cancelled caller does not interrupt it: a part whose stop was cut short would keep its threads.
+        """
+        await asyncio.shield(self._switches.start(self._switch_services(), "switch"))
+
+    async def _switch_services(self) -> None:
+        async with self._lock:
+            is_held = asyncio.get_running_loop().time() < self._resumes_at or self._master_delivers()
+            is_needed = self.is_acting and not is_held
+            if is_needed == self._is_running:
+                return
+            if is_needed:
+                await self._services.start()
+            else:
+                await self._services.stop()
+            self._is_running = is_needed

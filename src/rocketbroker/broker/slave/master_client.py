@@ -145,13 +145,17 @@ class MasterClient:
                 return whole
         raise CodecError(f"it has more than {PAGE * MOST_PAGES:,} entries, or changes them all the time")
 
-    async def announce(self, master: Master) -> None:
-        """Tell a slave about its master, by EXCHANGE_BROKER_HA_INFO; brokers before 5.0 reject the code."""
+    async def announce(self, master: Master) -> bool:
+        """Send the addresses of a master to its slave, by EXCHANGE_BROKER_HA_INFO.
+
+        Return false if the slave never acts as master: brokers before 5.0 do not know the code.
+        """
         header = ExchangeHAInfoRequestHeader(master.ha_address, 0, master.address)
         command = request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
         answer = await self._client.invoke(self._address(), command, _TIMEOUT_S)
         if answer.code not in {ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED}:
-            raise CodecError(f"EXCHANGE_BROKER_HA_INFO is answered by {answer.code} {(answer.remark or '')[:200]}")
+            raise CodecError(f"EXCHANGE_BROKER_HA_INFO is answered by {answer.code} {(answer.remark or '')[:400]}")
+        return answer.code == ResponseCode.SUCCESS
 
     async def _ask(self, code: RequestCode, header: CommandCustomHeader | None = None) -> Command:
         answer = await self._client.invoke(self._address(), request(code, header), _TIMEOUT_S)

@@ -1,10 +1,12 @@
 """EXCHANGE_BROKER_HA_INFO (906): addresses of a master (AdminBrokerProcessor.updateBrokerHaInfo).
 
-A master sends them to its slaves before it registers, and waits for their connections. A slave may ask for them.
+A master sends them to its slaves before it registers, and waits until they have compared their logs with its own. A
+slave may ask for them.
 """
 
 from collections.abc import Awaitable, Callable
 
+from rocketbroker.broker.out.master_address import Master
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
@@ -17,22 +19,22 @@ class ExchangeBrokerHaInfoProcessor:
 
     Args:
         own_info: returns the addresses of this master; ``None`` at a slave.
-        master_comes: called at a slave with address and HA address of its master; done once the slave has handed over.
+        hand_over: called at a slave with its master; returns once the slave has handed over.
     """
 
     def __init__(
         self,
         own_info: Callable[[], ExchangeHAInfoResponseHeader | None],
-        master_comes: Callable[[str, str], Awaitable[None]],
+        hand_over: Callable[[Master], Awaitable[None]],
     ) -> None:
         self._own_info = own_info
-        self._master_comes = master_comes
+        self._hand_over = hand_over
 
     async def process(self, _connection: Connection, command: RemotingCommand[ExchangeHAInfoRequestHeader]) -> Command:
         """Answer the request.
 
         Raises:
-            BrokerResponseError: INVALID_PARAMETER; this broker is a master itself.
+            BrokerResponseError: INVALID_PARAMETER if this broker is a master itself; otherwise as ``hand_over``.
         """
         header, own = command.header, self._own_info()
         if header.master_ha_address is None:
@@ -40,5 +42,5 @@ class ExchangeBrokerHaInfoProcessor:
         if own is not None:
             remark = f"this broker is a master itself, and follows no master at {header.master_address}"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-        await self._master_comes(header.master_address or "", header.master_ha_address)
+        await self._hand_over(Master(header.master_address or "", header.master_ha_address))
         return response()

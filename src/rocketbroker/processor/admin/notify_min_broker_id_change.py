@@ -7,12 +7,12 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 
 
 class NotifyMinBrokerIdChangeProcessor:
-    """Asks the name servers of a slave at once; their answers count, not the notice."""
+    """Asks the name servers of a slave soon; their answers count, not the notice."""
 
-    def __init__(self, look_again: Callable[[], None]) -> None:
-        self._look_again = look_again
+    def __init__(self, sync_soon: Callable[[], None]) -> None:
+        self._sync_soon = sync_soon
 
     def process(self, _connection: Connection, _command: Command) -> Command:
         """Answer the request."""
-        self._look_again()
+        self._sync_soon()
         return response()

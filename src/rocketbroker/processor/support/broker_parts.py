@@ -14,6 +14,7 @@ from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterMan
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.out.master_address import Master
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.copied_table import CopiedTables
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -48,7 +49,7 @@ class AdminParts:
         replication_problem: returns the reason why this slave does not follow its master, empty if it does.
         look_for_members: has this slave ask the name servers for the live brokers of its name.
         own_ha_info: returns the addresses of this master, ``None`` at a slave.
-        master_comes: called at a slave with address and HA address of a master that is about to register.
+        hand_over: called at a slave with a master that is about to register.
     """
 
     models: tuple[ConfigModel, ...]
@@ -63,7 +64,7 @@ class AdminParts:
     replication_problem: Callable[[], str]
     look_for_members: Callable[[], None]
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
-    master_comes: Callable[[str, str], Awaitable[None]]
+    hand_over: Callable[[Master], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

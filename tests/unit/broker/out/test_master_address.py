@@ -1,3 +1,5 @@
+import pytest
+
 from rocketbroker.broker.out.master_address import Master, MasterAddress
 
 A = Master("10.0.0.1:10911", "10.0.0.1:10912")
@@ -74,7 +76,7 @@ def test_a_broker_is_never_its_own_master(caplog):
 def test_a_master_that_announces_itself_counts_until_a_name_server_names_one():
     address, heard = made()
 
-    address.announced(A)
+    assert address.announce(A)
     address.registered("ns1", Master())
     assert (heard, address.master) == ([A], A), "it registers only afterwards"
 
@@ -82,6 +84,25 @@ def test_a_master_that_announces_itself_counts_until_a_name_server_names_one():
     assert (heard, address.master) == ([A, B], B)
     address.registered("ns1", Master())
     assert address.master == Master()
+
+
+def test_another_master_than_a_name_server_names_is_not_followed_even_when_that_one_dies():
+    address, heard = made()
+    address.registered("ns1", A)
+
+    assert not address.announce(B)
+    address.lost("ns1")
+
+    assert address.master == A
+    assert address.announce(A)
+    assert heard == [A]
+
+
+@pytest.mark.parametrize("own", ["", "10.0.0.9:10911"])
+def test_a_master_without_an_address_of_its_own_is_not_followed(own: str):
+    address, heard = made()
+    assert not address.announce(Master(own, "10.0.0.9:10912"))
+    assert heard == []
 
 
 def test_a_master_that_no_name_server_has_is_forgotten():

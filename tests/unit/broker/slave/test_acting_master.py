@@ -24,6 +24,10 @@ class Services:
     def __init__(self) -> None:
         self.runs = False
         self.failures = 0
+        self.is_cut_short = False
+        # Set to let a stop end.
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
 
     async def start(self) -> None:
         if self.failures:
@@ -32,6 +36,11 @@ class Services:
         self.runs = True
 
     async def stop(self) -> None:
+        try:
+            await self.may_stop.wait()
+        except asyncio.CancelledError:
+            self.is_cut_short = True
+            raise
         self.runs = False
 
 
@@ -42,7 +51,8 @@ class Fixture:
         self.said: dict[str, Members] = {}
         self.services = Services()
         self.changes: list[bool] = []
-        self.acting = ActingMaster(CONFIG, self._fetch, lambda: ["ns1", "ns2"], self.services)
+        self.log_arrives = False
+        self.acting = ActingMaster(CONFIG, self._fetch, lambda: ["ns1", "ns2"], self.services, lambda: self.log_arrives)
         self.acting.on_change = lambda: self.changes.append(self.acting.is_acting)
 
     async def _fetch(self, name_server: str) -> Members:
@@ -51,8 +61,9 @@ class Fixture:
         return self.said[name_server]
 
     async def sync(self, **said: Members) -> bool:
-        """Ask once; return true if the slave acts, with its services."""
+        """Ask twice; return true if the slave acts, with its services."""
         self.said = said
+        await self.acting.sync()
         await self.acting.sync()
         assert self.services.runs == self.acting.is_acting
         return self.acting.is_acting
@@ -68,8 +79,8 @@ async def test_the_smallest_id_acts_while_no_master_is_registered(slave: Fixture
     assert await slave.sync(ns1={1: SLAVE})
     assert await slave.sync(ns1={1: SLAVE, 2: OTHER})
     assert not await slave.sync(ns1={0: MASTER, 1: SLAVE})
-    # The first answer names a master, too.
-    assert slave.changes == [False, True, False]
+    # A change of the master's address counts, too: the first answer names one, and then none is left.
+    assert slave.changes == [False, False, True, False]
 
 
 async def test_a_slave_does_not_act_before_it_is_registered_itself(slave: Fixture):
@@ -99,23 +110,74 @@ async def test_consumers_reach_a_lone_slave_by_its_own_id_and_others_by_that_of_
 async def test_the_services_stop_for_a_master_that_comes(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
     await slave.sync(ns1={1: SLAVE})
 
-    await slave.acting.master_comes()
+    await slave.acting.hand_over()
     assert slave.acting.is_acting
     assert not slave.services.runs
     await slave.acting.sync()
     assert not slave.services.runs, "the master is not registered yet"
 
-    monkeypatch.setattr(acting_master, "_HAND_BACK_S", 0.0)
-    await slave.acting.master_comes()
+    monkeypatch.setattr(acting_master, "_HAND_OVER_S", 0.0)
+    await slave.acting.hand_over()
     assert await slave.sync(ns1={1: SLAVE}), "it never registered"
 
 
-async def test_a_notice_makes_it_ask_at_once_and_a_stop_ends_the_services(slave: Fixture):
+async def test_one_answer_without_the_master_is_not_enough(slave: Fixture):
+    slave.said = {"ns1": {1: SLAVE}}
+    await slave.acting.sync()
+    assert not slave.acting.is_acting
+    slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
+    await slave.acting.sync()
+    slave.said = {"ns1": {1: SLAVE}}
+    await slave.acting.sync()
+    assert not slave.acting.is_acting
+
+
+async def test_a_slave_does_not_act_while_the_log_of_its_master_arrives(slave: Fixture):
+    slave.log_arrives = True
+    assert not await slave.sync(ns1={1: SLAVE}), "the name server has just started"
+    slave.log_arrives = False
+    assert await slave.sync(ns1={1: SLAVE})
+
+
+async def test_the_services_stop_while_the_log_of_a_returning_master_arrives(slave: Fixture):
+    await slave.sync(ns1={1: SLAVE})
+    slave.log_arrives = True
+    await slave.acting.sync()
+    assert slave.acting.is_acting
+    assert not slave.services.runs
+    slave.log_arrives = False
+    assert await slave.sync(ns1={1: SLAVE})
+
+
+async def test_a_stop_in_the_middle_of_a_switch_waits_for_its_end(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(acting_master, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(acting_master, "_CONFIRM_S", 0.01)
+    slave.said = {"ns1": {1: SLAVE}}
+    await slave.acting.start()
+    await until(lambda: slave.services.runs)
+    slave.services.may_stop.clear()
+    slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
+    slave.acting.sync_soon()
+    await until(lambda: not slave.acting.is_acting)
+
+    stop = asyncio.create_task(slave.acting.stop())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not stop.done()
+    slave.services.may_stop.set()
+    await stop
+    assert not slave.services.runs
+    assert not slave.services.is_cut_short
+
+
+async def test_a_notice_makes_it_ask_soon_and_a_stop_ends_the_services(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(acting_master, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(acting_master, "_CONFIRM_S", 0.01)
     slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
     async with running(slave.acting):
         await until(lambda: slave.changes == [False])
         slave.said = {"ns1": {1: SLAVE}}
-        slave.acting.look_again()
+        slave.acting.sync_soon()
         await until(lambda: slave.services.runs)
     assert not slave.services.runs
     assert not slave.acting.is_acting
@@ -123,6 +185,7 @@ async def test_a_notice_makes_it_ask_at_once_and_a_stop_ends_the_services(slave:
 
 async def test_a_failed_start_of_the_services_is_retried(slave: Fixture):
     slave.services.failures, slave.said = 1, {"ns1": {1: SLAVE}}
+    await slave.acting.sync()
     with pytest.raises(OSError, match="the disk is broken"):
         await slave.acting.sync()
     assert await slave.sync(ns1={1: SLAVE})
@@ -136,8 +199,8 @@ async def test_without_the_mode_it_asks_nobody():
         return {1: SLAVE}
 
     config = BrokerConfig(broker_id=1)
-    async with running(ActingMaster(config, fetch, lambda: ["ns1"], Services())) as acting:
+    async with running(ActingMaster(config, fetch, lambda: ["ns1"], Services(), bool)) as acting:
         await asyncio.sleep(0)
-        acting.look_again()
+        acting.sync_soon()
         await asyncio.sleep(0)
     assert asked == []

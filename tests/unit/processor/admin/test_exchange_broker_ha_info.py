@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketbroker.broker.out.master_address import Master
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -13,28 +14,26 @@ from tests.support.fakes import FakeConnection
 OWN = ExchangeHAInfoResponseHeader("10.0.0.1:10912", 0, "10.0.0.1:10911")
 
 
-async def ask(
-    own: ExchangeHAInfoResponseHeader | None, ha_address: str | None
-) -> tuple[Command, list[tuple[str, str]]]:
-    """Return the answer of a broker, and the masters that it was told of."""
-    came: list[tuple[str, str]] = []
+async def ask(own: ExchangeHAInfoResponseHeader | None, ha_address: str | None) -> tuple[Command, list[Master]]:
+    """Return the answer of a broker, and the masters that it handed over to."""
+    masters: list[Master] = []
 
-    async def master_comes(address: str, ha_address: str) -> None:
-        came.append((address, ha_address))
+    async def hand_over(master: Master) -> None:
+        masters.append(master)
 
     header = ExchangeHAInfoRequestHeader(ha_address, 0, "10.0.0.9:10911" if ha_address else None)
     command = request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
-    return await ExchangeBrokerHaInfoProcessor(lambda: own, master_comes).process(FakeConnection(), command), came
+    return await ExchangeBrokerHaInfoProcessor(lambda: own, hand_over).process(FakeConnection(), command), masters
 
 
 async def test_a_slave_takes_the_addresses_of_its_master():
-    answer, came = await ask(None, "10.0.0.9:10912")
-    assert (answer.code, came) == (ResponseCode.SUCCESS, [("10.0.0.9:10911", "10.0.0.9:10912")])
+    answer, masters = await ask(None, "10.0.0.9:10912")
+    assert (answer.code, masters) == (ResponseCode.SUCCESS, [Master("10.0.0.9:10911", "10.0.0.9:10912")])
 
 
 async def test_a_master_answers_its_own():
-    answer, came = await ask(OWN, None)
-    assert (answer.code, answer.header, came) == (ResponseCode.SUCCESS, OWN, [])
+    answer, masters = await ask(OWN, None)
+    assert (answer.code, answer.header, masters) == (ResponseCode.SUCCESS, OWN, [])
 
 
 async def test_a_master_follows_no_other():
@@ -44,5 +43,5 @@ async def test_a_master_follows_no_other():
 
 
 async def test_a_slave_has_no_addresses_to_answer():
-    answer, came = await ask(None, None)
-    assert (answer.code, answer.header, came) == (ResponseCode.SUCCESS, None, [])
+    answer, masters = await ask(None, None)
+    assert (answer.code, answer.header, masters) == (ResponseCode.SUCCESS, None, [])

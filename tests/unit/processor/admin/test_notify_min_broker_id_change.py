@@ -5,10 +5,10 @@ from rocketbroker.processor.admin.notify_min_broker_id_change import NotifyMinBr
 from tests.support.fakes import FakeConnection
 
 
-def test_a_notice_makes_the_slave_look():
-    looks: list[int] = []
-    processor = NotifyMinBrokerIdChangeProcessor(lambda: looks.append(1))
+def test_a_notice_makes_the_slave_ask():
+    rounds: list[int] = []
+    processor = NotifyMinBrokerIdChangeProcessor(lambda: rounds.append(1))
 
     answer = processor.process(FakeConnection(), request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE))
 
-    assert (answer.code, looks) == (ResponseCode.SUCCESS, [1])
+    assert (answer.code, rounds) == (ResponseCode.SUCCESS, [1])
