@@ -110,7 +110,7 @@ class TestReturningMaster:
             async with ha_slave(tmp_path / "s", master.address) as slave:
                 await caught_up(master, slave)
                 assert await slave.client.is_compared(0)
-                assert slave.client.is_fed
+                await until(lambda: slave.client.is_fed)
 
                 slave.client.compare_again()
                 assert not await slave.client.is_compared(0)

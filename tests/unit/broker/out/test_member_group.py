@@ -47,7 +47,8 @@ async def test_another_answer_is_an_error(answer: Command):
 async def test_connecting_counts_towards_the_timeout():
     class Unreachable:
         async def invoke(self, _address: str, _command: Command, _timeout_s: float) -> Command:
-            return await asyncio.get_running_loop().create_future()
+            never: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+            return await never
 
     with pytest.raises(RemotingTimeoutError, match=r"ns does not answer within 0\.01 s"):
         await fetch_members(Unreachable(), CONFIG, "ns", 0.01)  # type: ignore[arg-type]
