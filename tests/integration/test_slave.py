@@ -103,6 +103,7 @@ async def test_both_restart_in_any_order(pair: Pair):
         update_topic_count = len(slave.topic_configs.topics)
         async with pair.broker(0) as master:
             update_topic(master, "U")
+            slave.outer_api.register_all()  # it learns the address of its master, which has changed
             await until(lambda: "U" in slave.topic_configs.topics)
             assert len(slave.topic_configs.topics) == update_topic_count + 1
             assert slave.topic_configs.data_version == master.topic_configs.data_version
@@ -125,6 +126,7 @@ async def test_progress_at_the_slave_returns_to_the_master(pair: Pair, client: R
         await until(lambda: slave.consumer_offsets.query("G", "T", 0) == 9)
 
         async with pair.broker(0) as back:
+            slave.outer_api.register_all()
             await until(lambda: back.consumer_offsets.query("G", "T", 0) == 9)
             await until(lambda: not slave.consumer_offsets.slave_commits)
             assert await offset_at(client, back) == await offset_at(client, slave) == 9
