@@ -7,9 +7,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_WAIT_STORE_MSG_OK
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
 from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
-from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, STOREHOSTADDRESS_V6_FLAG
+from rocketbroker.codec.message.message_sys_flag import (
+    BORNHOST_V6_FLAG,
+    STOREHOSTADDRESS_V6_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    transaction_value,
+)
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
@@ -26,9 +36,21 @@ from rocketbroker.transport.remoting_client import RemotingClient
 _ROUTE_S: Final = 5.0
 _MOST_ROUTES: Final = 1_024
 _RETRY_S: Final = 1.0
+# Longer than a master waits for its disk and its slaves, so that a slow one does not store the message again.
+_SEND_TIMEOUT_S: Final = 15.0
 _HOST_FLAGS: Final = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 _DELAY: Final = PROPERTY_DELAY_TIME_LEVEL.encode()
 _WAIT: Final = PROPERTY_WAIT_STORE_MSG_OK.encode()
+_TRAN_MSG: Final = PROPERTY_TRANSACTION_PREPARED.encode()
+# The message is stored: a retry would store it again.
+_STORED: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
 
 
 class _Queue(NamedTuple):
@@ -42,7 +64,7 @@ class EscapeBridge:
     """Sends messages to the other masters in turn.
 
     Args:
-        config: name and id of this broker.
+        config: cluster, name and id of this broker.
         client: sends the requests.
         name_servers: returns the addresses of the name servers.
     """
@@ -71,9 +93,9 @@ class EscapeBridge:
         now = asyncio.get_running_loop().time()
         until, queues = self._routes.get(topic, (0.0, []))
         if now >= until:
-            queues = _other_masters(await self._route(topic), self._config.broker_name)
+            queues = _other_masters(await self._route(topic), self._config)
             if not queues:
-                raise CodecError(f"none has topic {topic} with write permission")
+                raise CodecError(f"none of the cluster has topic {topic} with write permission")
             if len(self._routes) >= _MOST_ROUTES:
                 self._routes.clear()
             self._routes[topic] = now + _ROUTE_S, queues
@@ -95,8 +117,13 @@ class EscapeBridge:
     async def _send(self, queue: _Queue, message: MessageExtBrokerInner) -> None:
         config = self._config
         group = get_property(message.properties, b"PGROUP") or b""
-        # Without DELAY: the message is due. Nobody waits for its disk or its slaves.
-        properties = replace_property(remove_property(message.properties, _DELAY), _WAIT, b"false")
+        # Without DELAY: the message is due. It counts as delivered once answered, so the answer waits until it is safe.
+        properties = replace_property(remove_property(message.properties, _DELAY), _WAIT, b"true")
+        sys_flag = message.sys_flag & ~_HOST_FLAGS
+        if transaction_value(sys_flag) != TRANSACTION_PREPARED_TYPE:
+            # A committed message keeps TRAN_MSG, by which the other master would take it for a half message.
+            properties = remove_property(properties, _TRAN_MSG)
+            sys_flag &= ~TRANSACTION_ROLLBACK_TYPE
         header = SendMessageRequestHeaderV2(
             producer_group=group.decode("utf-8", "replace")
             or f"InnerProducerGroup_{config.broker_name}_{config.broker_id}",
@@ -104,20 +131,25 @@ class EscapeBridge:
             default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
             default_topic_queue_nums=8,
             queue_id=queue.queue_id,
-            sys_flag=message.sys_flag & ~_HOST_FLAGS,
+            sys_flag=sys_flag,
             born_timestamp=message.born_timestamp,
             flag=message.flag,
             properties=properties.decode("utf-8", "replace"),
             reconsume_times=message.reconsume_times,
+            # This broker decided already that the message is no dead letter.
+            max_reconsume_times=message.reconsume_times,
         )
         command = request(RequestCode.SEND_MESSAGE_V2, header, bytes(message.body))
-        answer = await self._client.invoke(queue.address, command)
-        if answer.code != ResponseCode.SUCCESS:
+        answer = await self._client.invoke(queue.address, command, _SEND_TIMEOUT_S)
+        if answer.code not in _STORED:
             raise CodecError(f"{queue.address} answers {answer.code} {(answer.remark or '')[:200]}")
 
 
-def _other_masters(route: TopicRouteData, own_name: str) -> list[_Queue]:
-    masters = {data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas}
+def _other_masters(route: TopicRouteData, config: BrokerConfig) -> list[_Queue]:
+    cluster, own_name = config.broker_cluster_name, config.broker_name
+    masters = {
+        data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas if data.cluster == cluster
+    }
     return [
         _Queue(address, queue_id)
         for data in route.queue_datas

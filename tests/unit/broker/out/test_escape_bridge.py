@@ -6,7 +6,12 @@ import pytest
 
 from rocketbroker.broker.out import escape_bridge
 from rocketbroker.broker.out.escape_bridge import EscapeBridge
-from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, STOREHOSTADDRESS_V6_FLAG
+from rocketbroker.codec.message.message_sys_flag import (
+    BORNHOST_V6_FLAG,
+    STOREHOSTADDRESS_V6_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_PREPARED_TYPE,
+)
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -21,12 +26,14 @@ ROUTE = TopicRouteData(
         QueueData("broker-b", 2, 2, 6),
         QueueData("read-only", 2, 2, 4),
         QueueData("no-master", 2, 2, 6),
+        QueueData("foreign", 2, 2, 6),
     ],
     broker_datas=[
         BrokerData("C", "broker-a", {0: "own:1"}),
         BrokerData("C", "broker-b", {0: "b:1", 1: "b:2"}),
         BrokerData("C", "read-only", {0: "r:1"}),
         BrokerData("C", "no-master", {1: "n:1"}),
+        BrokerData("D", "foreign", {0: "f:1"}),
     ],
 )
 
@@ -45,7 +52,7 @@ class Client:
         self.routes_asked = 0
         self.sent: list[tuple[str, Any, bytes]] = []
 
-    async def invoke(self, address: str, command: Command) -> Command:
+    async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         if address == "dead":
             raise RemotingConnectError("it is dead")
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
@@ -66,11 +73,11 @@ def client() -> Client:
 
 @pytest.fixture
 def bridge(client: Client) -> EscapeBridge:
-    config = BrokerConfig(broker_name="broker-a", broker_id=1)
+    config = BrokerConfig(broker_cluster_name="C", broker_name="broker-a", broker_id=1)
     return EscapeBridge(config, client, lambda: ["dead", "ns"])  # type: ignore[arg-type]
 
 
-async def test_messages_go_to_the_queues_of_other_masters_in_turn(bridge: EscapeBridge, client: Client):
+async def test_messages_go_to_the_queues_of_other_masters_of_the_cluster_in_turn(bridge: EscapeBridge, client: Client):
     for _ in range(4):
         assert (await bridge.put(message())).status is PutMessageStatus.PUT_OK
 
@@ -78,15 +85,15 @@ async def test_messages_go_to_the_queues_of_other_masters_in_turn(bridge: Escape
     assert client.routes_asked == 1
 
 
-async def test_a_message_keeps_its_content_but_is_neither_delayed_nor_waited_for(bridge: EscapeBridge, client: Client):
+async def test_a_message_keeps_its_content_and_is_not_delayed_but_waited_for(bridge: EscapeBridge, client: Client):
     flags = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
-    properties = b"TAGS\x01a\x02DELAY\x013\x02WAIT\x01true\x02"
+    properties = b"TAGS\x01a\x02DELAY\x013\x02WAIT\x01false\x02"
 
     await bridge.put(message(properties, flag=7, sys_flag=1 | flags, born_timestamp=5, reconsume_times=2))
 
     [(_, header, body)] = client.sent
     assert body == b"body"
-    assert header.properties == "TAGS\x01a\x02WAIT\x01false\x02"
+    assert header.properties == "TAGS\x01a\x02WAIT\x01true\x02"
     assert (header.topic, header.flag, header.sys_flag, header.born_timestamp, header.reconsume_times) == (
         "T",
         7,
@@ -95,11 +102,31 @@ async def test_a_message_keeps_its_content_but_is_neither_delayed_nor_waited_for
         2,
     )
     assert header.producer_group == "InnerProducerGroup_broker-a_1"
+    assert header.max_reconsume_times == 2, "else a message with many retries becomes a dead letter"
+
+
+async def test_a_retried_message_of_a_committed_transaction_is_no_half_message(bridge: EscapeBridge, client: Client):
+    properties = b"TRAN_MSG\x01true\x02PGROUP\x01PG\x02DELAY\x013\x02"
+
+    await bridge.put(message(properties, sys_flag=TRANSACTION_COMMIT_TYPE, reconsume_times=1))
+
+    [(_, header, _)] = client.sent
+    assert (header.properties, header.sys_flag) == ("PGROUP\x01PG\x02WAIT\x01true\x02", 0)
 
 
 async def test_a_half_message_keeps_its_producer_group(bridge: EscapeBridge, client: Client):
-    await bridge.put(message(b"PGROUP\x01PG\x02"))
-    assert client.sent[0][1].producer_group == "PG"
+    await bridge.put(message(b"PGROUP\x01PG\x02TRAN_MSG\x01true\x02", sys_flag=TRANSACTION_PREPARED_TYPE))
+    header = client.sent[0][1]
+    assert (header.producer_group, header.sys_flag) == ("PG", TRANSACTION_PREPARED_TYPE)
+    assert "TRAN_MSG\x01true" in header.properties
+
+
+@pytest.mark.parametrize(
+    "code", [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE]
+)
+async def test_a_message_that_is_stored_is_not_sent_again(bridge: EscapeBridge, client: Client, code: ResponseCode):
+    client.code = code
+    assert (await bridge.put(message())).status is PutMessageStatus.PUT_OK
 
 
 async def test_a_rejected_message_is_retried_by_its_owner_with_a_new_route(bridge: EscapeBridge, client: Client):
@@ -116,7 +143,7 @@ async def test_a_rejected_message_is_retried_by_its_owner_with_a_new_route(bridg
 async def test_without_another_master_a_message_waits(bridge: EscapeBridge, client: Client):
     assert "ns answers 17 no such topic" in (await bridge.put(message(topic="U"))).reason
     client.route = TopicRouteData()
-    assert "none has topic T with write permission" in (await bridge.put(message())).reason
+    assert "none of the cluster has topic T with write permission" in (await bridge.put(message())).reason
 
 
 async def test_without_a_name_server_a_message_waits(client: Client):
