@@ -4,10 +4,12 @@ This does in one step what ``decode_record`` and ``copy_message`` do in general,
 through it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from rocketbroker.broker.message.real_place import REAL_TOPIC, Place, real_place
+from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
 from rocketbroker.codec.message.message_sys_flag import STOREHOSTADDRESS_V6_FLAG, host_flags
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
@@ -35,6 +37,12 @@ class WaitingMessage(NamedTuple):
     queue_offset: int
     store_timestamp: int
     message: MessageExtBrokerInner
+
+
+def unbroken(found: Sequence[WaitingMessage], entries: Sequence[ExpectedRecord]) -> list[WaitingMessage]:
+    """Return the messages before the first one that entries name and that was not found."""
+    pairs = zip(found, entries, strict=False)
+    return [message for message, _ in takewhile(lambda pair: pair[0].queue_offset == pair[1][0], pairs)]
 
 
 class WaitingMessages:

@@ -3,6 +3,9 @@
 SCHEDULE_TOPIC_XXXX has one queue for each delay level. Its entries hold the delivery time in place of a tags code and
 are due in order. ``config/delayOffset.json`` has the offset of each level up to which copies are delivered and on disk.
 After a crash it may be behind, and messages delivered since are delivered once more.
+
+The progress of a slave that sends to another master returns to its own master, whose copy may be whole. So there a
+level does not pass a message that the slave lacks or has damaged: it waits for the master.
 """
 
 import asyncio
@@ -10,7 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessages
+from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages, unbroken
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -61,7 +64,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         clock: decides what is due.
         stats: counts the puts.
         on_persist: see ``ConfigManager``.
-        put: takes the messages that are due; by default the appender does.
+        put: takes the messages that are due, for another master; by default the appender does.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -98,6 +101,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         # The first look counts as one: before it the clock may have been set back, and levels had longer delays.
         self._set_back: dict[int, tuple[int, int]] = {}
         self._last_look_ms = _NEVER_MS
+        # Offsets by level at which it waits for the master.
+        self._waiting_at: dict[int, int] = {}
 
     @property
     def max_delay_level(self) -> int:
@@ -106,7 +111,9 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     async def start(self) -> None:
         """Start delivering; the file and the store must be loaded."""
-        self.correct_delay_offset()
+        self._waiting_at.clear()
+        if self._put is None:
+            self.correct_delay_offset()
         self._tasks.whenever(self.deliver_due, DELAY_FOR_A_WHILE_S, "deliver")
 
     async def stop(self) -> None:
@@ -167,7 +174,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         self._look_at_clock(queues)
         for queue_id, queue in sorted(queues.items()):
             level = queue_id + 1
-            if queue.max_offset > self.offset_table.get(level, 0):
+            offset = self.offset_table.get(level, 0)
+            if queue.max_offset > offset and self._waiting_at.get(level) != offset:
                 pause_s = min(pause_s, await self._deliver_level(level, queue))
         return pause_s
 
@@ -208,18 +216,20 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     async def _deliver_level(self, level: int, queue: ConsumeQueueInterface) -> float:
         """Deliver a batch of a level; return the seconds until the next batch."""
-        offset = max(self.offset_table.get(level, 0), queue.min_offset)
+        progress = self.offset_table.get(level, 0)
+        offset = max(progress, queue.min_offset)
+        if self._put is not None and progress < offset:
+            self._wait_for_master(level, progress)
+            return DELAY_FOR_A_WHILE_S
         entries = self._entry_reader.entries(queue, offset, BATCH)
         count, pause_s = self._count_due(entries, level)
         if not count:
             return pause_s
-        records = await self._entry_reader.records(queue, entries[:count])
-        if len(records) < count:
-            log.error("delay level %s: %s messages are damaged or missing", level, count - len(records))
+        found = await self._read(level, queue, entries[:count])
         delivered_to, put = offset, self._put or self._appender.put_message
         try:
-            for record in records:
-                delivered_to, _, message = self._waiting.read(record)
+            for queue_offset, _, message in found:
+                delivered_to = queue_offset
                 if not self._place(message, level, delivered_to):
                     continue
                 result = put(message)
@@ -227,11 +237,33 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
                     result = await result
                 if not self._is_done(message.topic, result, level, delivered_to):
                     return DELAY_FOR_A_WHILE_S
-            delivered_to = offset + count
+            delivered_to = offset + (count if self._put is None else len(found))
         finally:
             self._advance(level, offset, delivered_to)
         await asyncio.sleep(0)  # let others run
         return pause_s
+
+    async def _read(
+        self, level: int, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]
+    ) -> list[WaitingMessage]:
+        """Return the sound messages that entries name; for another master, those before the first missing one."""
+        records = await self._entry_reader.records(queue, entries)
+        found = [self._waiting.read(record) for record in records]
+        if len(found) == len(entries):
+            return found
+        if self._put is None:
+            log.error("delay level %s: %s messages are damaged or missing", level, len(entries) - len(found))
+            return found
+        found = unbroken(found, entries)
+        self._wait_for_master(level, entries[len(found)][0])
+        return found
+
+    def _wait_for_master(self, level: int, offset: int) -> None:
+        if self._waiting_at.get(level) != offset:
+            self._waiting_at[level] = offset
+            log.error(
+                "delay level %s waits for the master: this slave lacks message %s or has it damaged", level, offset
+            )
 
     def _look_at_clock(self, queues: Mapping[int, ConsumeQueueInterface]) -> None:
         """Note if the clock was set back: stored messages may then have later times than new ones.

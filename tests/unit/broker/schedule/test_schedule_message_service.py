@@ -24,6 +24,7 @@ from rocketbroker.store.message_store import MessageStore
 from tests.support.damage import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import files
+from tests.support.running import running
 from tests.support.stores import read_queue
 
 STORE_HOST = host_bytes("127.0.0.1", 10911)
@@ -414,6 +415,59 @@ async def test_a_damaged_entry_delivers_no_other_message(service, store, clock, 
     assert [message.body for message in delivered(store)] == [b"first", b"third"]
     assert "message 1 of queue 0 of SCHEDULE_TOPIC_XXXX is missing" in caplog.text
     assert "delay level 1: 1 messages are damaged or missing" in caplog.text
+
+
+class OtherMaster:
+    """Takes all messages."""
+
+    def __init__(self):
+        self.got = []
+
+    async def put(self, message):
+        self.got.append(bytes(message.body))
+        return PutMessageResult(PutMessageStatus.PUT_OK)
+
+
+async def test_a_damaged_message_on_a_slave_waits_for_the_master(service, store, clock, caplog):
+    for body in (b"first", b"second", b"third"):
+        put(store, 1, body=body)
+    put(store, 2, body=b"other level")
+    queue = store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0]
+    overwrite(queue.queue.files[0], 20, bytes(queue.queue.files[0].buffer[:20]))
+    other = OtherMaster()
+    service._put = other.put
+    clock.advance(5)
+
+    for _ in range(3):
+        await service.deliver_due()
+
+    assert (other.got, service.offset_table) == ([b"first", b"other level"], {1: 1, 2: 1})
+    assert caplog.text.count("delay level 1 waits for the master: this slave lacks message 1") == 1
+
+
+async def test_messages_that_a_slave_never_had_wait_for_the_master(service, store, clock):
+    for body in (b"missing", b"second"):
+        put(store, 1, body=body)
+    store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0].min_offset = 1
+    other = OtherMaster()
+    service._put = other.put
+    clock.advance(1)
+    async with running(service):
+        await service.deliver_due()
+        assert (other.got, service.offset_table) == ([], {})
+    service.offset_table = {1: 1}
+    await service.deliver_due()
+    assert (other.got, service.offset_table) == ([b"second"], {1: 2})
+
+
+async def test_a_slave_keeps_progress_before_its_queue(service, store):
+    put(store, 1)
+    put(store, 1)
+    store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0].min_offset = 2
+    service._put = OtherMaster().put
+    service.offset_table = {1: 1}
+    async with running(service):
+        assert service.offset_table == {1: 1}
 
 
 async def test_runs_by_itself(service, store, clock):
