@@ -2,7 +2,7 @@
 
 The other master asks the producers and ends the transactions. This broker writes no op messages: its progress in the
 half queue, which returns to its master, says which half messages are gone. RocketMQ skips one that no master takes;
-here it waits, and all after it.
+here it waits, and all after it. So does one that this slave lacks or has damaged: its master may have it.
 """
 
 import logging
@@ -58,6 +58,8 @@ class HalfMessageEscape:
         self._put = put
         self._config = config
         self._store_host = store_host
+        # Offset of the half message last reported to wait for the master.
+        self._reported = -1
         self._tasks = TaskOwner("HalfMessageEscape")
 
     async def start(self) -> None:
@@ -70,12 +72,14 @@ class HalfMessageEscape:
         await self._tasks.stop()
 
     async def send_open(self) -> None:
-        """Send all open half messages in order, up to the first that no master takes."""
+        """Send all open half messages in order, up to the first that cannot be read or that no master takes."""
         queue = self._queues.find(RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID)
         if queue is None:
             return
+        if (progress := self._progress) < queue.min_offset:
+            self._report(progress, f"this slave has only those from {queue.min_offset} on")
+            return
         halves = self._transactions.half_offsets
-        halves.skip_to(min(queue.min_offset, queue.max_offset))
         try:
             while (offset := halves.first_open(halves.position)) < queue.max_offset:
                 if not await self._send(queue, offset):
@@ -85,11 +89,14 @@ class HalfMessageEscape:
             self._keep_progress(halves.position)
 
     async def _send(self, queue: ConsumeQueueInterface, offset: int) -> bool:
-        """Send a half message; return false to retry later. One that is lost or damaged is skipped."""
+        """Send a half message; return false to retry later. One that names no real topic is skipped."""
         half = await self._read(queue, offset)
-        place = real_place(half.properties_bytes) if half is not None else None
-        if half is None or place is None:
-            log.error("half message %d is skipped: it is lost or damaged, or names no real topic", offset)
+        if half is None:
+            self._report(offset, "it is lost or damaged here")
+            return False
+        place = real_place(half.properties_bytes)
+        if place is None:
+            log.error("half message %d is skipped: it names no real topic", offset)
             return True
         result = await self._put(escaped_half(half, place, self._store_host))
         if result.status is PutMessageStatus.PUT_OK:
@@ -104,6 +111,15 @@ class HalfMessageEscape:
         is_sound = half is not None and (half.topic, half.queue_offset) == (RMQ_SYS_TRANS_HALF_TOPIC, offset)
         return half if is_sound else None
 
+    def _report(self, offset: int, why: str) -> None:
+        if offset != self._reported:
+            self._reported = offset
+            log.error("half messages from %d on wait for the master: %s", offset, why)
+
+    @property
+    def _progress(self) -> int:
+        return max(self._offsets.query(CID_SYS_RMQ_TRANS, RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID), 0)
+
     def _keep_progress(self, position: int) -> None:
-        if position > max(self._offsets.query(CID_SYS_RMQ_TRANS, RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID), 0):
+        if position > self._progress:
             self._offsets.commit(CID_SYS_RMQ_TRANS, RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID, position)

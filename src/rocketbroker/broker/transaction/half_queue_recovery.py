@@ -43,7 +43,7 @@ class HalfQueueRecovery:
         commit_log: the log, recovered.
         queues: the queues, recovered.
         queries: finds committed messages by their unique id.
-        lock: knows how the last broker stopped.
+        lock: knows how the last broker stopped; ``None`` for a slave, whose log another broker wrote.
         consumer_offsets: loaded; offsets beyond the end of a queue are set back already.
         transactions: receives the open half messages.
     """
@@ -53,7 +53,7 @@ class HalfQueueRecovery:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         queries: MessageQueries,
-        lock: StoreLock,
+        lock: StoreLock | None,
         consumer_offsets: ConsumerOffsetManager,
         transactions: TransactionalMessageService,
     ) -> None:
@@ -77,7 +77,7 @@ class HalfQueueRecovery:
         self._transactions.begin(half_offsets)
         ended = 0
         # Another master may have been killed since the first run.
-        if not (self._is_first and self._lock.was_clean):
+        if not (self._is_first and self._lock is not None and self._lock.was_clean):
             for half in open_halves:
                 if await self._is_committed(half):
                     self._transactions.end(half, half.queue_offset)

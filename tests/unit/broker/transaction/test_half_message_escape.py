@@ -7,6 +7,7 @@ from rocketbroker.broker.transaction.transactional_message_util import is_transa
 from rocketbroker.codec.message.message_properties import decode_properties
 from rocketbroker.codec.message.message_sys_flag import transaction_value
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from tests.support.damage import overwrite
 from tests.support.running import running
 from tests.support.stores import message
 from tests.support.transactions import GROUP, HALF_TOPIC, STORE_HOST, Transactions
@@ -99,6 +100,41 @@ async def test_a_message_without_a_real_topic_is_skipped(
 
     assert other.bodies == [b"open"]
     assert "half message 0 is skipped" in caplog.text
+
+
+async def test_a_damaged_message_waits_for_the_master_with_all_after_it(
+    transactions: Transactions, other: OtherMaster, escape: HalfMessageEscape, caplog: pytest.LogCaptureFixture
+):
+    transactions.send(b"before")
+    damaged = transactions.send(b"damaged")
+    transactions.send(b"behind")
+    [file] = transactions.store.commit_log.queue.files
+    # A byte of the body.
+    overwrite(file, damaged.commit_log_offset + 90, b"?")
+
+    await escape.send_open()
+    await escape.send_open()
+
+    assert other.bodies == [b"before"]
+    assert transactions.offsets.query(GROUP, HALF_TOPIC, 0) == 1
+    assert caplog.text.count("half messages from 1 on wait for the master") == 1
+
+
+async def test_messages_that_this_slave_never_had_wait_for_the_master(
+    transactions: Transactions, other: OtherMaster, escape: HalfMessageEscape
+):
+    for body in (b"missing", b"first"):
+        transactions.send(body)
+    queue = transactions.store.queues.find(HALF_TOPIC, 0)
+    assert queue is not None
+    queue.min_offset = 1
+    await transactions.recovery.run()
+    await escape.send_open()
+    assert (other.bodies, transactions.offsets.query(GROUP, HALF_TOPIC, 0)) == ([], -1)
+
+    transactions.offsets.commit(GROUP, HALF_TOPIC, 0, 1)
+    await escape.send_open()
+    assert other.bodies == [b"first"]
 
 
 async def test_they_are_sent_in_each_interval_from_where_the_progress_is(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
 from rocketbroker.codec.message.message_properties import encode_properties
 from tests.support.golden_store import unpack
 from tests.support.replicas import log_bytes
@@ -104,6 +105,18 @@ async def test_a_change_of_role_finds_what_became_of_transactions_meanwhile(tmp_
     assert open_bodies(slave) == [still_open.body], "the op message of the commit need not be written yet"
     for each in (master, slave):
         await each.close()
+
+
+async def test_a_slave_looks_for_commits_in_its_first_run_although_it_stopped_cleanly(tmp_path: Path):
+    master = await Transactions.open(tmp_path / "store")
+    committed, still_open = (master.send() for _ in range(2))
+    master.end(committed)
+    assert (master.store.lock.was_clean, master.ops()) == (True, [])
+    store, found = master.store, master.service
+    slave = HalfQueueRecovery(store.commit_log, store.queues, store.queries, None, master.offsets, found)
+    await slave.run()
+    assert open_bodies(master) == [still_open.body]
+    await master.close()
 
 
 async def test_without_the_index_such_a_commit_is_asked_for_again(tmp_path: Path):
