@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rocketbroker.broker.longpolling.waiting_message import Put
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
@@ -28,10 +29,11 @@ class Timer:
     Args:
         store: started, with the clock.
         clock: the time.
+        put: see ``TimerMessageStore``.
         settings: of ``MessageStoreConfig``.
     """
 
-    def __init__(self, store: MessageStore, clock: FakeClock, **settings) -> None:
+    def __init__(self, store: MessageStore, clock: FakeClock, put: Put | None = None, **settings) -> None:
         self.store = store
         self.clock = clock
         self.config = MessageStoreConfig(store_path_root_dir=store.config.store_path_root_dir, **settings)
@@ -49,6 +51,7 @@ class Timer:
             store_host=V4_HOST,
             clock=clock,
             stats=BrokerStatsManager(clock, "C"),
+            put=put,
         )
         self.rewrite = HandleScheduleMessage(self.config, clock, 18, lambda: self.service.precision_ms)
 

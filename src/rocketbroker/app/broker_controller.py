@@ -44,7 +44,6 @@ from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
-from rocketbroker.broker.timer.timer_requests import escaped
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.half_message_escape import HalfMessageEscape
@@ -245,13 +244,14 @@ class BrokerController:
             store_host=self._store_host,
             clock=self._clock,
             stats=self.stats,
-            put=(lambda message: self._escape.put(escaped(message))) if self._is_slave else None,
+            put=self._escape.put if self._is_slave else None,
         )
 
     def _make_half_recovery(self) -> HalfQueueRecovery:
         store = self.store
+        lock = None if self._is_slave else store.lock
         return HalfQueueRecovery(
-            store.commit_log, store.queues, store.queries, store.lock, self.consumer_offsets, self.transactions
+            store.commit_log, store.queues, store.queries, lock, self.consumer_offsets, self.transactions
         )
 
     def _make_acting_services(self) -> PartList:

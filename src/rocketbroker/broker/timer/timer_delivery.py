@@ -1,14 +1,15 @@
 """Delivery of one slot of the timer (TimerDequeueGetMessageService, TimerDequeuePutMessageService)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages
+from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages, unbroken
 from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.commitlog.put_message import (
@@ -28,7 +29,11 @@ BATCH = 64
 
 
 class TimerDelivery:
-    """Delivers the messages of due slots; ``count`` counts the stored copies, ``precision_ms`` is the width of a slot.
+    """Delivers the messages of due slots.
+
+    The progress of a slave that sends to another master returns to its own master, whose log may be whole. Progress
+    covers all messages before a slot and an offset. So all messages wait for the master after one that the slave
+    lacks or has damaged, and after one that is not due yet: its cancel would not find it at the other master.
 
     Args:
         appender: stores the copies.
@@ -38,7 +43,12 @@ class TimerDelivery:
         stats: counts the copies.
         advance: called after each batch with the slot time in ms, the slot, and the queue offset before which it is
             delivered.
-        put: takes the copies in place of the appender.
+        put: takes the copies in place of the appender, for another master.
+
+    Attributes:
+        count: number of stored copies.
+        precision_ms: width of a slot.
+        waits_for_master: true once a slave may deliver nothing more.
     """
 
     def __init__(
@@ -60,6 +70,41 @@ class TimerDelivery:
         self._advance = advance
         self.precision_ms = 0
         self.count = 0
+        self.waits_for_master = False
+
+    @property
+    def escapes(self) -> bool:
+        """True if the copies go to another master."""
+        return self._put is not None
+
+    def wait_for_master(self, why: str) -> None:
+        """Deliver nothing more."""
+        if not self.waits_for_master:
+            self.waits_for_master = True
+            log.error("timer messages wait for the master: %s", why)
+
+    def wait_for_message(self, queue_offset: int) -> None:
+        """Deliver nothing more, because this slave cannot read a message."""
+        self.wait_for_master(f"this slave lacks message {queue_offset}, or has it damaged")
+
+    async def read(
+        self, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]
+    ) -> tuple[list[WaitingMessage], int | None]:
+        """Return the sound messages that entries name.
+
+        For another master, return those before the first missing one, and its offset.
+
+        Raises:
+            StoreError: The disk cannot be read.
+        """
+        found = [self._waiting.read(record) for record in await self._entry_reader.records(queue, entries)]
+        if len(found) == len(entries):
+            return found, None
+        if not self.escapes:
+            log.error("%s timer messages are damaged or missing", len(entries) - len(found))
+            return found, None
+        found = unbroken(found, entries)
+        return found, entries[len(found)][0]
 
     async def deliver_batch(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> float:
         """Deliver a batch of a slot's messages; return the seconds until the next batch.
@@ -69,26 +114,28 @@ class TimerDelivery:
         """
         if not await self._read_deletes(queue, slot_ms, slot):
             return DELAY_FOR_A_WHILE_S
-        reader = self._entry_reader
-        entries = reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
-        records = await reader.records(queue, entries)
-        if len(records) < len(entries):
-            log.error("%s due timer messages are damaged or missing", len(entries) - len(records))
+        entries = self._entry_reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
+        messages, missing = await self.read(queue, entries)
         delivered_to = slot.messages[slot.done] if entries else 0
         put = self._put or self._appender.put_message
         try:
-            for record in records:
-                found = self._waiting.read(record)
+            for found in messages:
                 delivered_to = found.queue_offset
                 copy = self._copy(found, slot_ms, slot)
                 if copy is None:
                     continue
+                if self._is_early(copy):
+                    return DELAY_FOR_A_WHILE_S
                 result = put(copy)
                 if not isinstance(result, PutMessageResult):
                     result = await result
                 if not self._is_done(copy.topic, result):
                     return DELAY_FOR_A_WHILE_S
-            delivered_to = entries[-1][0] + 1 if entries else 0
+            if missing is None:
+                delivered_to = entries[-1][0] + 1 if entries else 0
+            else:
+                delivered_to = missing
+                self.wait_for_message(missing)
         finally:
             self._advance(slot_ms, slot, delivered_to)
         return 0.0
@@ -98,12 +145,17 @@ class TimerDelivery:
         reader, put = self._entry_reader, self._put or self._appender.put_message
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
-            for record in await reader.records(queue, entries):
-                found = self._waiting.read(record)
+            messages, missing = await self.read(queue, entries)
+            if missing is not None:
+                self.wait_for_message(missing)
+                return False
+            for found in messages:
                 properties = found.message.properties
                 request = timer_request(properties, self._waiting.place(properties))
                 if request is not None and request.out_ms > slot_ms:
                     copy = self._rolled(found)
+                    if self._is_early(copy):
+                        return False
                     result = put(copy)
                     if not isinstance(result, PutMessageResult):
                         result = await result
@@ -128,6 +180,13 @@ class TimerDelivery:
         message.found = find_properties(message.properties)
         message.properties = self._stamped(found)
         return message
+
+    def _is_early(self, copy: MessageExtBrokerInner) -> bool:
+        """Return true, and wait for the master, if a copy for another master is not due yet."""
+        if not self.escapes or copy.topic != TIMER_TOPIC:
+            return False
+        self.wait_for_master("one is due later than timerRollWindowSlot allows")
+        return True
 
     def _rolled(self, found: WaitingMessage) -> MessageExtBrokerInner:
         """Return the copy for the timer's queue of a message that is not due yet."""

@@ -63,7 +63,7 @@ class TimerMessageStore:
         clock: decides what is due.
         stats: counts the puts.
         file_system: the disk.
-        put: takes the messages that are due; by default the appender does.
+        put: takes the messages that are due, for another master; by default the appender does.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -118,9 +118,26 @@ class TimerMessageStore:
         """
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         await self.load()
+        self._delivery.waits_for_master = False
+        if self._delivery.escapes:
+            await self._check_begin()
         self.progress.flush()
         self._tasks.whenever(self.advance, RETRY_S, "advance")
         self._tasks.forever(self._keep, "keep")
+
+    async def _check_begin(self) -> None:
+        """Wait for the master if it may have older messages, which a slave that began later lacks.
+
+        Each has a slot at most a roll window after it was stored, so before such a slot of the first message here.
+        """
+        queue = self._queue()
+        if queue is None or not queue.min_offset:
+            return
+        found, _ = await self._delivery.read(queue, self._entry_reader.entries(queue, queue.min_offset, 1))
+        window_ms = max(self._slots[1], self._old_slots[1])
+        delivered = self.progress.delivered
+        if not found or not is_delivered(delivered, found[0].store_timestamp + window_ms, queue.min_offset - 1):
+            self._delivery.wait_for_master(f"it may have some before {queue.min_offset}, where those here begin")
 
     async def stop(self) -> None:
         """Stop delivering and write everything, so that the next start continues here."""
@@ -209,9 +226,8 @@ class TimerMessageStore:
             StoreError: The disk cannot be read.
         """
         queue = self._queue()
-        if queue is None:
+        if queue is None or self._delivery.waits_for_master or not await self._take_in(queue):
             return DELAY_FOR_A_WHILE_S
-        await self._take_in(queue)
         now = self._clock.time_ms()
         slot_ms, file = self._wheel.first_slot_ms, self._wheel.next_file
         due_ms = now - self.precision_ms
@@ -234,8 +250,11 @@ class TimerMessageStore:
         nothing_due = slot_ms is None or slot_ms > due_ms
         return file <= now + LOAD_AHEAD_MS and nothing_due and not self._files_lock.locked()
 
-    async def _take_in(self, queue: ConsumeQueueInterface) -> None:
-        """Read the messages that the queue holds now; later ones must not delay due messages."""
+    async def _take_in(self, queue: ConsumeQueueInterface) -> bool:
+        """Read the messages that the queue holds now; later ones must not delay due messages.
+
+        Return false if a slave cannot read one.
+        """
         reader = self._entry_reader
         end = queue.max_offset
         while self._taken_in < end:
@@ -243,14 +262,16 @@ class TimerMessageStore:
                 await self.write()  # messages come faster than the disk takes them
             entries = reader.entries(queue, max(self._taken_in, queue.min_offset), BATCH)
             if not entries:
-                return
-            records = await reader.records(queue, entries)
-            if len(records) < len(entries):
-                log.error("%s timer messages are damaged or missing", len(entries) - len(records))
-            for record in records:
-                self._take_in_one(self._waiting.read(record))
+                return True
+            messages, missing = await self._delivery.read(queue, entries)
+            if missing is not None:
+                self._delivery.wait_for_message(missing)
+                return False
+            for found in messages:
+                self._take_in_one(found)
             self._taken_in = entries[-1][0] + 1
             await asyncio.sleep(0)  # let others run
+        return True
 
     def _take_in_one(self, found: WaitingMessage) -> None:
         queue_offset, store_timestamp, message = found
@@ -343,9 +364,8 @@ class TimerMessageStore:
         """Advance the progress to the present if nothing is due and that lets a slot file be removed."""
         due_ms = self._clock.time_ms() - self.precision_ms
         first = [ms for ms in (self._wheel.first_slot_ms, self._wheel.next_file) if ms is not None]
-        if min(first, default=due_ms + 1) > due_ms and any(
-            start + SLOT_FILE_MS <= due_ms for start in self._files.starts
-        ):
+        nothing_due = min(first, default=due_ms + 1) > due_ms and not self._delivery.waits_for_master
+        if nothing_due and any(start + SLOT_FILE_MS <= due_ms for start in self._files.starts):
             self.progress.deliver(due_ms + 1, self._taken_in)
             self.progress.advance()
 

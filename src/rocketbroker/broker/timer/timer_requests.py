@@ -2,17 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from rocketbroker.broker.message.real_place import REAL_TOPIC, Place, real_place, without_real_place
-from rocketbroker.broker.timer.timer_rewrite import (
-    TIMER_DEL_UNIQKEY,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    TIMER_OUT_MS,
-)
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
-from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
+from rocketbroker.broker.message.real_place import REAL_TOPIC, Place
+from rocketbroker.broker.timer.timer_rewrite import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketbroker.codec.message.message_properties import get_property, replace_property
 
 _ENQUEUE_MS: Final = b"TIMER_ENQUEUE_MS"
 _DEQUEUE_MS: Final = b"TIMER_DEQUEUE_MS"
@@ -53,22 +45,6 @@ def rolled(properties: bytes) -> bytes:
     times = get_property(properties, _ROLL_TIMES) or b"0"
     number = int(times) + 1 if times.isdigit() and len(times) <= _MAX_DIGITS else 1
     return replace_property(properties, _ROLL_TIMES, b"%d" % number)
-
-
-def escaped(message: MessageExtBrokerInner) -> MessageExtBrokerInner:
-    """Turn a message for the timer's own topic into one that another master delays; leave others alone."""
-    properties = message.properties
-    place = real_place(properties)
-    request = timer_request(properties, place)
-    if message.topic != TIMER_TOPIC or place is None or request is None:
-        return message
-    for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_OUT_MS):
-        properties = remove_property(properties, name)
-    # Its slot is the last one before the time of its delivery.
-    properties = replace_property(properties, TIMER_DELIVER_MS, b"%d" % (request.out_ms + 1))
-    message.properties = without_real_place(properties)
-    message.topic, message.queue_id = place
-    return message
 
 
 def delete_key(properties: bytes) -> DeleteKey:

@@ -1,6 +1,5 @@
-from rocketbroker.broker.timer.timer_requests import delete_key, escaped, key_of, rolled, stamped, timer_request
+from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
 PLACE = ("T", 1)
 
@@ -36,19 +35,6 @@ def test_times_that_it_was_stored_again():
     assert decode_properties(once) == {"TAGS": "A", "TIMER_ROLL_TIMES": "1"}
     assert decode_properties(rolled(once))["TIMER_ROLL_TIMES"] == "2"
     assert decode_properties(rolled(encode_properties({"TIMER_ROLL_TIMES": "x"})))["TIMER_ROLL_TIMES"] == "1"
-
-
-def test_a_message_that_is_not_due_escapes_to_its_real_topic_with_its_time():
-    raw = encode_properties(
-        {"TIMER_DELAY_SEC": "9", "TIMER_OUT_MS": "5000", "TAGS": "A", "REAL_TOPIC": "T", "REAL_QID": "1"}
-    )
-    found = escaped(MessageExtBrokerInner("rmq_sys_wheel_timer", 0, b"body", raw))
-    assert (found.topic, found.queue_id) == PLACE
-    assert decode_properties(found.properties) == {"TAGS": "A", "TIMER_DELIVER_MS": "5001"}
-    due = escaped(MessageExtBrokerInner("T", 1, b"body", raw))
-    assert (due.topic, due.properties) == ("T", raw)
-    lost = escaped(MessageExtBrokerInner("rmq_sys_wheel_timer", 0, b"body", b""))
-    assert lost.topic == "rmq_sys_wheel_timer"
 
 
 def test_a_cancel_names_its_message():
