@@ -1,5 +1,6 @@
 """A slave that acts as master over real sockets, until its master is back."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,9 +13,11 @@ from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
+from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
@@ -145,11 +148,17 @@ async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
         async with Producer("PG", cluster.client) as producer:
             await producer.send(Message("T", b"delayed", delay_time_level=5))
         await copied(slave, RMQ_SYS_SCHEDULE_TOPIC, 1, 4)
-        await master.stop()
-        await until(lambda: slave.acting.state.is_acting)
-        cluster.clock.advance(60.0)
-        await slave.acting.state.sync()
-        assert not slave.store.queues.queues_of("T"), "an acting master stores no messages"
+        async with cluster.broker(0, name="broker-b") as other:
+            other.topic_configs.update(TopicConfig("T", 1, 1))
+            await until(lambda: cluster.seen("T", "broker-b")[1] == PERM_READ | PERM_WRITE)
+            await master.stop()
+            await until(lambda: slave.acting.state.is_acting)
+            cluster.clock.advance(60.0)
+            # Time for several turns of a delivery, if one ran.
+            await asyncio.sleep(5 * DELAY_FOR_A_WHILE_S)
+            for broker in (slave, other):
+                assert broker.store.queues.max_offset_in_queue("T", 0) == 0
+            assert slave.schedule.offset_table == {}
 
         async with cluster.broker(0) as back:
             await until(lambda: bool(back.store.queues.queues_of("T")))
@@ -167,8 +176,17 @@ async def test_due_messages_and_open_transactions_escape_to_another_master_and_a
                 broker.topic_configs.update(TopicConfig("T", 1, 1))
             properties = {"REAL_TOPIC": "T", "REAL_QID": "0"}
             half = {**properties, "TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U3"}
+            retried = {**properties, "DELAY": "5", "TRAN_MSG": "true", "PGROUP": "PG"}
             for each in (
                 message(b"delayed", RMQ_SYS_SCHEDULE_TOPIC, 4, properties={**properties, "DELAY": "5"}),
+                message(
+                    b"retried",
+                    RMQ_SYS_SCHEDULE_TOPIC,
+                    4,
+                    properties=retried,
+                    sys_flag=TRANSACTION_COMMIT_TYPE,
+                    reconsume_times=1,
+                ),
                 message(
                     b"timer", TIMER_TOPIC, 0, properties={**properties, "TIMER_OUT_MS": str(cluster.in_ms(50_000))}
                 ),
@@ -181,19 +199,19 @@ async def test_due_messages_and_open_transactions_escape_to_another_master_and_a
 
         await until(lambda: slave.acting.state.is_acting)
         cluster.clock.advance(70.0)
-        await until(lambda: other.store.queues.max_offset_in_queue("T", 0) == 2)
+        await until(lambda: other.store.queues.max_offset_in_queue("T", 0) == 3)
         await until(lambda: other.store.queues.max_offset_in_queue(RMQ_SYS_TRANS_HALF_TOPIC, 0) == 1)
-        assert {each.body for each in read_queue(other.store, "T", 0, 0)} == {b"delayed", b"timer"}
+        assert {each.body for each in read_queue(other.store, "T", 0, 0)} == {b"delayed", b"retried", b"timer"}
         [sent] = read_queue(other.store, RMQ_SYS_TRANS_HALF_TOPIC, 0, 0)
         assert (sent.body, sent.get_property("REAL_TOPIC"), sent.get_property("PGROUP")) == (b"half", "T", "PG")
         assert slave.store.queues.max_offset_in_queue("T", 0) == 0
 
         async with cluster.broker(0, transactionCheckInterval="1000", transactionTimeOut="0") as back:
-            assert back.schedule.offset_table == {5: 1}
+            assert back.schedule.offset_table == {5: 2}
             assert back.timer.checkpoint().last_timer_queue_offset == 1
             assert back.transactions.half_offsets.position == 1
             await until(lambda: not slave.acting.state.is_acting)
             cluster.clock.advance(10.0)
             put(back, b"new")
             await until(lambda: [each.body for each in read_queue(back.store, "T", 0, 0)] == [b"new"])
-            assert other.store.queues.max_offset_in_queue("T", 0) == 2
+            assert other.store.queues.max_offset_in_queue("T", 0) == 3

@@ -421,7 +421,7 @@ class OtherMaster:
     """Takes all messages."""
 
     def __init__(self):
-        self.got = []
+        self.got: list[bytes] = []
 
     async def put(self, message):
         self.got.append(bytes(message.body))
