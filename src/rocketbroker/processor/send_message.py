@@ -97,7 +97,7 @@ class SendMessageProcessor:
         self._ipv6_store = host_flags(bytes(8), store_host)
         self._fast_failure = fast_failure
         self._key_limit = KeyLimit(store_config.max_keys_per_message)
-        # Java clients put the keys of a hundred traced messages into one message.
+        self._trace_key_limit = self._key_limit.of_traces()
         self._trace_topics = {RMQ_SYS_TRACE_TOPIC, config.msg_trace_topic_name}
         self._answers = SendAnswers(acknowledgements, targets, fast_failure)
         self._must_wait = acknowledgements.required
@@ -150,8 +150,8 @@ class SendMessageProcessor:
         raw = header.properties.encode()
         if raw and raw[-1] != _PAIR_END:
             raw += b"\x02"
-        if len(raw) > self._key_limit.always_fits and header.topic not in self._trace_topics:
-            self._key_limit.check(raw)
+        if len(raw) > self._key_limit.always_fits:
+            (self._trace_key_limit if header.topic in self._trace_topics else self._key_limit).check(raw)
         found = find_properties(raw)
         if found[1] is None:
             raw = append_property(raw, b"UNIQ_KEY", self._unique_ids.create().encode())

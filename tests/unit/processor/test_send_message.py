@@ -554,6 +554,8 @@ def test_a_message_of_traces_has_the_keys_of_many_messages(parts: SimpleNamespac
     processor.process(FakeConnection(), command(topic=topic, properties=with_keys(1000)))
 
     assert store.commit_log.max_offset > 0
+    with pytest.raises(BrokerResponseError, match="2,049 keys exceed the limit of 2,048;"):
+        processor.process(FakeConnection(), command(topic=topic, properties=with_keys(2049)))
 
 
 @pytest.mark.parametrize("of_all", [True, False])

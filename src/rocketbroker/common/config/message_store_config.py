@@ -153,7 +153,8 @@ class MessageStoreConfig(HASettings):
     max_keys_per_message: Whole = setting(
         "maxKeysPerMessage",
         128,
-        "Maximum number of keys in a sent message (KEYS, separated by blanks); each takes 20 bytes of the index.",
+        "Maximum number of keys in a sent message (KEYS, separated by blanks); each takes 20 bytes of the index. "
+        "A single message to a trace topic may have 2,048 if that is more.",
         Trait(own=True),
         low=1,
         high=32_767,

@@ -8,6 +8,8 @@ from rocketbroker.common.errors import BrokerResponseError
 
 # A key has one byte at least, and a blank before the next one.
 _SHORTEST_KEY = 2
+# Clients put the keys of a hundred traced messages into one message; 32,767 bytes hold about 1,900 keys of such pairs.
+_MOST_OF_TRACES = 2048
 
 
 class KeyLimit:
@@ -27,6 +29,10 @@ class KeyLimit:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.always_fits = _SHORTEST_KEY * limit
+
+    def of_traces(self) -> "KeyLimit":
+        """Return the limit of a message of traces, which has the keys of many messages."""
+        return KeyLimit(max(self._limit, _MOST_OF_TRACES))
 
     def check(self, properties: bytes) -> None:
         """Check the properties of a message.

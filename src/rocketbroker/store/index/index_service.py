@@ -7,7 +7,7 @@ so that it finds every dispatched message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rocketbroker.store.index.index_file import IndexFile
     from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
-# Messages that are worth a batch; a tick of the store enters fewer.
+# Messages that are worth a batch; a tick of the store enters fewer. Further keys of a message count as well.
 BATCH_MESSAGES = 1024
 # Messages whose keys are hashed at once.
 _AT_ONCE = 8192
@@ -75,6 +75,8 @@ class IndexService:
         # Later batches, or later messages, whose keys are not hashed yet; one of them is empty.
         self._runs = KeyRuns()
         self._requests: list[DispatchRequest] = []
+        # Keys of the messages in ``_requests`` beyond one in KEYS; not reduced before all of these are hashed.
+        self._more_keys = 0
 
     def load(
         self,
@@ -208,22 +210,25 @@ class IndexService:
         indexed = [file.header.end_phy_offset for file in self.files if file.header.index_count > 1]
         return max(indexed, default=-1)
 
-    def add(self, requests: Iterable[DispatchRequest]) -> int:
+    def add(self, requests: Sequence[DispatchRequest]) -> int:
         """Queue messages that follow those added before, oldest first; return ``waiting``."""
         if self._runs.count:
             self._hash_runs()
         self._requests += requests
-        if len(self._requests) >= _AT_ONCE:
+        for _, _, _, _, _, _, (_, _, keys, _) in requests:
+            if keys is not None and b" " in keys:
+                self._more_keys += keys.count(b" ")
+        while len(self._requests) + self._more_keys >= _AT_ONCE:
             # Hashed keys take less memory, should the index be out of service for long.
             self._hash_some()
-        return self.waiting if self._hashed else len(self._requests)
+        return self.waiting if self._hashed else len(self._requests) + self._more_keys
 
     def add_run(self, run: DispatchRun) -> None:
         """Queue messages that follow those added before."""
         if run.joined_unique_keys and not self._requests:
             self._runs.add(run)
         else:
-            self.add(run.requests())
+            self.add(list(run.requests()))
 
     def add_keys(self, keys: IndexKeys) -> None:
         """Queue keys that follow those added before."""
@@ -232,9 +237,9 @@ class IndexService:
 
     @property
     def waiting(self) -> int:
-        """Number of keys, and of messages with keys not hashed yet, that wait for the index."""
+        """Number of keys that wait for the index; tags, unique and first key are one until hashed."""
         hashed = sum(len(keys.offsets) for keys in self._hashed) if self._hashed else 0
-        return len(self._requests) + self._runs.count + hashed
+        return len(self._requests) + self._more_keys + self._runs.count + hashed
 
     def flush(self) -> None:
         """Enter the keys that wait.
@@ -283,6 +288,8 @@ class IndexService:
         """Hash the keys of the oldest messages that wait."""
         self._hashed.append(_keys_of(self._requests[:_AT_ONCE]))
         del self._requests[:_AT_ONCE]
+        if not self._requests:
+            self._more_keys = 0
 
     def _make(self, path: Path) -> IndexFile:
         from rocketbroker.store.index.index_file import IndexFile

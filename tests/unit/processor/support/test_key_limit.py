@@ -26,6 +26,15 @@ def test_one_more_is_rejected_with_its_number_and_the_setting():
     assert refused.value.remark.startswith("maxKeysPerMessage: 4 keys exceed the limit of 3;")
 
 
+@pytest.mark.parametrize(("limit", "of_traces"), [(3, 2048), (5000, 5000)])
+def test_a_message_of_traces_has_a_limit_of_its_own(limit: int, of_traces: int):
+    traces = KeyLimit(limit).of_traces()
+    traces.check(properties(" ".join(["k"] * of_traces)))
+
+    with pytest.raises(BrokerResponseError, match=f"{of_traces + 1:,} keys exceed the limit of {of_traces:,};"):
+        traces.check(properties(" ".join(["k"] * (of_traces + 1))))
+
+
 @pytest.mark.parametrize(("keys", "fits"), [("", True), ("a b c", True), ("a b c d", False)])
 def test_long_properties_with_short_keys_certainly_fit(keys: str, fits: bool):
     raws = [properties(keys) + b"x\1" + b"y" * 1000 + b"\2", properties("a")]

@@ -10,6 +10,7 @@ from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import key_hash_of
 from rocketbroker.common.errors import StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
+from rocketbroker.store.index import index_service
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.dispatch_request import IndexKeys
@@ -283,6 +284,29 @@ def test_a_full_disk_keeps_the_keys_for_the_next_try(index: Index, monkeypatch):
     assert len(list(index.service.files[0].file.path.parent.iterdir())) == 1
 
     assert [index.query(f"U{number}") for number in range(12)] == [[number] for number in range(12)]
+
+
+def test_further_keys_of_a_message_count(index: Index):
+    index.add(0, "U0", "a", flush=False)
+    assert index.service.waiting == 1
+
+    index.add(1, "U1", " ".join(f"key-{number}" for number in range(200)), flush=False)
+
+    assert index.service.waiting == 1 + 200
+    index.service._hash_all()
+    assert index.service.waiting == 2 + 201
+
+
+def test_messages_that_wait_for_an_index_out_of_service_are_hashed(index: Index, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_service, "_AT_ONCE", 4)
+    found = (None, b"U", None, False)
+
+    index.service.add([(index.queue, 0, offset, 0, 0, NOW, found) for offset in range(3 * 4 + 3)])
+
+    assert (len(index.service._requests), index.service.waiting) == (3, 15)
+    many = (None, None, b" ".join([b"key"] * 50), False)
+    index.service.add([(index.queue, 0, 15, 0, 0, NOW, many)])
+    assert (len(index.service._requests), index.service.waiting) == (0, 15 + 50)
 
 
 def keys_of(texts: list[str], first: int) -> IndexKeys:
