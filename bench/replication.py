@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -65,6 +65,14 @@ class Progress:
 
     end: int
     dispatched: int
+
+
+class Sample(NamedTuple):
+    """Progress and CPU seconds of a slave at a time."""
+
+    at: float
+    progress: Progress
+    cpu: float
 
 
 def progress_of(address: str) -> Progress:
@@ -152,30 +160,36 @@ def measure_catch_up(number: int, side: Side, options: Options) -> Row:
         made.mark_clean()
         with registered(side, home, namesrv, _HA_ADDRESS) as master:
             master_before = cpu_seconds(master.pid)
+            started = Sample(time.perf_counter(), Progress(0, 0), 0.0)
             with slave_of(side, home, namesrv) as slave:
-                return Row(number, side.name, CATCH_UP, _catch_up(made.end, master, master_before, slave))
+                return Row(number, side.name, CATCH_UP, catch_up(made.end, master, master_before, slave, started))
 
 
-def _catch_up(end: int, master: Registered, master_before: float, slave: Registered) -> dict[str, float]:
-    begun, cpu_before = progress_of(slave.address), cpu_seconds(slave.pid)
-    begun_at, copied_at, done = time.perf_counter(), 0.0, begun
+def catch_up(
+    end: int, master: Registered, master_before: float, slave: Registered, started: Sample
+) -> dict[str, float]:
+    """Wait until a slave has dispatched the log up to ``end``, and return the figures.
+
+    They begin with the first sample that has a part of the log, or with the last one before if that has all.
+    """
+    begun = done = started
+    copied_at = 0.0
     deadline = time.monotonic() + _LIMIT
-    while done.dispatched < end:
+    while done.progress.dispatched < end:
         if time.monotonic() > deadline:
-            raise ServerError(f"the slave has dispatched up to {done.dispatched} of {end} after {_LIMIT} s")
+            raise ServerError(f"the slave has dispatched up to {done.progress.dispatched} of {end} after {_LIMIT} s")
         time.sleep(_POLL)
-        done = progress_of(slave.address)
-        now = time.perf_counter()
-        if not begun.end:
-            begun, begun_at, cpu_before = done, now, cpu_seconds(slave.pid)
-        if done.end >= end and not copied_at:
-            copied_at = now
-    mib = (end - begun.end) / _MIB
+        done = Sample(time.perf_counter(), progress_of(slave.address), cpu_seconds(slave.pid))
+        if done.progress.end < end and not begun.progress.end:
+            begun = done
+        if done.progress.end >= end and not copied_at:
+            copied_at = done.at
+    mib = (end - begun.progress.end) / _MIB
     return {
-        "copied": mib / (copied_at - begun_at),
-        "dispatched": mib / (now - begun_at),
+        "copied": mib / (copied_at - begun.at),
+        "dispatched": mib / (done.at - begun.at),
         "cpu_mib": (cpu_seconds(master.pid) - master_before) / mib * 1e3,
-        "slave_cpu_mib": (cpu_seconds(slave.pid) - cpu_before) / mib * 1e3,
+        "slave_cpu_mib": (done.cpu - begun.cpu) / mib * 1e3,
         "slave_anon": anonymous_mib(slave.pid),
     }
 

@@ -1,14 +1,18 @@
 """A slave of ours copies and dispatches the whole log; the figures are those of master and slave."""
 
 import sys
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from bench import load, replication, side_by_side
-from bench.replication import added_latency
+from bench.replication import Progress, Sample, added_latency
 from bench.report import Line
+from bench.servers import Registered
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -27,6 +31,38 @@ def test_a_slave_that_copied_all_is_measured_and_leaves_nothing(tmp_path: Path, 
         assert f"| catch_up | {figure} | - |" in done.output
     assert '"commit": "abc"' in file.read_text()
     assert list((tmp_path / "stores").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "begun", "copied", "mib"),
+    [
+        ([4], 0, 1, 4),
+        ([0, 0, 4], 2, 3, 4),
+        ([0, 1, 3, 4], 2, 4, 3),
+        ([2, 4], 1, 2, 2),
+    ],
+    ids=["before it is asked", "between two polls", "in many polls", "partly before it is asked"],
+)
+def test_a_slave_is_measured_however_fast_it_copies(
+    monkeypatch: pytest.MonkeyPatch, ends: Sequence[int], begun: int, copied: int, mib: int
+):
+    # One second and one CPU second for each poll; the last part is dispatched a poll later.
+    polls = [Progress(end << 20, 0) for end in ends] + [Progress(4 << 20, 4 << 20)]
+    left, clock = iter(polls), count(1)
+    monkeypatch.setattr(replication, "progress_of", lambda _: next(left))
+    times = SimpleNamespace(perf_counter=lambda: float(next(clock)), monotonic=lambda: 0.0, sleep=lambda _: None)
+    monkeypatch.setattr(replication, "time", times)
+    monkeypatch.setattr(replication, "cpu_seconds", lambda _: 7.0)
+    monkeypatch.setattr(replication, "anonymous_mib", lambda _: 5.0)
+    server = Registered("127.0.0.1:1", 1, 0.0)
+
+    figures = replication.catch_up(4 << 20, server, 3.0, server, Sample(0.0, Progress(0, 0), 0.0))
+
+    assert figures["copied"] == mib / (copied - begun)
+    assert figures["dispatched"] == mib / (len(polls) - begun)
+    assert figures["cpu_mib"] == 4.0 / mib * 1e3
+    assert figures["slave_cpu_mib"] == (0.0 if begun else 7.0) / mib * 1e3
+    assert figures["slave_anon"] == 5.0
 
 
 def test_an_unknown_part_is_rejected():
