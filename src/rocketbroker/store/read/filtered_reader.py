@@ -32,6 +32,8 @@ from rocketbroker.store.read.queue_reader import QueueReader
 _MOST_PASSES: Final = 8
 # Fewest messages of a pass: the time of the first one says how many the rest of the turn is enough for.
 _FEWEST: Final = 256
+# Filters whose last read is known.
+_MOST_KNOWN: Final = 256
 # CommitLog offsets of messages, ascending, and their sizes.
 Places = tuple[Numbers, Numbers]
 
@@ -123,8 +125,8 @@ class FilteredReader:
         self._commit_log = commit_log
         self._reader = reader
         self._checked_reader = checked_reader
-        # Most of what the last pull examined: fewer and larger passes cost less.
-        self._first_pass = 0
+        # Most of what the last read by a filter examined: fewer and larger passes cost less.
+        self._first_passes: dict[MessageFilter, int] = {}
 
     def select(
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter
@@ -142,8 +144,10 @@ class FilteredReader:
             return self._select_unchecked(queue, request, message_filter, min(limit, left))
         passes = _Passes(found, self._spans(found[0]), len(queue.topic_block), message_filter)
         max_msgs, _ = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=True)
-        passes.run(self._first_pass, limit, max_msgs)
-        self._first_pass = len(passes.matched) * 3 // 4
+        passes.run(self._first_passes.get(message_filter, 0), limit, max_msgs)
+        if len(self._first_passes) >= _MOST_KNOWN:
+            self._first_passes.clear()
+        self._first_passes[message_filter] = len(passes.matched) * 3 // 4
         return self._select_new(request, found, passes.matched)
 
     def _select_new(self, request: GetMessageRequest, found: Places, matched: Sequence[bool]) -> Selection:

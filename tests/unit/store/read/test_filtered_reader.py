@@ -167,6 +167,22 @@ async def test_the_first_pass_examines_most_of_what_the_last_read_examined(
     assert read(store, "n = 3", max_msgs=1, ahead=True).next_begin_offset == 50 * 3 // 4
 
 
+async def test_the_first_pass_of_a_filter_does_not_depend_on_other_filters(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    change(store, maxFilterMessageSize=20 * 8)
+    monkeypatch.setattr(filtered_reader, "_MOST_KNOWN", 2)
+    put(store, range(50))
+    known = store.fetcher._filtered_reader._first_passes
+
+    read(store, "n = 3", ahead=True)
+    read(store, "n >= 0", max_msgs=1, ahead=True)
+
+    assert known == {compiled("n = 3"): 50 * 3 // 4, compiled("n >= 0"): 8 * 3 // 4}
+    read(store, "n = 4", ahead=True)
+    assert list(known) == [compiled("n = 4")]
+
+
 async def test_the_last_messages_of_a_queue_are_filtered_at_once(store: MessageStore):
     put(store, range(50))
     request = GetMessageRequest("T", 0, 10, 32, 1 << 20, message_filter=compiled("n = 45"), scans_ahead=True)
