@@ -14,7 +14,7 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.clean.log_truncation import LogTruncation
 from rocketbroker.store.commitlog.commit_log import CommitLog, RawAppend
-from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.dispatch.reput_message_service import LEAST_STEP, MOST_STEP, ReputMessageService, step_like
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.message_appender import MessageAppender
@@ -25,10 +25,6 @@ _DISPATCH_MODULES: Final = (
     "rocketbroker.store.dispatch.reput_columns",
     "rocketbroker.store.index.index_file",
 )
-# A step has about this many messages, and bytes between these: it holds the event loop for a few ms.
-_STEP_MESSAGES: Final = 2048
-_LEAST_STEP: Final = 256 << 10
-_MOST_STEP: Final = 2 << 20
 # Turns of a dispatch that is behind by more than a step, after each append.
 _TURNS: Final = 4
 _NO_PUTS: Final = "this broker is a slave, which copies the messages of its master (brokerRole); send to the master"
@@ -79,7 +75,7 @@ class ReplicaLog:
         self._sync_flush = sync_flush
         self._tasks = TaskOwner("ReplicaLog")
         self._undispatched: deque[_Undispatched] = deque()
-        self.step = _LEAST_STEP
+        self.step = LEAST_STEP
         # The change of the files that is at work, and whether the last cut failed on the way.
         self._changing: asyncio.Task[None] | None = None
         self._is_half_cut = False
@@ -129,7 +125,7 @@ class ReplicaLog:
         """Let others have their turn, and a dispatch that is behind a few: it costs less while it has the records."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-            if self._commit_log.max_offset - self._reput.offset <= _MOST_STEP:
+            if self._commit_log.max_offset - self._reput.offset <= MOST_STEP:
                 break
 
     def append(self, offset: int, data: bytes) -> int:
@@ -156,8 +152,7 @@ class ReplicaLog:
             self._appender.last_store_timestamp = min(self._appender.last_store_timestamp, done.earliest_ms - 1)
         for stretch in done.stretches:
             self._reput.add(stretch)
-            record_size = (stretch.end_offset - stretch.begin_offset) // len(stretch)
-            self.step = min(max(_STEP_MESSAGES * record_size, _LEAST_STEP), _MOST_STEP)
+            self.step = step_like(stretch)
         if self._sync_flush:
             self._flusher.when_flushed(done.end, lambda _: self._reput.wakeup())
         else:

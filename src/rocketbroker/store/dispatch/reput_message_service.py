@@ -23,8 +23,11 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 if TYPE_CHECKING:
     from rocketbroker.store.dispatch.reput_columns import ReputColumns
 
-# Bytes of the log that a step of ``run`` dispatches at most, and those after which the next one may be delayed.
-_STEP: Final = 1 << 20
+# A step has about this many messages, and bytes between these: it holds the event loop for a few ms.
+_STEP_MESSAGES: Final = 2048
+LEAST_STEP: Final = 256 << 10
+MOST_STEP: Final = 2 << 20
+# Bytes of the log after which the next step of ``run`` may be delayed.
 _MANY: Final = 64 << 10
 # Bytes of appended records that are worth keeping in memory until they are dispatched, and of all that are kept.
 _FRESH: Final = 256 << 10
@@ -35,6 +38,12 @@ _PAUSE: Final = 9
 _LONGEST_PAUSE_S: Final = 0.02
 # Called with the offsets of a part of the log without a sound record, and the reason.
 DamageListener = Callable[[int, int, str], None]
+
+
+def step_like(stretch: Stretch) -> int:
+    """Return the bytes of a step over messages like these."""
+    size = (stretch.end_offset - stretch.begin_offset) // len(stretch)
+    return min(max(_STEP_MESSAGES * size, LEAST_STEP), MOST_STEP)
 
 
 class ReputMessageService:
@@ -70,6 +79,8 @@ class ReputMessageService:
         # Begin and progress of ``run``: CommitLog offset and store time in ms of the last record.
         self.offset = 0
         self.last_stored_ms = 0
+        # Bytes that a step reads from the log.
+        self._step = LEAST_STEP
         self._fresh: deque[Stretch] = deque()
         self._work = asyncio.Event()
 
@@ -125,19 +136,23 @@ class ReputMessageService:
         fresh = self._fresh
         while fresh and fresh[0].begin_offset < self.offset:
             fresh.popleft()
-        if fresh and fresh[0].begin_offset == self.offset and fresh[0].end_offset <= end:
-            self._dispatch_next(fresh.popleft())
+        if not fresh or fresh[0].end_offset > end:
+            self._dispatch_from_log(end)
+        elif fresh[0].begin_offset > self.offset:
+            self._dispatch_from_log(fresh[0].begin_offset)
         else:
-            self._dispatch_from_log(min(end, fresh[0].begin_offset) if fresh else end)
+            self._dispatch_next(fresh.popleft())
 
     def _dispatch_from_log(self, end: int) -> None:
         """Dispatch a part of the records before ``end``, as they are in the log; see ``dispatch_some``."""
-        enough = min(end, self.offset + _STEP - _MANY)
-        block = min(end - self.offset, _STEP)
+        enough = min(end, self.offset + self._step - _MANY)
+        block = min(end - self.offset, self._step)
         walk = LogWalk(self._commit_log.queue, self.offset, check_crc=False, end=end, block=block)
         for stretch in walk:
-            self._dispatch_next(stretch)
-            if self.offset >= enough:
+            # Smaller messages than those of the last step.
+            part = stretch.first(min(len(stretch), 2 * _STEP_MESSAGES))
+            self._dispatch_next(part)
+            if part is not stretch or self.offset >= enough:
                 return
         if walk.offset < end:
             self._pass_damage(walk, end)
@@ -152,6 +167,7 @@ class ReputMessageService:
             self._forget_queues()
             raise
         self.offset = stretch.end_offset
+        self._step = step_like(stretch)
         self.last_stored_ms = store_timestamp(stretch[len(stretch) - 1])
 
     def continue_from(self, offset: int, last_stored_ms: int) -> None:

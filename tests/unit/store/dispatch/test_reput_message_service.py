@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 from weakref import WeakSet
 
@@ -6,9 +7,11 @@ import pytest
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.commit_log_walker import LogWalk
+from rocketbroker.store.dispatch import reput_message_service
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
-from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
+from rocketbroker.store.dispatch.reput_message_service import ReputMessageService, step_like
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.slow_index import hits
@@ -128,4 +131,46 @@ def test_the_memory_of_records_that_wait_for_dispatch_is_bounded_by_bytes(tmp_pa
             assert sum(each.end_offset - each.begin_offset for each in kept) <= 8 << 20
             offset += size
         assert not kept, "a stretch above the limit is read from the log"
+        queues.close()
+
+
+@pytest.mark.parametrize(("size", "step"), [(110, 256 << 10), (500, 2048 * 500), (1263, 2 << 20)])
+def test_a_step_has_2048_messages_within_bounds(size: int, step: int):
+    assert step_like(Stretch(7, memoryview(b""), [0, size, 2 * size], 3 * size)) == step
+
+
+def test_a_step_that_reads_the_log_takes_a_limited_number_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reput_message_service, "_STEP_MESSAGES", 2)
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
+        offsets = fill(log, queues)
+        dispatched = [0]
+
+        while reput.offset < log.max_offset:
+            reput.dispatch_some(log.max_offset)
+            dispatched.append(reput.dispatched)
+
+        # Four, or three more if a file ends after up to three.
+        assert max(after - before for before, after in pairwise(dispatched)) <= 7
+        assert dispatched[-1] == 31
+        assert physical(queues, 0) == offsets[::2]
+        queues.close()
+
+
+def test_records_in_memory_of_which_some_may_not_be_read_yet_are_dispatched_from_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reput_message_service, "_FRESH", 1)
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 200)
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
+        offsets = fill(log, queues)
+        reput.add(next(iter(LogWalk(log.queue, 0, check_crc=False, end=offsets[6]))))
+
+        reput.dispatch_some(offsets[3])
+
+        assert (reput.offset, reput.dispatched) == (offsets[3], 3)
+        reput.dispatch_some(offsets[6])
+        assert (reput.offset, reput.dispatched) == (offsets[6], 6)
         queues.close()
