@@ -176,14 +176,21 @@ class PullRequestHoldService:
             return
         self._forget(request)
         if request.connection.is_open:
-            request.connection.answer(request.command, partial(request.run, request))
             self._answered.add(request.connection)
+            try:
+                request.connection.answer(request.command, partial(request.run, request))
+            except Exception:
+                # The answers of others must be written, and their pulls run.
+                log.exception("held pull of topic %s, queue %d, cannot be answered", request.topic, request.queue_id)
 
     def _flush_answered(self) -> None:
         """Write the answers of this turn, those of one connection together."""
-        for connection in self._answered:
-            connection.flush()
-        self._answered.clear()
+        answered, self._answered = self._answered, set()
+        for connection in answered:
+            try:
+                connection.flush()
+            except Exception:
+                log.exception("answers of held pulls cannot be written to %s", connection.remote_address)
 
     def _forget(self, request: PullRequest) -> None:
         request.held = False

@@ -1,6 +1,7 @@
 """The periodic check of held pulls, and what wakes them."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -183,6 +184,37 @@ async def test_pulls_of_a_connection_are_answered_by_one_write_in_the_turn_after
     await turns(1)
 
     assert [(len(each.answers), each.writes) for each in (connection, other)] == [(3, 1), (1, 1)]
+    await service.stop()
+
+
+class FailingConnection(FakeConnection):
+    """A connection that fails to answer, or to write."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        setattr(self, method, self._fail)
+
+    def _fail(self, *_: object) -> None:
+        raise RuntimeError("it fails")
+
+
+@pytest.mark.parametrize("method", ["answer", "flush"])
+@pytest.mark.parametrize("has_match", [None, lambda: True], ids=["by tags", "by a filter"])
+async def test_a_pull_that_fails_harms_no_other(
+    method: str, has_match: Callable[[], bool] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = held_service()
+    others = [FakeConnection() for _ in range(100)]
+    for number, connection in enumerate([*others[:9], FailingConnection(method), *others[9:]]):
+        service.suspend(pull(connection, has_match=has_match), 10, 60_000)
+        assert held_count(service) == number + 1
+
+    service.arriving("Topic", 0, 11, 0)
+    await turns(10)
+
+    assert [len(each.answers) for each in others] == [1] * 100
+    assert (held_count(service), service._answered) == (0, set())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
     await service.stop()
 
 
