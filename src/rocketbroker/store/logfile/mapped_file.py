@@ -47,8 +47,8 @@ class MappedFile:
         step: bytes allocated at a time; 0 allocates all at once.
         file_system: the disk.
         keeps_open: true to keep a descriptor, for files that threads often read. Other files, of which a store may have
-            tens of thousands, are opened by name for the few operations that cannot use the mapping. Where ``msync``
-            does not sync a file, all keep one.
+            tens of thousands, are opened by name for the few operations that cannot use the mapping, and their pages
+            are not read ahead before they have a second step. Where ``msync`` does not sync a file, all keep one.
 
     Raises:
         StoreFullError: The disk has no room for it.
@@ -57,6 +57,7 @@ class MappedFile:
 
     __slots__ = (
         "_file_system",
+        "_is_random",
         "_map",
         "_new_names",
         "_removed",
@@ -120,7 +121,8 @@ class MappedFile:
         except BaseException:
             self._close_descriptor()
             raise
-        if not existed and not self.keeps_open:
+        self._is_random = not existed and not self.keeps_open
+        if self._is_random:
             # A store may make tens of thousands of such files, and write little into each. Without the advice the first
             # store into a file reads zeros ahead, as much as the disk's read_ahead_kb.
             platform.madvise(ctypes.addressof(self._map), file_size, mmap.MADV_RANDOM)
@@ -166,6 +168,10 @@ class MappedFile:
                 raise StoreFullError(text) from error
             raise StoreError(f"cannot allocate {self.path}: {why_refused(error)}") from error
         self.allocated = max(self.allocated, target)
+        if allocated and self._is_random:
+            # A consumer that lags reads the file in order: a fault for each page would hold the event loop often.
+            self._is_random = False
+            platform.madvise(ctypes.addressof(self._map), self.file_size, mmap.MADV_NORMAL)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:

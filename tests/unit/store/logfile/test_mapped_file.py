@@ -414,6 +414,23 @@ def test_a_store_into_a_new_queue_file_reads_no_pages_ahead(tmp_path: Path):
     file.close()
 
 
+@pytest.mark.parametrize("keeps_open", [True, False])
+def test_a_queue_file_that_grows_is_read_ahead_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_open: bool):
+    advised: list[tuple[int, int]] = []
+    monkeypatch.setattr(platform, "madvise", lambda _, length, advice: advised.append((length, advice)))
+    file = MappedFile(tmp_path / NAME, 4 * 65_536, 65_536, keeps_open=keeps_open)
+    file.ensure_allocated(20)
+    file.ensure_allocated(65_536)
+    first = [] if keeps_open else [(4 * 65_536, mmap.MADV_RANDOM)]
+    assert advised == first
+
+    for end in (65_537, 3 * 65_536):
+        file.ensure_allocated(end)
+
+    assert advised == first + ([] if keeps_open else [(4 * 65_536, mmap.MADV_NORMAL)])
+    file.close()
+
+
 def test_the_last_change_is_in_ms(tmp_path: Path):
     file = MappedFile(tmp_path / NAME, 4096)
     os.utime(file.path, (12, 34.5678))
