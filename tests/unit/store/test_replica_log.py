@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -186,8 +187,13 @@ async def test_only_what_is_on_disk_is_dispatched_under_sync_flush(tmp_path: Pat
 async def test_messages_that_follow_each_other_are_dispatched_together(
     tmp_path: Path, master: MessageStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reput_message_service, "_PAUSE", 1e9)
-    monkeypatch.setattr(reput_message_service, "_LONGEST_PAUSE_S", 0.5)
+    all_came, pauses = asyncio.Event(), list[float]()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await all_came.wait()
+
+    monkeypatch.setattr(reput_message_service, "asyncio", SimpleNamespace(Event=asyncio.Event, sleep=pause))
     store, steps = make_store(tmp_path / "copy"), count(1)
     dispatch_some, used = ReputMessageService.dispatch_some, list[int]()
 
@@ -204,6 +210,9 @@ async def test_messages_that_follow_each_other_are_dispatched_together(
         for number in range(2, 10):
             copy.append(copy.max_offset, data[copy.max_offset : record_at(master, "Topic", 0, number)])
             await asyncio.sleep(0)
+        assert used[-1] == 1
+        assert 0 < pauses[0] <= 0.02
+        all_came.set()
         await until(lambda: store.appender.dispatched_offset == copy.max_offset)
         assert used[-1] == 2
 

@@ -71,12 +71,14 @@ async def test_a_second_thread_sends_between_frames_of_the_loop(
         await until(lambda: [each for each in handlers.seen if each[0] == HOLDING] == [(HOLDING, body)] * sent)
 
 
-async def test_data_waits_while_reading_is_paused(address: str, trusting: ssl.SSLContext):
-    async with stopping(RemotingClient(tls=trusting)) as client:
+async def test_data_waits_while_reading_is_paused(address: str, trusting: ssl.SSLContext, handlers: Handlers):
+    async with stopping(RemotingClient(tls=trusting)) as client, stopping(RemotingClient(tls=trusting)) as other:
         connection = await client.connect(address)
         connection.stop_reading()
         answer = asyncio.create_task(client.invoke(address, request(ECHO, None, bytes(1_000_000)), 60))
-        await asyncio.sleep(0.05)
+        await until(lambda: len(handlers.seen) == 1)
+        # A later answer of the same length on another connection has come.
+        await other.invoke(address, request(ECHO, None, bytes(1_000_000)), 60)
         assert not answer.done()
         connection.read_again()
         assert len((await answer).body) == 1_000_000
