@@ -1,7 +1,7 @@
 """Sends of one read event whose headers differ in a few values only: stored by one write, or left to be handled alone.
 
-Whatever is special about a send is left to ``SendMessageProcessor.process``: a run with such a send in it is processed
-send by send.
+Some sends cannot join a run: those with a property that the broker acts on, with too many keys, for a queue that the
+topic lacks, or that might be rejected. ``SendMessageProcessor.process`` handles a run with such a send one by one.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class AlikeSends(ABC, Generic[R]):
         values: Sequence[Sequence[bytes]],
         bodies: Sequence[ReadableBuffer],
     ) -> bytes | asyncio.Future[RunAnswers] | None:
-        """Store all messages and return their answers, or store none and return ``None`` if one of them is special.
+        """Store all messages and return their answers, or store none and return ``None`` if one cannot join a run.
 
         Args:
             connection: the connection that they came by.
@@ -119,7 +119,7 @@ class AlikeSends(ABC, Generic[R]):
 
     @abstractmethod
     def _prepare(self, sends: SendColumns, bodies: Sequence[ReadableBuffer]) -> R | None:
-        """Return the messages for the store, or ``None`` if one of them is special."""
+        """Return the messages for the store, or ``None`` if one of them cannot join a run."""
 
     @abstractmethod
     def _encode_answers(
@@ -130,7 +130,7 @@ class AlikeSends(ABC, Generic[R]):
     def _decode(
         self, connection: Connection, header: SendMessageRequestHeader, values: Sequence[Sequence[bytes]]
     ) -> SendColumns | None:
-        """Return the decoded values, or ``None`` if one of the sends is special."""
+        """Return the decoded values, or ``None`` if one of the sends cannot join a run."""
         target = self.target(connection, header)
         if target is None:
             return None
@@ -151,7 +151,7 @@ class AlikeSends(ABC, Generic[R]):
         )
 
     def target(self, connection: Connection, header: SendMessageRequestHeader) -> TopicTarget | None:
-        """Return the topic of a run; ``None`` if it, or the broker's state, is special."""
+        """Return the topic of a run; ``None`` if its sends cannot join one."""
         config, own = self._config, self.own
         if config.trace_on is not own.trace_on or config.region_id is not own.region_id:
             self.own = BrokerProperties(config, self._store_host)  # UPDATE_BROKER_CONFIG changed them
