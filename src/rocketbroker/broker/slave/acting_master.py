@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 # Time for which the services stay stopped after a master announced itself; it recovers and registers meanwhile.
 _HAND_OVER_S: Final = 60.0
+# The same once its log has arrived, if that ends: longer than the slave needs to connect again.
+_RECONNECT_S: Final = 3.0
 # Answers without a master that make this broker act: one may be that of a name server that has just started.
 _LONE_ANSWERS: Final = 2
 # Longest pause between them.
@@ -152,8 +154,10 @@ class ActingMaster:
 
     async def _switch_services(self) -> None:
         async with self._lock:
-            is_held = asyncio.get_running_loop().time() < self._resumes_at or self._master_delivers()
-            is_needed = self.is_acting and not is_held
+            now, delivers = asyncio.get_running_loop().time(), self._master_delivers()
+            if delivers:
+                self._resumes_at = min(self._resumes_at, now + _RECONNECT_S)
+            is_needed = self.is_acting and not delivers and now >= self._resumes_at
             if is_needed == self._is_running:
                 return
             if is_needed:

@@ -149,6 +149,19 @@ async def test_the_services_stop_while_the_log_of_a_returning_master_arrives(sla
     assert await slave.sync(ns1={1: SLAVE})
 
 
+async def test_the_services_start_again_soon_after_a_master_that_died_before_it_registered(
+    slave: Fixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(acting_master, "_RECONNECT_S", 0.0)
+    await slave.sync(ns1={1: SLAVE})
+    await slave.acting.hand_over()
+    slave.log_arrives = True
+    await slave.acting.sync()
+    assert not slave.services.runs
+    slave.log_arrives = False
+    assert await slave.sync(ns1={1: SLAVE})
+
+
 async def test_a_stop_in_the_middle_of_a_switch_waits_for_its_end(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(acting_master, "_PAUSE_S", 0.01)
     monkeypatch.setattr(acting_master, "_CONFIRM_S", 0.01)
