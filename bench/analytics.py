@@ -19,12 +19,10 @@ import typer
 
 from bench.analytics_drain import DRAIN, java_drain
 from bench.analytics_figures import Measure, as_json, lines, markdown
+from bench.failures import failures_reported
 from bench.machine import heading
-from bench.raw_load import LoadError
-from bench.servers import ServerError
 from bench.store_growth import SEGMENT, write_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from tests.support.java_toolchain import JavaError
 from tests.support.mixed_store import MixedStore
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -174,20 +172,18 @@ def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     with TemporaryDirectory(prefix="rocketbroker-analytics-", dir=folder) as temporary:
         place = stores or Path(temporary)
         place.mkdir(parents=True, exist_ok=True)
-        try:
-            found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
-            for one in measure(found, names, rounds, core_counts):
-                measures.append(one)
-                _tell(one)
-            if java:
-                measures.append(_drained(found[0], Path(temporary)))
-                _tell(measures[-1])
-        except (CaseError, JavaError, LoadError, ServerError) as error:
-            print(f"analytics: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
-        finally:
-            if json_file is not None and measures:
-                json_file.write_text(as_json(run, measures))
+        with failures_reported("analytics", CaseError):
+            try:
+                found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
+                for one in measure(found, names, rounds, core_counts):
+                    measures.append(one)
+                    _tell(one)
+                if java:
+                    measures.append(_drained(found[0], Path(temporary)))
+                    _tell(measures[-1])
+            finally:
+                if json_file is not None and measures:
+                    json_file.write_text(as_json(run, measures))
     print("\n" + markdown(lines(measures)))
 
 

@@ -19,6 +19,7 @@ import typer
 
 from bench import load, raw_load
 from bench.disk import drop_from_page_cache, room
+from bench.failures import failures_reported
 from bench.machine import commit
 from bench.measure import cpu_seconds
 from bench.raw_load import LoadError
@@ -262,13 +263,10 @@ def big_store(
         home = Path(temporary)
         root = store or home / "store"
         root.mkdir(parents=True, exist_ok=True)
-        try:
+        with failures_reported("big_store"):
             if java:
                 _prepare_java()
             measure(made_in(root, messages, pulled), home, pulled // QUEUES, rounds, java=java)
-        except (JavaError, LoadError, ServerError) as error:
-            print(f"big_store: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
 
 
 def main() -> int:

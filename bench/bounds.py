@@ -15,11 +15,12 @@ from typing import Annotated
 import typer
 
 from bench import load
+from bench.failures import failures_reported
 from bench.machine import commit
 from bench.scenarios import chosen
-from bench.servers import ServerError, Side, our_side, running
+from bench.servers import Side, our_side, running
 from bench.side_by_side import measure_scenario
-from tests.support.java_toolchain import JavaError, missing_tools
+from tests.support.java_toolchain import missing_tools
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -59,7 +60,7 @@ def bounds(
     if reason:
         raise typer.BadParameter(reason)
     found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    try:
+    with failures_reported("bounds"):
         load.prepare()
         for number in range(1, rounds + 1):
             for side in sides() if number % 2 else reversed(sides()):
@@ -69,9 +70,6 @@ def bounds(
                         outcome, cpu = measure_scenario(scenario, servers, seconds, 0)
                         assert outcome.rate is not None, outcome.error
                         found[scenario.name, side.name].append((outcome.rate, cpu / outcome.done * 1e6))
-    except (JavaError, ServerError) as error:
-        print(f"bounds: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
     print(f"commit {commit()}\n")
     print("\n".join(table(found)))
 

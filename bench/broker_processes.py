@@ -20,10 +20,11 @@ from typing import Annotated
 
 import typer
 
+from bench.failures import failures_reported
 from bench.machine import commit
 from bench.measure import cpu_seconds
 from bench.raw_load import LoadError, frame, log_end
-from bench.servers import ServerError, Several, several
+from bench.servers import Several, several
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.raw_requests import send_fields
 
@@ -138,7 +139,7 @@ def broker_processes(
 ) -> None:
     """Print rate and CPU time of sends to one, two and four brokers."""
     found: dict[int, list[Rate]] = defaultdict(list)
-    try:
+    with failures_reported("broker_processes"):
         for _ in range(rounds):
             for count in map(int, brokers.split(",")):
                 with (
@@ -146,9 +147,6 @@ def broker_processes(
                     several(Path(home), count) as running,
                 ):
                     found[count].append(measure(running, max(connections, count), size, seconds))
-    except (LoadError, ServerError) as error:
-        print(f"broker_processes: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
     print(f"commit {commit()}\n")
     print("\n".join(table(found)))
 

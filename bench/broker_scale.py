@@ -19,10 +19,11 @@ from typing import Annotated
 
 import typer
 
+from bench.failures import failures_reported
 from bench.machine import commit
 from bench.measure import anonymous_mib, cpu_seconds, percentile
 from bench.raw_load import LoadError, frame
-from bench.servers import ServerError, opened
+from bench.servers import opened
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -217,7 +218,7 @@ def broker_scale(
 ) -> None:
     """Print memory, idle CPU and wake-up times of a broker with many connections, queues and held pulls."""
     print(f"commit {commit()}\n\n| figure | value |\n|---|---|")
-    try:
+    with failures_reported("broker_scale"):
         _raise_open_files(connections)
         with ExitStack() as stack:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketbroker-bench-", dir=folder)))
@@ -225,9 +226,6 @@ def broker_scale(
             run = Run(broker.address, broker.pid, connections, topics)
             for name, value in run.figures(stack, seconds, wakes):
                 print(f"| {name} | {value} |", flush=True)
-    except (LoadError, ServerError) as error:
-        print(f"broker_scale: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
 
 
 def main() -> int:

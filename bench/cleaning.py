@@ -19,6 +19,7 @@ import typer
 
 from bench import raw_load
 from bench.disk import room
+from bench.failures import failures_reported
 from bench.machine import commit
 from bench.raw_load import LoadError
 from bench.record_template import NUMBER, Messages
@@ -184,13 +185,9 @@ def cleaning(
 ) -> None:
     """Measure sends while files are removed. Exit with status 1 if a send fails or a file stays."""
     print(f"commit {commit()}, {segments} files of {mib:,} MiB, {rate:,} sends a second of {size:,} B", flush=True)
-    with TemporaryDirectory(prefix="rocketbroker-cleaning-", dir=folder) as home:
-        try:
-            options = Options(segments, mib << 20, seconds, properties or [])
-            _run(Path(home), options, SteadySender(TOPIC, size, rate))
-        except (LoadError, ServerError) as error:
-            print(f"cleaning: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
+    with TemporaryDirectory(prefix="rocketbroker-cleaning-", dir=folder) as home, failures_reported("cleaning"):
+        options = Options(segments, mib << 20, seconds, properties or [])
+        _run(Path(home), options, SteadySender(TOPIC, size, rate))
 
 
 def main() -> int:

@@ -20,10 +20,11 @@ from typing import Annotated
 import typer
 
 from bench import load
+from bench.failures import failures_reported
 from bench.load import Outcome
 from bench.machine import heading
 from bench.servers import Running, ServerError, our_side, running
-from tests.support.java_toolchain import JavaError, cache_dir, jars, made_once, missing_tools
+from tests.support.java_toolchain import cache_dir, jars, made_once, missing_tools
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -168,7 +169,7 @@ def clients(
 ) -> None:
     """Measure clients on one broker of ours. Exit with status 1 if a send or a delivery fails."""
     rows: list[Row] = []
-    try:
+    with failures_reported("clients"):
         _prepare()
         run = heading({"rounds": rounds, "seconds": seconds, "messages": messages})
         print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
@@ -181,9 +182,6 @@ def clients(
                     print(
                         f"[{number}/{rounds}] {row.client:5} {row.load:5} {figures} {row.trouble}".rstrip(), flush=True
                     )
-    except (JavaError, ServerError) as error:
-        print(f"clients: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
     print("\n" + table(rows))
     if json_file is not None:
         shown = [{"client": row.client, "load": row.load, **row.figures, "trouble": row.trouble} for row in rows]

@@ -18,11 +18,11 @@ from typing import Annotated
 
 import typer
 
+from bench.failures import failures_reported
 from bench.machine import heading
-from bench.servers import ServerError, Side, java_side, our_side, running
+from bench.servers import Side, java_side, our_side, running
 from rocketbroker.client import Message, Producer, PushConsumer
 from rocketbroker.testing import RocketMQServer
-from tests.support.java_toolchain import JavaError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -102,7 +102,7 @@ def first_message(
 ) -> None:
     """Measure the start of servers, the first message and the stop."""
     found: dict[str, list[Times]] = {}
-    try:
+    with failures_reported("first_message"):
         run = heading({"rounds": rounds})
         print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
         makers: dict[str, Callable[[], Times]] = {"mqnamesrv and mqbroker": lambda: processes(our_side())}
@@ -111,9 +111,6 @@ def first_message(
         found["RocketMQServer, in a test"] = [asyncio.run(embedded()) for _ in range(rounds)]
         for name, run_once in makers.items():
             found[name] = [run_once() for _ in range(min(rounds, _MOST_ROUNDS_OF_PROCESSES))]
-    except (JavaError, ServerError) as error:
-        print(f"first_message: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
     print("\n" + table(found))
     if json_file is not None:
         rows = {name: [asdict(times) for times in rounds_of] for name, rounds_of in found.items()}

@@ -22,11 +22,12 @@ from typing import Annotated
 
 import typer
 
+from bench.failures import failures_reported
 from bench.loop_probe import LoopProbe, probing
 from bench.machine import commit
 from bench.measure import anonymous_mib, cpu_seconds, loop_seconds
 from bench.raw_load import LoadError, frame
-from bench.servers import NameServer, ServerError, name_server, our_side
+from bench.servers import NameServer, name_server, our_side
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -309,12 +310,9 @@ def namesrv_scale(
 ) -> None:
     """Print memory, CPU time and waits of a name server with many brokers."""
     print(f"commit {commit()}\n\n| figure | value |\n|---|---|")
-    try:
+    with failures_reported("namesrv_scale"):
         for name, value in figures(Layout(brokers, topics, spread, wide), rounds, seconds):
             print(f"| {name} | {value} |", flush=True)
-    except (LoadError, ServerError) as error:
-        print(f"namesrv_scale: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
 
 
 def main() -> int:

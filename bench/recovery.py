@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from bench.disk import drop_from_page_cache, room
+from bench.failures import failures_reported
 from bench.machine import commit
 from bench.raw_load import log_end
 from bench.record_template import NUMBER, Messages
@@ -132,13 +133,10 @@ def recovery(
             f"{known:.0%} before the checkpoint, index {'included' if index_known else 'not included'}"
         )
         seconds = []
-        try:
+        with failures_reported("recovery"):
             for start in starts(made, home, Options(rounds, known, index_known, cold)):
                 seconds.append(start.seconds)
                 print(f"start {start.seconds:.2f} s, CPU {start.cpu_seconds:.2f} s: {start.report}", flush=True)
-        except ServerError as error:
-            print(f"recovery: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
     print(f"\nstart after kill, median of {rounds}: {median(seconds):.2f} s (least {min(seconds):.2f})")
 
 

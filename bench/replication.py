@@ -20,16 +20,16 @@ from typing import Annotated, NamedTuple
 import typer
 
 from bench import report
+from bench.failures import failures_reported
 from bench.machine import heading
 from bench.measure import anonymous_mib, cpu_seconds
-from bench.raw_load import LoadError, ask
+from bench.raw_load import ask
 from bench.recovery import generator_of
 from bench.report import Row
 from bench.scenarios import SCENARIOS, Scenario, warm_up
 from bench.servers import Registered, Running, ServerError, Side, name_server, registered
 from bench.side_by_side import figures_of, measure_scenario, say, sides
 from rocketbroker.codec.remoting.request_code import RequestCode
-from tests.support.java_toolchain import JavaError
 from tests.support.ports import LOOPBACK
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -246,16 +246,13 @@ def replication(  # noqa: PLR0913, PLR0917 - one argument for each option
     """Measure master and slave of Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send fails."""
     options = Options(rounds, seconds, warm, mib, only.split(","), folder)
     rows: list[Row] = []
-    try:
+    with failures_reported("replication"):
         both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
         run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "mib": mib, "parts": only})
         print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
         for row in measure(both, options):
             rows.append(row)
             say(row, rounds)
-    except (JavaError, ServerError, LoadError) as error:
-        print(f"replication: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
     found = list(report.lines(rows))
     print("\n" + report.markdown(found))
     print("\n".join(added_latency(found)))

@@ -19,12 +19,13 @@ import typer
 
 from bench import load, report
 from bench.disk import probe_fdatasync
+from bench.failures import failures_reported
 from bench.machine import heading
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.report import Row
 from bench.scenarios import SYNC_FLUSH_LOADS, Scenario, chosen, warm_up
 from bench.servers import Running, ServerError, Side, java_side, our_side, running
-from tests.support.java_toolchain import JavaError, missing_tools
+from tests.support.java_toolchain import missing_tools
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -175,7 +176,7 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     given += [each for scenario in scenarios for each in scenario.properties]
     options = Options(rounds, seconds, warm, scenarios, given, folder)
     rows: list[Row] = []
-    try:
+    with failures_reported("side_by_side"):
         both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
         run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(options.properties) or "-"})
         if synced:
@@ -187,9 +188,6 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
         if synced:
             run["disk after"] = _bare_fdatasync(folder)
             print(f"disk after: {run['disk after']}")
-    except (JavaError, ServerError) as error:
-        print(f"side_by_side: {error}", file=sys.stderr)
-        raise typer.Exit(1) from error
     print("\n" + report.markdown(report.lines(rows)))
     troubles = report.troubles(rows)
     for trouble in troubles:

@@ -18,7 +18,7 @@ def answers(*codes: int) -> bytes:
 
 
 def counted(data: bytes, piece: int) -> None:
-    """Have answers counted that come in pieces."""
+    """Count answers that come in pieces."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
 
