@@ -17,8 +17,8 @@ from rocketbroker.common.lifecycle import Part, TaskOwner
 
 log = logging.getLogger(__name__)
 
-# Time for which the services stay stopped after a master announced itself; it recovers and registers meanwhile.
-_HAND_OVER_S: Final = 60.0
+# Time for which the services stay stopped after a master announced itself: its log arrives from then on.
+_HAND_OVER_S: Final = 15.0
 # The same once its log has arrived, if that ends: longer than the slave needs to connect again.
 _RECONNECT_S: Final = 3.0
 # Answers without a master that make this broker act: one may be that of a name server that has just started.
