@@ -107,6 +107,7 @@ class CommitLogFlusher:
         """Start the thread."""
         self._loop = asyncio.get_running_loop()
         self.flushed_offset = self._synced_end()
+        self._due_at = time.monotonic() + self._interval_s
         self._thread.start()
 
     def stop(self) -> None:
