@@ -1,4 +1,4 @@
-"""When a slave acts as master, and when its services run."""
+"""Tests of the acting master: the time at which a slave acts, and that at which its services run."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a returning master takes over from its slaves before it registers."""
+"""Tests of the progress that a returning master takes over from its slaves before it registers."""
 
 import asyncio
 from types import SimpleNamespace
