@@ -256,12 +256,7 @@ def replication(  # noqa: PLR0913, PLR0917 - one argument for each option
     found = list(report.lines(rows))
     print("\n" + report.markdown(found))
     print("\n".join(added_latency(found)))
-    troubles = report.troubles(rows)
-    for trouble in troubles:
-        print(f"TROUBLE {trouble}")
-    if json_file is not None:
-        json_file.write_text(report.as_json(run, rows))
-    raise typer.Exit(1 if troubles else 0)
+    raise typer.Exit(report.conclude(run, rows, json_file))
 
 
 def main() -> int:

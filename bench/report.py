@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 JAVA, OURS = "java", "ours"
@@ -95,3 +96,13 @@ def as_json(heading: dict[str, str], rows: Sequence[Row]) -> str:
         for line in lines(rows)
     ]
     return json.dumps({"run": heading, "medians": table, "rows": measured}, indent=1)
+
+
+def conclude(heading: dict[str, str], rows: Sequence[Row], json_file: Path | None) -> int:
+    """Print the troubles of a run, write its figures to ``json_file``, and return the exit status."""
+    found = troubles(rows)
+    for trouble in found:
+        print(f"TROUBLE {trouble}")
+    if json_file is not None:
+        json_file.write_text(as_json(heading, rows))
+    return 1 if found else 0

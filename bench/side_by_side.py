@@ -189,12 +189,7 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
             run["disk after"] = _bare_fdatasync(folder)
             print(f"disk after: {run['disk after']}")
     print("\n" + report.markdown(report.lines(rows)))
-    troubles = report.troubles(rows)
-    for trouble in troubles:
-        print(f"TROUBLE {trouble}")
-    if json_file is not None:
-        json_file.write_text(report.as_json(run, rows))
-    raise typer.Exit(1 if troubles else 0)
+    raise typer.Exit(report.conclude(run, rows, json_file))
 
 
 def main() -> int:

@@ -1,10 +1,11 @@
 """Medians and ratios are those of the rounds, and nothing that went wrong is left out."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from bench.report import Line, Row, as_json, lines, markdown, troubles
+from bench.report import Line, Row, as_json, conclude, lines, markdown, troubles
 
 ROWS = [
     Row(1, "java", "start", {"start": 4.0}),
@@ -59,3 +60,13 @@ def test_json_has_every_row_and_the_medians():
     }  # fmt: skip
     assert len(told["rows"]) == len(ROWS)
     assert told["medians"][2]["ratio"] == pytest.approx(0.7 / 1.6)
+
+
+@pytest.mark.parametrize(("rows", "status"), [(ROWS[:-1], 0), (ROWS, 1)])
+def test_the_end_of_a_run(rows: list[Row], status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    json_file = tmp_path / "figures.json"
+
+    assert conclude({"commit": "abc"}, rows, json_file) == status
+
+    assert capsys.readouterr().out == "".join(f"TROUBLE {trouble}\n" for trouble in troubles(rows))
+    assert json_file.read_text() == as_json({"commit": "abc"}, rows)
