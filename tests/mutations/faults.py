@@ -1,0 +1,576 @@
+"""Faults put into the code on purpose, each with the test that must fail then."""
+
+from tests.mutations.mutant import Mutation
+
+DAMAGED_STORES = "tests/property/test_damaged_stores.py::test_any_damage_to_one_file"
+DAMAGED_FILES = "tests/property/test_damaged_files.py"
+DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_any_damage_to_one_file"
+CRASH = "tests/property/test_crash.py::test_a_crash_loses_nothing_promised"
+UNKNOWN_PART = "tests/unit/store/recovery/test_unknown_part.py"
+CRASH_CLOCK = "tests/property/test_crash.py::test_a_clock_set_back_loses_nothing_promised"
+CRASH_ORDERED = "tests/property/test_crash.py::test_a_flush_during_a_dispatch_covers_only_entered_messages"
+DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_fails_for_a_while_loses_nothing"
+TABLE_CRASH = "tests/property/test_table_crash.py"
+STORE = "tests/property/test_store.py"
+BATCH_QUEUES = "tests/property/test_batch_queues.py"
+REPLICA_CRASH = "tests/property/test_replica_crash.py"
+REPLICA_LOG = "tests/unit/store/test_replica_log.py"
+REPLICATION = "tests/integration/test_replication.py::test_no_message_that_both_have_is_lost_by_the_kill_of_either"
+DELAY_CRASH = "tests/property/test_delay_crash.py"
+TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
+CONNECTION = "tests/property/test_connection.py"
+OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
+DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
+REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
+RUNS = "tests/property/test_send_runs.py::test_one_special_send_among_others_is_handled_as_if_alone"
+STREAMS = "tests/property/test_fuzz_connection.py"
+JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowledged_messages"
+CONSUME_SERVICE = "tests/unit/client/consumer/test_consume_message_service.py"
+QUEUE_TABLE = "tests/unit/client/consumer/test_process_queue_table.py"
+
+MUTATIONS = (
+    Mutation(
+        "a pull whose messages were cut before it was read is not made again",
+        "MessageFetcher._read_later",
+        "self._queues.cuts != cuts",
+        "self._queues.cuts < cuts",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "a cut does not wait for cleaning",
+        "LogTruncation.alone",
+        """
+async with self._file_changes:
+    await asyncio.get_running_loop().run_in_executor(None, self._pause)
+    try:
+        with self._dispatcher.index_held():
+            yield
+    finally:
+        self._flusher.pause.release()
+        self._queue_flusher.pause.release()
+""",
+        """
+if self._file_changes:
+    await asyncio.get_running_loop().run_in_executor(None, self._pause)
+    try:
+        with self._dispatcher.index_held():
+            yield
+    finally:
+        self._flusher.pause.release()
+        self._queue_flusher.pause.release()
+""",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "readers find the entries that are being cut",
+        "LogTruncation.truncate",
+        "queue.hide_from(end)",
+        "pass",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "a cut calls messages known to be on disk that were never synced",
+        "LogTruncation._take_back",
+        "min(known, last_ms)",
+        "last_ms",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "the marks of deleted topics stay after a cut",
+        "LogTruncation._truncate",
+        "self._deleted.clamp(cut.offset)",
+        "",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "a failed dispatch keeps what it knew of the queues",
+        "ReputMessageService._dispatch_next",
+        "self._forget_queues()",
+        "",
+        REPLICA_LOG,
+    ),
+    Mutation(
+        "the index keeps the time of keys that were cut",
+        "IndexService.cut",
+        "self._entered_timestamp = 0",
+        "",
+        "tests/unit/store/index/test_index_service.py",
+    ),
+    Mutation(
+        "a log file is handed over before its size is on disk",
+        "AllocateMappedFileService._make",
+        "file.sync()",
+        "",
+        REPLICA_CRASH,
+    ),
+    Mutation(
+        "ha: a report beyond what the slave got counts",
+        "HAConnection._reported",
+        "offset > known",
+        "offset > known + (1 << 50)",
+        "tests/unit/ha/test_ha_service.py",
+    ),
+    Mutation(
+        "ha: slaves that no name server knows count",
+        "SlaveGate._count",
+        "left[place] > 0",
+        "left[place] >= 0",
+        "tests/unit/ha/test_slave_gate.py",
+    ),
+    Mutation(
+        "ha: slaves get what is not on the master's disk",
+        "TransferSource.end",
+        "end if self._flushed_offset is None else min(self._flushed_offset(), end)",
+        "end",
+        "tests/unit/ha/test_ha_service.py",
+    ),
+    Mutation(
+        "ha: one slave is enough, however many are needed",
+        "GroupTransferService._confirmed",
+        "offsets[needed - 1] if needed <= len(offsets) else -1",
+        "offsets[0] if offsets else -1",
+        "tests/unit/ha/test_group_transfer_service.py",
+    ),
+    Mutation(
+        "ha: a master without a slave acknowledges",
+        "GroupTransferService._confirmed",
+        "-1",
+        "sys.maxsize",
+        REPLICATION,
+    ),
+    Mutation(
+        "ha: a slave with other messages continues",
+        "TailCheck.take",
+        "part.data[:size] != own",
+        "len(part.data[:size]) != len(own)",
+        "tests/unit/ha/test_ha_client.py::TestOtherHistory",
+    ),
+    Mutation(
+        "ha: a damaged body is stored",
+        "_damage",
+        "wrong_body(record)",
+        '""',
+        "tests/unit/store/commitlog/test_raw_records.py",
+    ),
+    Mutation(
+        "run: queue offsets are not taken",
+        "MessageAppender._append_run",
+        "queue.next_offset = end",
+        "pass",
+        STORE,
+    ),
+    Mutation(
+        "run: a special message is stored like others",
+        "escaped_properties._read",
+        'unique_key is not None or is_special or b"\\0" in raw',
+        'unique_key is not None or b"\\0" in raw',
+        RUNS,
+    ),
+    Mutation(
+        "run: its sends are answered before they are on disk",
+        "AlikeSends.process",
+        "target.waits",
+        "not target.waits",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "run: its sends may wait for the disk in any number",
+        "BrokerFastFailure.has_room",
+        "self.waiting + sends <= self._config.send_thread_pool_queue_capacity",
+        "True",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "run: a late sync takes the place of each message from the answers",
+        "acknowledged_answer",
+        "answer.header if outcome.status in STORED else None",
+        "None",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "run: requests that are left to be handled one by one are skipped",
+        "FrameReader._handle_run",
+        "position < end",
+        "False",
+        "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "a change to a table is answered before it is written",
+        "answer_when_settled",
+        "_answer_when_settled(waits, answer) if waits else answer",
+        "answer",
+        TABLE_CRASH,
+    ),
+    Mutation(
+        "a change that the disk refuses stays in memory",
+        "ConfigPersistService._refused",
+        "submitted.manager.refused()",
+        "pass",
+        TABLE_CRASH,
+    ),
+    Mutation(
+        "a query finds the first record whatever it is asked for",
+        "MessageQueries._records",
+        "self._commit_log.record(offset)",
+        "self._commit_log.record(0)",
+        DAMAGED_STORES,
+    ),
+    Mutation(
+        "a query finds nothing",
+        "MessageQueries.query_message",
+        "await self._run(self._records, offsets)",
+        "[]",
+        DAMAGED_STORES,
+    ),
+    Mutation(
+        "messages before a clock that was set back count as indexed",
+        "_last_known_begin",
+        "has_latest, lacking = bool(found), lacking + (found is False)",
+        "has_latest = True",
+        UNKNOWN_PART,
+    ),
+    Mutation(
+        "an index file takes messages from after a clock that was set back",
+        "IndexFile.fitting",
+        "int(is_back.argmax()) if is_back.any() else len(times)",
+        "len(times)",
+        "tests/unit/store/index/test_index_service.py",
+    ),
+    Mutation(
+        "a key is left out of the index",
+        "index_service._keys_of",
+        "_key_texts(unique_keys, keys)",
+        "_key_texts([None] * len(keys), keys)",
+        CRASH,
+    ),
+    Mutation(
+        "a pull does not look at the checksum of a body",
+        "RecordCheck.unsound",
+        "(body_length and crc32(body) & _CRC_BITS != crc)",
+        "False",
+        DAMAGED_STORES,
+    ),
+    Mutation(
+        "a pull does not look at what a record says of its place",
+        "RecordCheck.unsound",
+        "found_offset != queue_offset",
+        "False",
+        DAMAGED_FILES,
+    ),
+    Mutation(
+        "a queue entry names the wrong record",
+        "CommitLogDispatcher.dispatch",
+        "queue.put(queue_offset, physical_offset, size, tags_code)",
+        "queue.put(queue_offset, physical_offset - physical_offset % 7, size, tags_code)",
+        STORE,
+    ),
+    Mutation(
+        "a sync of the log does nothing",
+        "MappedFile.sync",
+        "self._file_system.sync(self.fd)",
+        "pass",
+        CRASH,
+    ),
+    Mutation(
+        "the name of a new file is never synced",
+        "MappedFile.sync_names",
+        "self._file_system.sync_folder(folder)",
+        "pass",
+        CRASH,
+    ),
+    Mutation(
+        "a send is acknowledged before the sync",
+        "CommitLogFlusher.when_flushed",
+        "self._waiting.append(_Wait(offset, loop.time() + timeout_s, sends, tell))",
+        'loop.call_soon(tell, "")',
+        "tests/integration/test_kill_before_answer.py",
+    ),
+    Mutation(
+        "what is appended during a sync is taken for synced by it",
+        "CommitLogFlusher._succeeded",
+        "self._synced_end()",
+        "self._queue.max_offset",
+        "tests/unit/store/flush/test_flush_service.py",
+    ),
+    Mutation(
+        "messages on their way into their queues count as entered",
+        "MessageAppender.dispatch",
+        """
+requests = pending[:ready]
+self._dispatching = True
+""",
+        """
+requests = pending[:ready]
+self._pending = pending[ready:]
+self._dispatching = True
+""",
+        CRASH_ORDERED,
+    ),
+    Mutation(
+        "the checkpoint on disk stays where it was when the clock is set back",
+        "CommitLogFlusher._note_on_disk",
+        "self._checkpoint.says_too_much",
+        "False",
+        CRASH_CLOCK,
+    ),
+    Mutation(
+        "a queue is taken for synced without a sync",
+        "ConsumeQueueFlusher._flush",
+        """
+self._check_before_rewrite(queue, file)
+file.flush()
+""",
+        "file.flushed = file.wrote",
+        "tests/unit/store/flush/test_flush_service.py",
+    ),
+    Mutation(
+        "a table is renamed before it is synced",
+        "write_synced",
+        "file_system.sync(fd)",
+        "",
+        CRASH,
+    ),
+    Mutation(
+        "a sync that failed is taken for one that succeeded",
+        "MappedFile.flush",
+        """
+self.to_write_again = True
+raise
+""",
+        "pass",
+        DISK_ERRORS,
+    ),
+    Mutation(
+        "what a failed sync left out is not written again",
+        "MappedFile.flush",
+        """
+if self.to_write_again:
+    self._write_again(self.flushed, wrote)
+""",
+        "",
+        DISK_ERRORS,
+    ),
+    Mutation(
+        "progress of delayed messages is written ahead of their copies",
+        "DurableProgress.advance",
+        "self._waiting and self._waiting[0][0] <= flushed",
+        "self._waiting",
+        DELAY_CRASH,
+    ),
+    Mutation(
+        "a transaction that is rolled back is delivered",
+        "EndTransactionProcessor._end",
+        "self._put_real_message(half) if outcome == TRANSACTION_COMMIT_TYPE else None",
+        "self._put_real_message(half)",
+        TRANSACTION_CRASH,
+    ),
+    Mutation(
+        "the beginning of a frame is dropped",
+        "RemotingConnection._handle_batch",
+        "self._buffer.keep(data[position:], needed)",
+        "self._buffer.clear()",
+        CONNECTION,
+    ),
+    Mutation(
+        "memory is taken for the length that a frame claims",
+        "ReceiveBuffer.keep",
+        "min(needed, 2 * len(rest))",
+        "needed",
+        "tests/unit/transport/test_receive_buffer.py",
+    ),
+    Mutation(
+        "the timer of requests is not set again",
+        "OutgoingRequests._expire",
+        """
+if left:
+    self._expire_at(min(left), loop)
+""",
+        """
+if not left:
+    self._expire_at(min(left), loop)
+""",
+        OUTGOING_REQUESTS,
+    ),
+    Mutation(
+        "a request waits for the deadline of an earlier one",
+        "OutgoingRequests.invoke",
+        "deadline < self._timer_at",
+        "self._timer is None",
+        OUTGOING_REQUESTS,
+    ),
+    Mutation(
+        "a one-way request waits for the next turn of the event loop",
+        "RemotingClient.invoke_oneway",
+        "self._writers[address].flush()",
+        "",
+        "tests/unit/transport/test_remoting_client.py",
+    ),
+    Mutation(
+        "a frame that breaks the protocol is not foreseen",
+        "RemotingConnection._handle_batch",
+        """
+try:
+    position, needed = reader.handle(data)
+except RemoteProtocolError as error:
+    self._refuse(str(error))
+    position = needed = len(data)
+""",
+        """
+try:
+    position, needed = reader.handle(data)
+except NotADirectoryError as error:
+    self._refuse(str(error))
+    position = needed = len(data)
+""",
+        STREAMS,
+    ),
+    Mutation(
+        "the lengths in a binary header are not checked",
+        "rocketmq_header._cut",
+        "length < 0 or end > len(header)",
+        "False",
+        DECODERS,
+    ),
+    Mutation(
+        "a body that is no JSON is not foreseen",
+        "read_body",
+        """
+try:
+    return kind.decode(body, most_values=MOST_VALUES)
+except CodecError as error:
+    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"the body of the request: {error}") from None
+""",
+        """
+try:
+    return kind.decode(body, most_values=MOST_VALUES)
+except NotADirectoryError as error:
+    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"the body of the request: {error}") from None
+""",
+        REQUESTS,
+    ),
+    Mutation(
+        "a batch is entered with one message too few",
+        "BatchConsumeQueue.put",
+        "BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, count)",
+        "BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, max(count - 1, 1))",
+        BATCH_QUEUES,
+    ),
+    Mutation(
+        "a batch is entered with one message too many",
+        "BatchConsumeQueue.put",
+        "BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, count)",
+        "BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, count + 1)",
+        DAMAGED_BATCHES,
+    ),
+    Mutation(
+        "delayed messages are delivered a second early",
+        "ScheduleMessageService._count_due",
+        "due_at > now",
+        "due_at > now + 1000",
+        DELAY_CRASH,
+    ),
+    Mutation(
+        "a copied log ends each part with another byte",
+        "CommitLog._append_to_file",
+        "file.write(position, end, records)",
+        'file.write(position, end, bytes(records[:-1]) + b"?")',
+        REPLICA_CRASH,
+    ),
+    Mutation(
+        "each fiftieth message gets no queue entry",
+        "CommitLogDispatcher.dispatch",
+        "queue_offset >= queue.max_offset",
+        "queue_offset >= queue.max_offset and queue_offset % 50 != 49",
+        JAVA_KILL,
+    ),
+    Mutation(
+        "a consumer commits past a message under way",
+        "ProcessQueue.commit_offset",
+        "next(iter(self._held)) if self._held else self.next_offset",
+        "self.next_offset",
+        CONSUME_SERVICE,
+    ),
+    Mutation(
+        "the values of a request are signed in the order of its header",
+        "AclClientRPCHook.sign",
+        "sorted(fields)",
+        "list(fields)",
+        "tests/unit/client/test_acl_client_rpc_hook.py",
+    ),
+    Mutation(
+        "a forked process uses the connections of the first",
+        "_mark_forked",
+        "client.is_forked = True",
+        "client.is_forked = False",
+        "tests/unit/client/test_loop_watchdog.py",
+    ),
+    Mutation(
+        "bytes that one queue frees wake no other queue",
+        "HeldBytes.remove",
+        "self._waiting if was_full else (held,)",
+        "(held,)",
+        "tests/unit/client/consumer/test_flow_control.py",
+    ),
+    Mutation(
+        "a message of a queue that was given up is given out",
+        "ConsumeMessageConcurrentlyService._begin",
+        """
+if message not in held:
+    return None
+""",
+        "",
+        CONSUME_SERVICE,
+    ),
+    Mutation(
+        "an orderly queue gives out the next message before the first has ended",
+        "ConsumeMessageOrderlyService._begin",
+        "entry.start(received, self._clock.monotonic())",
+        """
+entry.remove(message)
+self._ready.append(entry)
+""",
+        CONSUME_SERVICE,
+    ),
+    Mutation(
+        "a queue is unlocked while its message is under way",
+        "ProcessQueueTable._wait_idle",
+        "held.wait_idle()",
+        "asyncio.sleep(0)",
+        QUEUE_TABLE,
+    ),
+    Mutation(
+        "a lock in doubt counts as held",
+        "ProcessQueueTable.renew_locks",
+        "queue in locked and self.is_locked(held)",
+        "queue in locked",
+        QUEUE_TABLE,
+    ),
+    Mutation(
+        "the start of a new group is not persisted",
+        "StartOffset.find",
+        "await store.persist([queue])",
+        "",
+        "tests/unit/client/consumer/test_start_offset.py",
+    ),
+    Mutation(
+        "a small send overtakes a large one that waits for room",
+        "BackPressure.try_acquire",
+        "self._waiting or not self._fits(size)",
+        "not self._fits(size)",
+        "tests/unit/client/test_back_pressure.py",
+    ),
+    Mutation(
+        "a check that fails commits its transaction",
+        "TransactionProducer._answer_check",
+        'log.exception("producer %s: the check of transaction %s failed", self.group, header.transaction_id)',
+        "state = LocalTransactionState.COMMIT_MESSAGE",
+        "tests/integration/test_transaction_producer.py",
+    ),
+    Mutation(
+        "a power loss in a test takes flushed offsets",
+        "PowerLoss.restore",
+        "path.write_bytes(content)",
+        "pass",
+        "tests/unit/testing/test_rocketmq_server.py",
+    ),
+)
