@@ -53,9 +53,13 @@ def _differ_in_unique_key(raws: Sequence[bytes]) -> FoundColumns | None:
     if span is None:
         return None
     begin, end = span
+    after = first[end:]
+    # The bytes between the unique ids of two messages prove every message but the first before its id, and every one
+    # but the last after it. The first is the pattern; nothing follows the last, so it is compared by itself.
+    if not raws[-1].endswith(after):
+        return None
     joined = b"".join(raws)
-    # If nothing else differs, the bytes between the unique ids of two messages occur as often as they should.
-    unique_keys = joined[begin : len(joined) - len(first) + end].split(first[end:] + first[:begin])
+    unique_keys = joined[begin : len(joined) - len(after)].split(after + first[:begin])
     if len(unique_keys) != count or set(map(len, unique_keys)) != {end - begin}:
         return None
     joined_keys = b"".join(unique_keys)

@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -35,6 +37,26 @@ def test_any_batch_has_the_properties_of_its_messages(raws: list[bytes]) -> None
 def test_messages_alike_have_their_properties(before: bytes, middle: list[str], after: bytes) -> None:
     raws = [before + text.encode() + after for text in middle]
     assert by_column(raws) == one_by_one(raws)
+
+
+# The same properties in the orders of Java's, Go's, C++'s and our own client.
+ORDERS = {
+    "Java": b"KEYS\x01k\x02UNIQ_KEY\x017F00%02d\x02WAIT\x01true\x02TAGS\x01TagA",
+    "Go": b"UNIQ_KEY\x017F00%02d\x02TAGS\x01TagA\x02KEYS\x01k\x02",
+    "C++": b"KEYS\x01k\x02TAGS\x01TagA\x02UNIQ_KEY\x017F00%02d\x02WAIT\x01true\x02",
+    "ours": b"WAIT\x01true\x02UNIQ_KEY\x017F00%02d\x02KEYS\x01k\x02TAGS\x01TagA\x02",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_any_differing_byte_of_any_message_is_found(order: bytes) -> None:
+    for count in (1, 2, 3, 5):
+        for number, byte in product(range(count), b"\0\x01\x02 BU\xff"):
+            raws = [order % each for each in range(count)]
+            for position in range(len(raws[0])):
+                changed = raws.copy()
+                changed[number] = raws[number][:position] + bytes([byte]) + raws[number][position + 1 :]
+                assert by_column(changed) == one_by_one(changed)
 
 
 @pytest.mark.parametrize("keys", [["K1", "K2"], ["K1", "K22"], ["K1", "K1"]])
