@@ -50,7 +50,8 @@ class PushConsumer(GroupConsumer):
         group: the consumer group.
         config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
         client: an instance to share with others, which its owner starts and stops.
-        handler: function of one message; a coroutine function, or a plain one that is called in a thread.
+        handler: function of one message; a coroutine function, or a plain one that is called in a thread. It returns
+            None or True to acknowledge, False for a retry, or an ``Outcome``; another value counts as a failure.
         concurrency: number of messages that ``handler`` gets at the same time.
         orderly: consume the messages of each queue in order; a failed one suspends its queue.
         max_reconsume_times: retries before a message becomes a dead letter; -1 for 16, or no limit if orderly.
@@ -180,7 +181,13 @@ class PushConsumer(GroupConsumer):
     async def _work(self, listener: MessageListener) -> None:
         take = self._take()
         while (message := await take()) is not None:
-            await listener.consume(message)
+            try:
+                await listener.consume(message)
+            except Exception:
+                # Without its workers, an open consumer would consume nothing.
+                log.exception("consumer %s: the consumption of %r failed", self.group, message)
+                if message.outcome is None:
+                    await message.retry_later()
 
     async def _expire(self) -> None:
         before = self._clock.monotonic() - self._consume_timeout_s

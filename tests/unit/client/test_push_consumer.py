@@ -1,5 +1,7 @@
 """Arguments of push consumers, and messages consumed on request."""
 
+import asyncio
+
 import pytest
 
 from rocketbroker.client.client_config import ClientConfig
@@ -122,3 +124,32 @@ def test_the_state_has_the_stacks_on_request():
     assert info.jstack is not None
     assert "MainThread" in info.jstack
     assert consumer.running_info(with_stacks=False).jstack is None
+
+
+async def test_a_worker_continues_after_an_unexpected_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    taken: list[int] = []
+    all_taken = asyncio.Event()
+
+    async def handle(received: ReceivedMessage) -> None:
+        taken.append(received.queue_offset)
+        if len(taken) == 2:
+            all_taken.set()
+
+    async with PushConsumer("CG", NOWHERE, handler=handle, concurrency=1) as consumer:
+        with monkeypatch.context() as broken:
+            consume = consumer._listener.consume  # type: ignore[union-attr]
+
+            async def fail_once(received: ReceivedMessage) -> Exception | None:
+                broken.undo()
+                await consume(received)
+                raise TypeError("of the client itself")
+
+            broken.setattr(consumer._listener, "consume", fail_once)
+            held = process_queue([0, 1])
+            consumer._put(held, list(held._held.values()))
+            async with asyncio.timeout(5):
+                await all_taken.wait()
+    assert taken == [0, 1]
+    assert "consumer CG: the consumption of <ReceivedMessage" in caplog.text

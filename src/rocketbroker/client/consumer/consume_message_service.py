@@ -28,6 +28,9 @@ _TAKEN_IN_A_ROW = 64
 _LOCAL_RETRY_S = 5.0
 # Delay level of a message that exceeded consumeTimeout: 10 s by default.
 _EXPIRED_LEVEL = 3
+# An unexpected error, such as one of an application's offset store. The message would stay under way otherwise, and the
+# offset of its queue before it, until the consumer is closed.
+_NOT_SETTLED = "consumer group %s: %r was not settled; it is consumed again"
 
 
 T = TypeVar("T")
@@ -121,6 +124,10 @@ class ConsumeMessageService(ABC, Generic[T]):
     def _begin(self, entry: T) -> ReceivedMessage | None:
         """Start the consumption of an entry's message, if it still has one."""
 
+    @abstractmethod
+    def consume_again(self, received: ReceivedMessage) -> None:
+        """Consume a message again a little later, here, since its outcome could not be settled."""
+
     async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
         """Give up messages whose consumption began before a time."""
         for held in queues:
@@ -178,15 +185,25 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService[tuple[ProcessQueue
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
         held, message = received.process_queue, received.message_ext
-        if outcome is not Outcome.ACKNOWLEDGED and message in held:
-            if self._send_back is None:
-                log.warning("broadcasting: message %s is not consumed again", received.msg_id)
-            elif not await self._send_back.send_back(held.queue, message, delay_level):
-                message.reconsume_times += 1
-                held.suspend(message)
-                self._tasks.start(self._put_again(held, message), "retry")
-                return
-        self._remove(held, message)
+        try:
+            if outcome is not Outcome.ACKNOWLEDGED and message in held:
+                if self._send_back is None:
+                    log.warning("broadcasting: message %s is not consumed again", received.msg_id)
+                elif not await self._send_back.send_back(held.queue, message, delay_level):
+                    self.consume_again(received)
+                    return
+            self._remove(held, message)
+        except Exception:
+            log.exception(_NOT_SETTLED, self._group, received)
+            self.consume_again(received)
+
+    def consume_again(self, received: ReceivedMessage) -> None:
+        """Consume a message that is still held again after some seconds."""
+        held, message = received.process_queue, received.message_ext
+        if message in held:
+            message.reconsume_times += 1
+            held.suspend(message)
+            self._tasks.start(self._put_again(held, message), "retry")
 
     async def _put_again(self, held: ProcessQueue, message: MessageExt) -> None:
         await asyncio.sleep(_LOCAL_RETRY_S)
@@ -243,17 +260,26 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:
         held, message = received.process_queue, received.message_ext
-        if message not in held:
-            self._active.discard(held)
+        try:
+            failed = outcome is not Outcome.ACKNOWLEDGED and message in held
+            if failed and not await self._gives_up(held, message, outcome):
+                self.consume_again(received)
+                return
+            self._remove(held, message)
+        except Exception:
+            log.exception(_NOT_SETTLED, self._group, received)
+            self.consume_again(received)
             return
-        if outcome is not Outcome.ACKNOWLEDGED and not await self._gives_up(held, message, outcome):
-            message.reconsume_times += 1
-            self._later(held)
-            held.suspend(message)
-            return
-        self._remove(held, message)
         self._active.discard(held)
         self.put(held, ())
+
+    def consume_again(self, received: ReceivedMessage) -> None:
+        """Suspend the queue of a message that is still held; it comes again."""
+        held, message = received.process_queue, received.message_ext
+        if message in held:
+            message.reconsume_times += 1
+            held.suspend(message)
+        self._later(held)
 
     async def _gives_up(self, held: ProcessQueue, message: MessageExt, outcome: Outcome) -> bool:
         """Return true if the queue continues after a failed message, which is then a dead letter."""

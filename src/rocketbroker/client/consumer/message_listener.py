@@ -14,8 +14,11 @@ from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
 
-#: Coroutine function, or a plain function, which is called in a thread; the result is ignored.
-Handler = Callable[[ReceivedMessage], Awaitable[object] | object]
+#: None and True acknowledge, False asks for a retry, an Outcome says so itself.
+HandlerResult = Outcome | bool | None
+
+#: Coroutine function, or a plain function, which is called in a thread.
+Handler = Callable[[ReceivedMessage], Awaitable[HandlerResult] | HandlerResult]
 
 
 class MessageListener:
@@ -47,26 +50,36 @@ class MessageListener:
     async def consume(self, message: ReceivedMessage) -> Exception | None:
         """Call the handler, then acknowledge the message or give it back; return the handler's error."""
         start = self._clock.monotonic()
-        error = await self._error_of_handler(message)
+        result = await self._run_handler(message)
+        error = result if isinstance(result, Exception) else None
         if message.outcome is None:
-            await (message.ack() if error is None else message.retry_later())
+            if result is Outcome.ACKNOWLEDGED:
+                await message.ack()
+            elif result is Outcome.DEAD:
+                await message.dead_letter()
+            else:
+                await message.retry_later()
         self._stats.add_consumed(message.topic, start, failed=message.outcome is not Outcome.ACKNOWLEDGED)
         return error
 
-    async def _error_of_handler(self, message: ReceivedMessage) -> Exception | None:
+    async def _run_handler(self, message: ReceivedMessage) -> Outcome | Exception:
+        """Return the outcome that follows from the handler's result, or its error."""
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
         self._timeout.begin(task)
         try:
-            await self._call(message)
+            return _outcome_of(await self._call(message))
         except asyncio.CancelledError as raised:
             cancelled = raised
-        except Exception as error:
-            log.warning("the handler failed for %r", message, exc_info=error)
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except HandlerError as error:
+            log.error("the handler failed for %r: %s", message, error)  # noqa: TRY400 - no line of it raised
             return error
-        else:
-            return None
+        except BaseException as error:  # as pytest.fail() raises; it would end the worker
+            log.warning("the handler failed for %r", message, exc_info=error)
+            return error if isinstance(error, Exception) else HandlerError(f"the handler raised {error!r}")
         finally:
             expired = self._timeout.end(task)
         if task.cancelling() > before:
@@ -86,19 +99,35 @@ class MessageListener:
         log.warning("the handler failed for %r", message, exc_info=error)
         return error
 
-    async def _call(self, message: ReceivedMessage) -> None:
+    async def _call(self, message: ReceivedMessage) -> object:
         if self._threads is None:
-            await self._handler(message)  # type: ignore[misc] # it is a coroutine function
-            return
-        result = await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, message)
-        if inspect.isawaitable(result):
-            await result
+            return await self._handler(message)  # type: ignore[misc] # it is a coroutine function
+        result: object = await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, message)
+        return await result if inspect.isawaitable(result) else result
 
     def stop(self) -> None:
         """Stop starting threads; running ones end with their handler."""
         self._timeout.stop()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _outcome_of(result: object) -> Outcome:
+    """Return the outcome that a result of a handler stands for.
+
+    A value without a meaning is an error rather than an acknowledgement, which would lose the message of a handler that
+    reports its failures by what it returns.
+
+    Raises:
+        HandlerError: the result has no meaning.
+    """
+    if result is None or result is True:
+        return Outcome.ACKNOWLEDGED
+    if result is False:
+        return Outcome.RETRIED
+    if isinstance(result, Outcome):
+        return result
+    raise HandlerError(f"it returned {result!r}; return None or True to acknowledge, False for a retry, or an Outcome")
 
 
 def check_handler(handler: object) -> None:

@@ -89,6 +89,39 @@ async def test_the_offset_follows_the_oldest_message_under_way(stage: Stage):
     assert stage.back.taken == [(2, 2)]
 
 
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_message_whose_outcome_cannot_be_settled_comes_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, orderly: bool
+):
+    monkeypatch.setattr(consume_message_service, "_LOCAL_RETRY_S", 0.01)
+    service: ConsumeMessageService[Any] = stage.orderly() if orderly else stage.concurrently()
+    held = process_queue([0])
+    fill(service, held)
+    received = await take(service)
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.back, "send_back", None)
+        await received.dead_letter()
+    assert "was not settled; it is consumed again" in caplog.text
+    again = await take(service)
+    assert (again.queue_offset, again.reconsume_times) == (0, 1)
+    await again.ack()
+    assert stage.offsets.offsets == {QUEUE: 1}
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_queue_continues_after_an_error_of_its_offset_store(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, orderly: bool
+):
+    service: ConsumeMessageService[Any] = stage.orderly() if orderly else stage.concurrently()
+    held = process_queue([0, 1])
+    fill(service, held)
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.offsets, "update", None)
+        await (await take(service)).ack()
+    await (await take(service)).ack()
+    assert stage.offsets.offsets == {QUEUE: 2}
+
+
 async def test_messages_of_a_dropped_queue_are_neither_given_out_nor_counted(stage: Stage):
     service, held, other = stage.concurrently(), process_queue([0, 1]), process_queue([7])
     fill(service, held)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
-from rocketbroker.client.consumer.message_listener import Handler, MessageListener, check_handler
+from rocketbroker.client.consumer.message_listener import Handler, HandlerResult, MessageListener, check_handler
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import HandlerError
 from rocketbroker.common.clock import SystemClock
@@ -125,6 +125,49 @@ def optional_second(_first: object, _second: object = None) -> None: ...
 def test_a_wrong_handler_is_named(handler: object, text: str):
     with pytest.raises(HandlerError, match=text):
         check_handler(handler)
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (None, Outcome.ACKNOWLEDGED),
+        (True, Outcome.ACKNOWLEDGED),
+        (False, Outcome.RETRIED),
+        *((outcome, outcome) for outcome in Outcome),
+    ],
+)
+@pytest.mark.parametrize("in_thread", [True, False])
+async def test_a_result_of_a_handler_is_its_outcome(result: HandlerResult, outcome: Outcome, *, in_thread: bool):
+    async def handle(_message: ReceivedMessage) -> HandlerResult:
+        return result
+
+    assert await outcome_of((lambda _message: result) if in_thread else handle) == (outcome, None)
+
+
+@pytest.mark.parametrize("result", [0, 1, "CONSUME_SUCCESS", "RECONSUME_LATER", [], object()])
+async def test_a_result_without_a_meaning_gives_back(result: object, caplog: pytest.LogCaptureFixture):
+    outcome, error = await outcome_of(lambda _message: result)  # type: ignore[arg-type, return-value]
+    assert outcome is Outcome.RETRIED
+    assert isinstance(error, HandlerError)
+    told = f"it returned {result!r}; return None or True to acknowledge, False for a retry, or an Outcome"
+    assert [(record.levelname, record.message.endswith(told)) for record in caplog.records] == [("ERROR", True)]
+
+
+async def test_a_result_changes_no_outcome_that_the_handler_chose():
+    async def handle(received: ReceivedMessage) -> bool:
+        await received.dead_letter()
+        return False
+
+    assert await outcome_of(handle) == (Outcome.DEAD, None)
+
+
+async def test_an_error_that_is_no_exception_gives_back():
+    async def handle(_message: ReceivedMessage) -> None:
+        pytest.fail("as an assertion of a test")
+
+    outcome, error = await outcome_of(handle)
+    assert outcome is Outcome.RETRIED
+    assert "as an assertion of a test" in str(error)
 
 
 @pytest.mark.parametrize("handler", [optional_second, print, lambda _message: None, [].append])
