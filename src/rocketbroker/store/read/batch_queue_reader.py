@@ -47,7 +47,7 @@ class BatchQueueReader:
         max_msgs, max_bytes = request.max_msgs, request.max_bytes
         # A filter on properties selects later, among as many as the event loop may read.
         most, room = sys.maxsize, MOST_ON_LOOP
-        scan = max(self._reader.scan_limit() * CQ_STORE_UNIT_SIZE // BATCH_CQ_STORE_UNIT_SIZE, 1)
+        scan = max(self._reader.scan_limit(max_msgs) * CQ_STORE_UNIT_SIZE // BATCH_CQ_STORE_UNIT_SIZE, 1)
         next_offset = request.offset
         ranges: list[tuple[int, int]] = []
         expected: list[ExpectedRecord] = []

@@ -132,7 +132,7 @@ class FilteredReader:
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter
     ) -> Selection:
         """Select messages from an offset that the queue has."""
-        limit = max(self._reader.scan_limit(), request.max_msgs)
+        limit = self._reader.scan_limit(request.max_msgs)
         if request.offset < queue.trusted_from:
             return self._select_unchecked(
                 queue, request, message_filter, min(limit, queue.trusted_from - request.offset)

@@ -43,7 +43,9 @@ class QueueReader:
         """Select messages from an offset that the queue has."""
         if request.offset < queue.trusted_from:
             return self._select_unchecked(queue, request, queue.trusted_from)
-        limit = request.max_msgs if request.matches is None else max(self.scan_limit(), request.max_msgs)
+        limit = self.scan_limit(request.max_msgs)
+        if request.matches is None:
+            limit = min(limit, request.max_msgs)
         entries = queue.entries(request.offset, limit)
         found = self._collect(entries, request, request.matches)
         return self._select_unchecked(queue, request, queue.max_offset) if found is None else found
@@ -92,7 +94,7 @@ class QueueReader:
             if found is not None:
                 return found
         # More than requested, so that a consumer soon gets past many damaged ones in a row.
-        limit = max(self.scan_limit(), request.max_msgs)
+        limit = self.scan_limit(request.max_msgs)
         entries = self._checked_reader.entries(queue, offset, request.max_msgs, min(limit, end - offset))
         expected: list[ExpectedRecord] = []
         if matches is not None:
@@ -161,9 +163,16 @@ class QueueReader:
                 break
         return selected(request, next_offset, ranges, count, was_removed=was_removed)
 
-    def scan_limit(self) -> int:
-        """Return the number of entries that a filtered pull examines before it answers that nothing matched."""
-        return self._config.max_filter_message_size // CQ_STORE_UNIT_SIZE
+    def scan_limit(self, max_msgs: int) -> int:
+        """Return the number of entries that a pull examines before it answers that nothing matched.
+
+        A client may ask for any number of messages, and comparing all tags of a queue file takes half a second of the
+        event loop. So the request counts only up to what the transfer limits would let it have. A client whose pull
+        ends without a match goes on at the offset after the last entry examined.
+        """
+        config = self._config
+        most = max(config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk)
+        return max(config.max_filter_message_size // CQ_STORE_UNIT_SIZE, min(max_msgs, most))
 
     def is_in_memory(self, physical_offset: int) -> bool:
         """Return true if a message is near enough to the log's end to count as in memory."""

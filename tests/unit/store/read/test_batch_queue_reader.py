@@ -10,6 +10,7 @@ from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.codec.message.tags_code import tags_code_bytes
+from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
@@ -82,6 +83,15 @@ async def test_tags_are_those_of_the_record(store: MessageStore):
     found, result = pull(store, 4, matches={tags_code_bytes(b"X")}.__contains__)
     assert found == []
     assert result.next_begin_offset == 11
+
+
+async def test_a_pull_for_any_number_of_messages_examines_few_records(store: MessageStore):
+    put_all(store)
+    apply_updates([store.config], {"maxFilterMessageSize": "20", "maxTransferCountOnMessageInMemory": "8"})
+    pull(store, 0, matches={tags_code_bytes(b"X")}.__contains__)  # the tags of the records are known from now on
+    for max_msgs, upto in ((1, 3), (2**31 - 1, 6)):
+        result = pull(store, 0, max_msgs, matches={tags_code_bytes(b"X")}.__contains__)[1]
+        assert (result.next_begin_offset, result.message_count) == (upto, 0)
 
 
 class Wants:

@@ -80,6 +80,19 @@ def change(store: MessageStore, **settings: int) -> None:
     apply_updates([store.config], {name: str(value) for name, value in settings.items()})
 
 
+@pytest.mark.parametrize("trusted_from", [0, 60])
+def test_a_pull_for_any_number_of_messages_examines_few(store: MessageStore, trusted_from: int):
+    put(store, range(60))
+    store.queues.queues_of("T")[0].trusted_from = trusted_from
+    change(store, maxFilterMessageSize=20 * 5)
+
+    assert read(store, "n = -1", 0, 2**31 - 1).next_begin_offset == 32
+    change(store, maxTransferCountOnMessageInMemory=4)
+    assert read(store, "n = -1", 0, 2**31 - 1).next_begin_offset == 8
+    change(store, maxTransferCountOnMessageInDisk=1)
+    assert read(store, "n = -1", 0, 2**31 - 1).next_begin_offset == 5
+
+
 COUNT = 250
 
 

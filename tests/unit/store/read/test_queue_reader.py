@@ -270,7 +270,30 @@ class TestFilter:
         result = get(store, 5, matches={1}.__contains__)
 
         assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 45)
+        change(store, maxTransferCountOnMessageInMemory=50)
         assert get(store, 5, 50, matches={1}.__contains__).next_begin_offset == 55
+
+    @pytest.mark.parametrize("trusted_from", [0, 60])
+    def test_a_pull_for_any_number_of_messages_compares_few_tags(self, store: MessageStore, trusted_from: int):
+        put(store, 60)
+        change(store, maxFilterMessageSize=5 * 20)
+        store.queues.queues_of("Topic")[0].trusted_from = trusted_from
+        compared: list[int] = []
+
+        def matches(code: int) -> bool:
+            compared.append(code)
+            return False
+
+        for settings, most in (
+            ({}, 32),
+            ({"maxTransferCountOnMessageInMemory": 7}, 8),
+            ({"maxTransferCountOnMessageInDisk": 1}, 7),
+            ({"maxTransferCountOnMessageInMemory": 2}, 5),
+        ):
+            compared.clear()
+            change(store, **settings)
+            assert get(store, 1, 2**31 - 1, matches=matches).next_begin_offset == 1 + most
+            assert len(compared) <= 2 * most, "a tag not known yet is compared in the record too"
 
 
 class TestTime:
