@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
-from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route
+from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route, RunAnswers
+from rocketbroker.codec.remoting.header_template import INT, VaryingField
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint
 
 ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, HOLDING, FUTURE = 310, 31, 105, 50, 51, 52, 53, 54, 55
+RUN = 31
 
 
 class FakeTransport(asyncio.Transport):
@@ -139,6 +142,58 @@ class Handlers:
     def _future(self, connection: Connection, command: Command) -> asyncio.Future[Command]:
         self.future = asyncio.get_running_loop().create_future()
         return self.future
+
+
+class Runs:
+    """Handler that answers runs, at once or later, or leaves them to be handled one by one."""
+
+    fields = (VaryingField("queue_id", INT),)
+    fewest = 6
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.topics: list[str] = []
+        self.alone = 0
+        self.leaves = False
+        self.waits = False
+        self.waiting: list[tuple[asyncio.Future[RunAnswers], bytes]] = []
+
+    def accepts(self, command: Command) -> bool:
+        return not command.flag
+
+    def process(
+        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+    ) -> RunAnswers | asyncio.Future[RunAnswers] | None:
+        self.topics.append(command.header.topic)
+        assert [bytes(body) for body in bodies] == [queue_id for queue_id, _ in values]
+        if self.leaves:
+            return None
+        self.sizes.append(len(values))
+        answers = b"".join(success_response(int(opaque)) for _, opaque in values)
+        if not self.waits:
+            return answers
+        future: asyncio.Future[RunAnswers] = asyncio.get_running_loop().create_future()
+        self.waiting.append((future, answers))
+        return future
+
+    def process_one(self, connection: Connection, command: Command) -> bytes:
+        self.alone += 1
+        return success_response(command.opaque)
+
+    def routes(self) -> dict[int, Route]:
+        """Return its only route."""
+        route = Route(RUN, self.process_one, GetMinOffsetRequestHeader, takes_large_bodies=True, runs=self)
+        return {RUN: route}
+
+
+def frames(count: int, first: int = 1, topic: str = "T", *, oneway: bool = False) -> bytes:
+    """Return requests for ``Runs``, back to back; opaque, queue and body of each are its number."""
+    made = []
+    for number in range(first, first + count):
+        command = request(RUN, GetMinOffsetRequestHeader(topic, number), b"%d" % number, oneway=oneway)
+        command.opaque = number
+        made.append(encode_frame(command))
+    return b"".join(made)
 
 
 def frame(code: int, body: bytes = b"", opaque: int = 1, header: object = None, **fields: Any) -> bytes:

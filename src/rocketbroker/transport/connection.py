@@ -45,7 +45,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._buffer = ReceiveBuffer(endpoint.shared_buffer)
         self._progress = PeerProgress(endpoint.limits)
         self._heard_at = 0.0
-        # Bytes read while reading is paused, and the time since which they wait for other answers; 0 if for the peer.
+        # Bytes read while reading is paused, and the time since which they wait for other answers; 0 if they wait for
+        # the peer or for a turn.
         self._unread: bytes = b""
         self._unread_since = 0.0
         self.is_behind = False
@@ -138,8 +139,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
         elif reader.is_stopped:
             self._unread = bytes(data[position:])
             if not self.waited_s:
-                self._unread_since = 0.0 if self.is_behind else self._loop.time()
+                # The time for which it waits for other connections does not count, like the time in the kernel.
+                self._unread_since = 0.0 if self.is_behind or reader.turn_is_over else self._loop.time()
             self._buffer.clear()
+            if reader.turn_is_over and self._writer.transport is not None:
+                self._writer.transport.pause_reading()
+                self._endpoint.read_later(self)
             self.memory.is_settled = False
         else:
             if position or not self._buffer.held:
@@ -166,7 +171,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Handle what was read before the pause and resume reading, unless a reason for the pause remains."""
         if not self._reader.is_stopped or self.is_behind or self._responder.is_full:
             return
-        self._reader.is_stopped = False
+        self._reader.is_stopped = self._reader.turn_is_over = False
         self._heard_at = self._progress.frame_began_at = self._loop.time()
         unread, self._unread = self._unread, b""
         if unread:

@@ -49,6 +49,9 @@ class EndpointConnection(Connection, Protocol):
     def drop_waiting(self) -> None:
         """Drop the queued requests."""
 
+    def read_again(self) -> None:
+        """Handle what was read before a pause and resume reading, unless a reason for the pause remains."""
+
 
 class Endpoint:
     """State shared by all connections of one server or client.
@@ -90,6 +93,8 @@ class Endpoint:
         self.opaque = itertools.count(1)
         self.shared_buffer = memoryview(bytearray(SHARED_SIZE))
         self.held_bytes = 0
+        # Connections whose turn ended before their requests did, in order.
+        self._to_read: dict[EndpointConnection, None] = {}
         self._all_gone = asyncio.Event()
         self._batch_failure = ""
         self._batch_failure_told = 0.0
@@ -100,10 +105,31 @@ class Endpoint:
         if connection in self.connections:
             self.connections.remove(connection)
             self._count.leave(connection.remote_address)
+            self._to_read.pop(connection, None)
         if not self.connections:
             self._all_gone.set()
         if self.on_close is not None:
             self.on_close(connection)
+
+    def read_later(self, connection: EndpointConnection) -> None:
+        """Let a connection go on with the rest of its requests in a later turn of the event loop.
+
+        Each turn of the loop serves one such connection, in order. So it takes one turn's time for all of them, however
+        many connections flood it, and it looks for new events after each.
+        """
+        if not self._to_read:
+            asyncio.get_running_loop().call_soon(self._read_next)
+        self._to_read[connection] = None
+
+    def _read_next(self) -> None:
+        connection = next(iter(self._to_read), None)
+        if connection is None:
+            return
+        del self._to_read[connection]
+        # Before the requests: a handler that raises must not leave the other connections unread.
+        if self._to_read:
+            asyncio.get_running_loop().call_soon(self._read_next)
+        connection.read_again()
 
     def watch(self) -> None:
         """Start the periodic check for late and idle peers."""

@@ -1,5 +1,6 @@
 """Tests of RemotingConnection: the end of a batch, slow and idle peers."""
 
+import asyncio
 import errno
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.transport import frame_reader
 from rocketbroker.transport.connection_limits import ConnectionLimits
-from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, connect, feed, frame
+from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, Runs, attach, connect, feed, frame, frames
 from tests.support.waiting import until
 
 
@@ -60,6 +62,99 @@ class TestBatchEnd:
 
         assert [answer.opaque for answer in transport.answers] == [7]
         assert "no room" in caplog.text
+
+
+class TestTurns:
+    """Requests of one read event that take longer than a turn; here each takes a whole one."""
+
+    @pytest.fixture(autouse=True)
+    def _short_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(frame_reader, "_TURN_S", 0.0)
+
+    async def test_each_turn_serves_one_connection_in_order(self, handlers: Handlers):
+        first, transport, endpoint = connect(handlers.routes())
+        second, other = attach(endpoint)
+        for connection, name in ((first, b"a"), (second, b"b")):
+            feed(connection, b"".join(frame(ECHO, name + b"%d" % number, number) for number in range(4)))
+        assert {transport.reading, other.reading} == {False}
+        third, _ = attach(endpoint)
+        turns = [len(handlers.seen)]
+
+        feed(third, frame(ECHO, b"c"))
+        while not (transport.reading and other.reading):
+            await asyncio.sleep(0)
+            turns.append(len(handlers.seen))
+
+        assert [body for _, body in handlers.seen] == [b"a0", b"b0", b"c", b"a1", b"b1", b"a2", b"b2", b"a3", b"b3"]
+        assert turns == [2, *range(4, 10)]
+        for each in (transport, other):
+            assert [answer.opaque for answer in each.answers] == list(range(4))
+
+    async def test_what_arrives_meanwhile_comes_after_it(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        feed(connection, frame(ECHO, b"0", 0) * 2 + frame(ECHO, b"1", 1)[:9])
+        # A read that was under way.
+        feed(connection, frame(ECHO, b"1", 1)[9:] + frame(ECHO, b"2", 2))
+
+        await until(lambda: transport.reading)
+
+        assert [answer.opaque for answer in transport.answers] == [0, 0, 1, 2]
+
+    async def test_a_run_is_not_divided(self):
+        runs = Runs()
+        connection, transport, _ = connect(runs.routes())
+        feed(connection, frames(9))
+        await until(lambda: transport.reading)
+
+        feed(connection, frames(150, 10))
+        await until(lambda: transport.reading)
+
+        assert (runs.sizes, runs.alone) == ([64, 64, 22], 9)
+        assert [answer.opaque for answer in transport.answers] == list(range(1, 160))
+
+    async def test_its_time_for_other_connections_does_not_count_as_waited(self):
+        waited: list[float] = []
+
+        def answer(connection: Connection, _command: Command) -> Command:
+            waited.append(connection.waited_s)
+            return response(0)
+
+        connection, transport, _ = connect({ECHO: Route(ECHO, answer)})
+        feed(connection, frame(ECHO) * 3)
+        await until(lambda: transport.reading)
+
+        assert waited == [0.0] * 3
+
+    async def test_a_peer_that_takes_no_answers_gives_up_its_turn(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        transport.blocked = True
+        feed(connection, frame(ECHO, b"x" * 200) * 3)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (len(handlers.seen), transport.reading) == (1, False)
+
+        transport.drained()
+        await until(lambda: transport.reading)
+
+        assert len(handlers.seen) == 3
+
+    async def test_a_lost_connection_has_no_turn(self, handlers: Handlers):
+        lost, _, endpoint = connect(handlers.routes())
+        other, transport = attach(endpoint)
+        for connection in (lost, other):
+            feed(connection, frame(ECHO, b"lost" if connection is lost else b"") * 3)
+
+        lost.connection_lost(None)
+        await until(lambda: transport.reading)
+
+        assert [body for _, body in handlers.seen].count(b"lost") == 1
+
+    async def test_a_client_has_all_its_time(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes(), throttles=False)
+
+        feed(connection, frame(ECHO) * 3)
+
+        assert (len(handlers.seen), transport.reading) == (3, True)
 
 
 class TestSlowPeer:

@@ -1,74 +1,19 @@
 import asyncio
 import errno
-from collections.abc import Sequence
 
 import pytest
 
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Connection, Route, RunAnswers
-from rocketbroker.codec.remoting.header_template import INT, VaryingField
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
-from rocketbroker.codec.remoting.hot_responses import success_response
-from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.request_run import HandledRun
 from rocketbroker.transport.responder import Responder
-from tests.support.transports import attach, connect, feed
+from tests.support.transports import RUN as CODE
+from tests.support.transports import Runs, attach, connect, feed, frames
 from tests.support.waiting import until
-
-CODE = 31
-
-
-class Runs:
-    """Handler that answers runs, at once or later, or leaves them to be handled one by one."""
-
-    fields = (VaryingField("queue_id", INT),)
-    fewest = 6
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-        self.topics: list[str] = []
-        self.alone = 0
-        self.leaves = False
-        self.waits = False
-        self.waiting: list[tuple[asyncio.Future[RunAnswers], bytes]] = []
-
-    def accepts(self, command: Command) -> bool:
-        return not command.flag
-
-    def process(
-        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
-    ) -> RunAnswers | asyncio.Future[RunAnswers] | None:
-        self.topics.append(command.header.topic)
-        assert [bytes(body) for body in bodies] == [queue_id for queue_id, _ in values]
-        if self.leaves:
-            return None
-        self.sizes.append(len(values))
-        answers = b"".join(success_response(int(opaque)) for _, opaque in values)
-        if not self.waits:
-            return answers
-        future: asyncio.Future[RunAnswers] = asyncio.get_running_loop().create_future()
-        self.waiting.append((future, answers))
-        return future
-
-    def process_one(self, connection: Connection, command: Command) -> bytes:
-        self.alone += 1
-        return success_response(command.opaque)
-
-    def routes(self) -> dict[int, Route]:
-        route = Route(CODE, self.process_one, GetMinOffsetRequestHeader, takes_large_bodies=True, runs=self)
-        return {CODE: route}
-
-
-def frames(count: int, first: int = 1, topic: str = "T", *, oneway: bool = False) -> bytes:
-    made = []
-    for number in range(first, first + count):
-        command = request(CODE, GetMinOffsetRequestHeader(topic, number), b"%d" % number, oneway=oneway)
-        command.opaque = number
-        made.append(encode_frame(command))
-    return b"".join(made)
 
 
 async def test_requests_that_fit_the_template_are_handled_together():
