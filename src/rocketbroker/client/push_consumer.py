@@ -92,7 +92,15 @@ class PushConsumer(GroupConsumer):
         self._stop_timeout_s = stop_timeout_s
         self._listener: MessageListener | None = None
         if handler is not None:
-            self._listener = MessageListener(handler, concurrency, consume_timeout_s, self._stats, self._clock)
+            self._listener = MessageListener(
+                handler,
+                concurrency,
+                consume_timeout_s,
+                self._stats,
+                self._clock,
+                orderly=orderly,
+                hold_pulls=self._queues.hold_pulls,
+            )
         self._left = LeftMessages()
         self._service = self._consume_message_service(max_reconsume_times, suspend_current_queue_s)
         self._tasks = TaskOwner("push-consumer")
@@ -179,8 +187,12 @@ class PushConsumer(GroupConsumer):
         self._service.put(held, messages)
 
     async def _work(self, listener: MessageListener) -> None:
-        take = self._take()
-        while (message := await take()) is not None:
+        take, threads = self._take(), listener.threads
+        while True:
+            if threads is not None:
+                await threads.wait_free()
+            if (message := await take()) is None:
+                return
             try:
                 await listener.consume(message)
             except Exception:

@@ -57,6 +57,7 @@ class HeldBytes:
     def __init__(self, limits: FlowControl) -> None:
         self._limits = limits
         self._waiting: dict[Held, asyncio.Event] = {}
+        self._is_on_hold = False
         self.total = 0
 
     def add(self, size: int) -> None:
@@ -72,6 +73,13 @@ class HeldBytes:
                 if each in self._waiting and self._has_room(each):
                     self._waiting[each].set()
 
+    def hold_pulls(self, hold: bool) -> None:
+        """Let no queue pull, whatever is held, or end that."""
+        self._is_on_hold = hold
+        for held, freed in self._waiting.items():
+            if self._has_room(held):
+                freed.set()
+
     async def wait_for_room(self, held: Held) -> None:
         """Wait until a queue may pull."""
         while not self._has_room(held):
@@ -83,6 +91,8 @@ class HeldBytes:
 
     def _has_room(self, held: Held) -> bool:
         limits = self._limits
+        if self._is_on_hold:
+            return False
         return not len(held) or (
             len(held) < limits.messages_per_queue
             and held.bytes < limits.bytes_per_queue

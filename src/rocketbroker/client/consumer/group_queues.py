@@ -80,6 +80,7 @@ class GroupQueues:
         self._start_offset = StartOffset(settings.consume_from_where, settings.consume_timestamp_ms, client.offsets)
         locks = QueueLocks(client, group) if settings.locks_queues else None
         held_bytes = HeldBytes(settings.flow_control or FlowControl())
+        self.hold_pulls = held_bytes.hold_pulls
         self.table = ProcessQueueTable(offsets, self._start_offset, held_bytes, clock, self._pull, locks)
         self._pulls = PullMessageService(
             pull_api=PullAPIWrapper(client, group, _PULL_TIMEOUT_S),

@@ -4,10 +4,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from rocketbroker.client.consumer.consume_timeout import ConsumeTimeout
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.handler_threads import HandlerThreads
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import HandlerError
 from rocketbroker.common.clock import Clock
@@ -30,28 +30,46 @@ class MessageListener:
         timeout_s: seconds after which a handler counts as failed (consumeTimeout).
         stats: counts consumed messages.
         clock: source of time.
+        orderly: a message whose time is over counts as failed only once its handler has returned.
+        hold_pulls: called with True when no thread is left for a plain function, with False when one is free again.
 
     Raises:
         HandlerError: the handler cannot be called with one message.
     """
 
     def __init__(
-        self, handler: Handler, concurrency: int, timeout_s: float, stats: ConsumerStats, clock: Clock
+        self,
+        handler: Handler,
+        concurrency: int,
+        timeout_s: float,
+        stats: ConsumerStats,
+        clock: Clock,
+        *,
+        orderly: bool = False,
+        hold_pulls: Callable[[bool], None] = lambda _hold: None,
     ) -> None:
         check_handler(handler)
         self._handler = handler
         self._timeout = ConsumeTimeout(timeout_s)
         self._stats = stats
         self._clock = clock
-        self._threads: ThreadPoolExecutor | None = None
-        if not _is_async(handler):
-            self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="rocketbroker-handler")
+        self._orderly = orderly
+        self._threads = None if _is_async(handler) else HandlerThreads(concurrency, hold_pulls)
+
+    @property
+    def threads(self) -> HandlerThreads | None:
+        """Threads of a plain function, one of which must be free before a message is taken."""
+        return self._threads
 
     async def consume(self, message: ReceivedMessage) -> Exception | None:
         """Call the handler, then acknowledge the message or give it back; return the handler's error."""
+        if self._threads is not None:
+            await self._threads.wait_free()
         start = self._clock.monotonic()
         result = await self._run_handler(message)
         error = result if isinstance(result, Exception) else None
+        if self._orderly and self._threads is not None:
+            await self._threads.wait_ended(message)  # else the message would be handled twice at the same time
         if message.outcome is None:
             if result is Outcome.ACKNOWLEDGED:
                 await message.ack()
@@ -102,14 +120,13 @@ class MessageListener:
     async def _call(self, message: ReceivedMessage) -> object:
         if self._threads is None:
             return await self._handler(message)  # type: ignore[misc] # it is a coroutine function
-        result: object = await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, message)
-        return await result if inspect.isawaitable(result) else result
+        return await self._threads.call(self._handler, message)
 
     def stop(self) -> None:
         """Stop starting threads; running ones end with their handler."""
         self._timeout.stop()
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.stop()
 
 
 def _outcome_of(result: object) -> Outcome:
