@@ -368,6 +368,7 @@ class BrokerController:
 
     def _make_server(self) -> RemotingServer:
         transport = self._settings.transport
+        mode = ProtectedMode(transport)
         server = RemotingServer(
             self.routes,
             host=transport.bind_address,
@@ -375,7 +376,8 @@ class BrokerController:
             limits=limits_of(transport),
             on_batch_end=self.store.appender.dispatch,
             on_close=self._connection_closed,
-            admit=ProtectedMode(transport),
+            admit=mode,
+            is_trusted=mode.trusts,
         )
         if self._sockets:
             server.listen_on(self._sockets)

@@ -51,13 +51,15 @@ class NamesrvController:
         store = ConfigStore(settings.models, settings.persist_path, self._settings_changed)
         self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, executors, clock)
         transport = settings.transport
+        mode = ProtectedMode(transport)
         self._server = RemotingServer(
             self.routes,
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
             on_close=self.route_info_manager.connection_closed,
-            admit=ProtectedMode(transport),
+            admit=mode,
+            is_trusted=mode.trusts,
         )
         self.address_server: AddressServer | None = None
         if config.address_server_enable:

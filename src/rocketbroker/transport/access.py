@@ -48,6 +48,11 @@ class ProtectedMode:
             return Audience.ADMINISTRATION
         return _audience(peer, own, config.admin_white_list, config.broker_white_list)
 
+    def trusts(self, peer: str, own: str) -> bool:
+        """Return true for this machine and the addresses of the white lists, also without protected mode."""
+        config = self._config
+        return _audience(peer, own, config.admin_white_list, config.broker_white_list) is not Audience.CLIENT
+
 
 # A hot change checks all connections at once, and most come from a few hosts.
 @lru_cache(maxsize=1024)

@@ -69,12 +69,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
             # Show the IPv4 peer of an IPv6 socket as IPv4.
             self.remote_host = host_bytes(address[0].removeprefix("::ffff:"), address[1])
-        sock = transport.get_extra_info("socket")
-        if not self._endpoint.accept(self, sock.fileno() if sock else -1):
+        if not self._endpoint.accept(self, transport):
             transport.abort()
             return
         self.admit()
-        set_options(sock, self._endpoint.limits.send_buffer)
+        set_options(transport.get_extra_info("socket"), self._endpoint.limits.send_buffer)
         transport.set_write_buffer_limits(high=self._endpoint.limits.write_high_water)
         self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
 

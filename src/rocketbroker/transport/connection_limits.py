@@ -20,8 +20,7 @@ class ConnectionLimits(NamedTuple):
     Attributes:
         frame_max_length: largest value of a frame's length field.
         max_connections: open connections; 0 is unlimited.
-        max_connections_per_address: connections of one address; 0 is half of ``max_connections``, unlimited for this
-            machine.
+        max_connections_per_address: connections of one address; 0 is as many as are free, unlimited for trusted peers.
         write_high_water: unsent answers above which a connection is not read.
         max_idle_s: seconds without progress after which a connection is closed.
         send_buffer: kernel send buffer of a connection; 0 keeps the kernel's default.

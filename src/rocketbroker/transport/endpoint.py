@@ -10,7 +10,7 @@ from typing import Protocol
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import Admit, RouteTable, admit_all, route_tables
+from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
 from rocketbroker.transport.connection_count import ConnectionCount
 from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.held_memory import HeldMemory
@@ -64,6 +64,7 @@ class Endpoint:
         throttles: stop reading from a peer that is slow to take its answers. For servers only: two peers that both
             stop reading would deadlock.
         admit: chooses the audience of a peer by the peer's host and the host it connected to.
+        is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
         before_request: called with each request of this side before it is sent.
     """
 
@@ -77,9 +78,11 @@ class Endpoint:
         on_close: Callable[[Connection], None] | None = None,
         throttles: bool = True,
         admit: Admit = admit_all,
+        is_trusted: Callable[[str, str], bool] = is_this_machine,
         before_request: Callable[[Command], None] | None = None,
     ) -> None:
         self._admit = admit
+        self._is_trusted = is_trusted
         self._tables = route_tables(routes)
         self.meter = RequestMeter(routes, limits.slow_request_s)
         self.throttles = throttles
@@ -177,17 +180,18 @@ class Endpoint:
 
     def table_for(self, transport: asyncio.BaseTransport) -> RouteTable:
         """Return the routes of a peer by the addresses of both ends of its connection."""
-        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        return self._tables[self._admit(peer[0] if peer else "", own[0] if own else "")]
+        return self._tables[self._admit(*_hosts(transport))]
 
     def readmit(self) -> None:
         """Choose the audience of every open connection again, after a change of settings."""
         for connection in self.connections:
             connection.admit()
 
-    def accept(self, connection: EndpointConnection, descriptor: int) -> bool:
+    def accept(self, connection: EndpointConnection, transport: asyncio.BaseTransport) -> bool:
         """Register a connection; return false if there are too many, in total or from its address."""
-        if not self._count.enter(connection.remote_address, descriptor):
+        sock = transport.get_extra_info("socket")
+        is_trusted = self._is_trusted(*_hosts(transport))
+        if not self._count.enter(connection.remote_address, sock.fileno() if sock else -1, is_trusted=is_trusted):
             return False
         self.connections.add(connection)
         return True
@@ -207,3 +211,9 @@ class Endpoint:
         except TimeoutError:
             for connection in list(self.connections):
                 connection.drop(reason)
+
+
+def _hosts(transport: asyncio.BaseTransport) -> tuple[str, str]:
+    """Return the host of the peer and the host that it connected to."""
+    peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    return peer[0] if peer else "", own[0] if own else ""

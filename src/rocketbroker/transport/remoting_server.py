@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.transport.access import Admit, admit_all
+from rocketbroker.transport.access import Admit, admit_all, is_this_machine
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
@@ -26,9 +26,10 @@ class RemotingServer:
         on_batch_end: called after the last frame of each read event, always before answers are written.
         on_close: called when a connection is closed or lost.
         admit: chooses the audience of a peer by the peer's host and the host it connected to.
+        is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one thing that a server sets
         self,
         routes: dict[int, Route],
         *,
@@ -38,11 +39,20 @@ class RemotingServer:
         on_batch_end: Callable[[], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         admit: Admit = admit_all,
+        is_trusted: Callable[[str, str], bool] = is_this_machine,
     ) -> None:
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
-        self._endpoint = Endpoint("server", routes, limits, on_batch_end=on_batch_end, on_close=on_close, admit=admit)
+        self._endpoint = Endpoint(
+            "server",
+            routes,
+            limits,
+            on_batch_end=on_batch_end,
+            on_close=on_close,
+            admit=admit,
+            is_trusted=is_trusted,
+        )
         self._servers: list[asyncio.Server] = []
 
     @property

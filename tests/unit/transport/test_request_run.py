@@ -247,7 +247,7 @@ async def test_a_changed_audience_takes_the_template_away():
     admitted = [Audience.ADMINISTRATION]
     endpoint = Endpoint("test", {CODE: route}, admit=lambda _peer, _own: admitted[0])
     connection, transport = attach(endpoint)
-    endpoint.accept(connection, -1)
+    endpoint.accept(connection, transport)
     feed(connection, frames(9))
     feed(connection, frames(10, 10))
     assert runs.sizes == [10]

@@ -75,7 +75,8 @@ class TransportConfig(ConfigModel):
     max_connections: Whole = setting(
         "maxConnections",
         10_000,
-        "Maximum number of open connections; more are closed at once. Each needs an open file (ulimit -n).",
+        "Maximum number of open connections; more are closed at once. Each needs an open file (ulimit -n). A sixteenth "
+        "of them, at most 256, is kept for this machine and the addresses of the white lists.",
         Trait(own=True),
         low=1,
         high=1_000_000,
@@ -83,8 +84,9 @@ class TransportConfig(ConfigModel):
     max_connections_per_address: Whole = setting(
         "maxConnectionsPerAddress",
         0,
-        "Maximum number of connections from one address (for IPv6, from one /64 network). 0 means half of "
-        "maxConnections, without a limit for this machine.",
+        "Maximum number of connections from one address (for IPv6, from one /64 network). 0 means as many as are free: "
+        "half of maxConnections for one address, a third for each of two; this machine and the addresses of the white "
+        "lists are not limited.",
         Trait(own=True),
         low=0,
         high=1_000_000,
