@@ -1,11 +1,12 @@
 """Every console example of README, Start and How-to runs, and prints what its page shows."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.manual_session import ROOT, Session, blocks_of
+from tests.support.manual_session import ROOT, Session, blocks_of, file_name
 
 PAGES = [
     ROOT / "README.md",
@@ -33,3 +34,37 @@ def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path):
         session.read(page)
     finally:
         session.close()
+
+
+OTHER_LANGUAGES = ROOT / "docs" / "start" / "test-in-other-languages.md"
+JAVA = ROOT / "docs" / "start" / "java.md"
+JUNIT = "java -cp 'junit.jar:lib/*:.' org.junit.platform.console.ConsoleLauncher execute --select-class OrdersTest"
+RECIPES = {
+    "go": (OTHER_LANGUAGES, "go test .", "mqdev ended: exit status 3"),
+    "node": (OTHER_LANGUAGES, "node --test orders.test.mjs", "mqdev ended with 3"),
+    "java": (JAVA, f"javac -cp 'lib/*:junit.jar' Broker.java OrdersTest.java && {JUNIT}", "mqdev ended with 3"),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("tool", [pytest.param(tool, marks=[pytest.mark.java] * (tool == "java")) for tool in RECIPES])
+def test_a_recipe_says_that_the_broker_did_not_start(tool: str, tmp_path: Path):
+    if not shutil.which(tool):
+        pytest.skip(f"needs {tool}")
+    page, command, said = RECIPES[tool]
+    session = Session(tmp_path)
+    (tmp_path / "commands" / "mqdev").write_text("#!/bin/sh\necho mqdev: no port is free >&2\nexit 3\n")
+    (tmp_path / "commands" / "mqdev").chmod(0o755)
+    for block in blocks_of(page):
+        if name := file_name(block):
+            (tmp_path / name).write_text(block.text)
+
+    if tool == "go":
+        session.run("go mod init orders && go test -run NONE -c -o /dev/null .")  # compiling is not the recipe's time
+    began = time.monotonic()
+    done = session.run(command)
+
+    assert done.returncode != 0
+    assert said in done.stdout + done.stderr
+    assert "no port is free" in done.stdout + done.stderr
+    assert time.monotonic() - began < 30

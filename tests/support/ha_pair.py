@@ -27,14 +27,17 @@ class HAMaster:
     Args:
         store: the store, which runs.
         known: hosts of the slaves that the name server knows.
+        port: HA port; 0 picks a free one.
         settings: protected mode.
     """
 
-    def __init__(self, store: MessageStore, known: Collection[str] = (LOOPBACK,), **settings: Any) -> None:
+    def __init__(
+        self, store: MessageStore, known: Collection[str] = (LOOPBACK,), port: int = 0, **settings: Any
+    ) -> None:
         self.store = store
         self.known = known
         self.transfers = GroupTransferService(store.config)
-        self._sockets = bind_sockets(LOOPBACK, 0)
+        self._sockets = bind_sockets(LOOPBACK, port)
         self.port = port_of(self._sockets[0])
         is_synced = store.config.flush_disk_type == "SYNC_FLUSH"
         self.source = TransferSource(store.commit_log, (lambda: store.flusher.flushed_offset) if is_synced else None)

@@ -108,6 +108,13 @@ class Session:
             elif name := file_name(block):
                 (self.folder / name).write_text(self._with_ports(block.text))
 
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line to its end, as a reader types it."""
+        return subprocess.run(
+            ["bash", "-c", command], cwd=self.folder, env=self._environment, capture_output=True, text=True,
+            timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+
     def _with_ports(self, text: str) -> str:
         return re.sub("|".join(self._ports), lambda found: self._ports[found[0]], text)
 
@@ -118,10 +125,7 @@ class Session:
         elif words[0] in SERVERS and not ENDING & set(words):
             self._serve(words[0], step)
         else:
-            done = subprocess.run(
-                ["bash", "-c", step.command], cwd=self.folder, env=self._environment, capture_output=True, text=True,
-                timeout=LIMIT_S, check=False,
-            )  # fmt: skip
+            done = self.run(step.command)
             printed = done.stdout + done.stderr
             assert done.returncode == 0, f"$ {step.command}\n{printed}"
             assert missing(step, printed) == [], f"$ {step.command}\n{printed}"

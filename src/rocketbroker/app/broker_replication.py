@@ -79,7 +79,7 @@ def bind_ha(settings: BrokerSettings, *, any_port: bool) -> list[socket.socket]:
         return []
     address, port = settings.transport.bind_address, settings.store.ha_listen_port
     try:
-        return bind_sockets(address, port)
+        return bind_sockets(address, port, exclusive=any_port)
     except ConfigError as error:
         if any_port:
             return bind_sockets(address, 0)

@@ -1,16 +1,19 @@
 """One broker of a DevServer: started, stopped and started again on the same ports."""
 
+import contextlib
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.common.config.load import BrokerSettings, broker_settings_of
+from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, broker_settings_of
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.store.clean.disk_space import DiskUse
 from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets
 
 FIRST_BROKER = "broker-a"
 # Makes a broker whose ports are bound.
@@ -21,7 +24,8 @@ class DevBroker:
     """A broker that can be stopped and started again.
 
     Args:
-        settings: its settings; ``listenPort`` 0 picks a free port, which a restart keeps.
+        settings: its settings; ``listenPort`` 0 picks a free port, which a restart keeps. The HA port may change then,
+            as slaves ask a name server for it.
         bind: makes the broker for a start.
 
     Attributes:
@@ -32,6 +36,7 @@ class DevBroker:
         self.settings = settings
         self._bind = bind
         self._controller: BrokerController | None = None
+        self._held: list[socket.socket] = []
 
     @property
     def name(self) -> str:
@@ -71,16 +76,34 @@ class DevBroker:
             ConfigError: A port is in use.
             StoreError: The store cannot be opened.
         """
-        controller = self._bind(self.settings)
+        try:
+            controller = self._bind(self.settings)
+        finally:
+            self._release()
         await controller.start()
-        self.settings = self.settings.at_port(controller.port)
+        if not self.settings.transport.listen_port:
+            self.settings = self.settings.at_port(controller.port).at_ha_port(0)
         self._controller = controller
 
-    async def stop(self) -> None:
-        """Stop the broker if it is running."""
+    async def stop(self, *, keep_ports: bool = False) -> None:
+        """Stop the broker if it is running.
+
+        Args:
+            keep_ports: let no other process have its ports until the next start or stop; they refuse connections.
+        """
         controller, self._controller = self._controller, None
         if controller is not None:
             await controller.stop()
+        if not keep_ports:
+            self._release()
+        elif controller is not None:
+            transport = self.settings.transport
+            with contextlib.suppress(ConfigError):  # taken already, as the next start will say
+                self._held = bind_sockets(transport.bind_address, transport.listen_port, VIP_PORT_DISTANCE)
+
+    def _release(self) -> None:
+        close_sockets(self._held)
+        self._held = []
 
 
 def disk_use(percent: int) -> DiskUse:

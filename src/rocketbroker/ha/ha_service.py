@@ -15,7 +15,7 @@ from rocketbroker.ha.slave_gate import SlaveGate
 from rocketbroker.ha.transfer_source import TransferSource
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.transport.access import RefusalLog
-from rocketbroker.transport.listening_sockets import cannot_listen
+from rocketbroker.transport.listening_sockets import listen
 
 log = logging.getLogger(__name__)
 
@@ -79,12 +79,7 @@ class HAService:
         for sock in self._sockets:
             # A duplicate: the service may stop and start again with the role.
             listening = sock.dup()
-            try:
-                listening.listen(_BACKLOG)  # uvloop would leak a socket that cannot listen
-            except OSError as error:
-                listening.close()
-                host, port = sock.getsockname()[:2]
-                raise cannot_listen(host, port, error) from error
+            listen(listening, _BACKLOG)  # uvloop would leak a socket that cannot listen
             self._servers.append(
                 await loop.create_server(
                     lambda: HAConnection(self, self._source, self._config, self._tasks),

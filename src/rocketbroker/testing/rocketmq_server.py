@@ -211,7 +211,7 @@ class RocketMQServer:
 
     def stop_broker(self, name: str = FIRST_BROKER) -> None:
         """Take a broker away: it leaves the routes, and its address refuses connections."""
-        self._run(self._broker(name).stop())
+        self._run(self._broker(name).stop(keep_ports=True))
 
     def start_broker(self, name: str = FIRST_BROKER) -> None:
         """Bring a stopped broker back, on the same address."""
@@ -226,7 +226,7 @@ class RocketMQServer:
 
     async def _restart(self, broker: DevBroker, *, lose_unflushed: bool) -> None:
         loss = PowerLoss(broker.controller) if lose_unflushed else None
-        await broker.stop()
+        await broker.stop(keep_ports=True)
         if loss is not None:
             loss.restore()
         await broker.start()

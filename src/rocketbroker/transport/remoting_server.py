@@ -10,7 +10,7 @@ from rocketbroker.transport.access import Admit, admit_all, is_this_machine
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
-from rocketbroker.transport.listening_sockets import bind_sockets, cannot_listen, port_of
+from rocketbroker.transport.listening_sockets import bind_sockets, listen, port_of
 
 _BACKLOG = 1024
 
@@ -87,12 +87,7 @@ class RemotingServer:
 
     async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            sock.listen(_BACKLOG)  # uvloop would leak a socket that cannot listen
-        except OSError as error:
-            port = port_of(sock)
-            sock.close()
-            raise cannot_listen(self.host, port, error) from error
+        listen(sock, _BACKLOG)  # uvloop would leak a socket that cannot listen
         server = await loop.create_server(lambda: RemotingConnection(self._endpoint), sock=sock, backlog=_BACKLOG)
         self._servers.append(server)
 

@@ -16,7 +16,7 @@ from rocketbroker.ha import ha_service, transfer_source
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, outcome_of
 from tests.support.ha_pair import HAMaster, ha_master
-from tests.support.ports import LOOPBACK
+from tests.support.ports import LOOPBACK, free_ports
 from tests.support.replicas import fill, log_bytes
 from tests.support.stores import make_store
 from tests.support.waiting import until
@@ -267,7 +267,7 @@ async def test_the_number_of_connections_is_bounded(
 async def test_a_port_that_another_process_took_is_named(tmp_path: Path):
     store = make_store(tmp_path)
     await store.start()
-    master = HAMaster(store)
+    master = HAMaster(store, port=free_ports())
     try:
         with socket.socket() as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -3,9 +3,8 @@ import socket
 import pytest
 
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
-
-LOOPBACK = "127.0.0.1"
+from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, listen, port_of
+from tests.support.ports import LOOPBACK, free_ports
 
 
 def test_a_free_port_comes_with_a_second_one_below_it():
@@ -18,6 +17,41 @@ def test_a_free_port_comes_with_a_second_one_below_it():
     again = bind_sockets(LOOPBACK, first, 2)
     assert [port_of(sock) for sock in again] == [first, second]
     close_sockets(again)
+
+
+def can_be_taken(port: int) -> bool:
+    """Return true if another process could listen on a port."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind((LOOPBACK, port))
+            other.listen()
+        except OSError:
+            return False
+        return True
+
+
+def test_nobody_takes_a_free_port_before_it_listens():
+    sockets = bind_sockets(LOOPBACK, 0, 2)
+    given = bind_sockets(LOOPBACK, free_ports(), exclusive=True)
+
+    assert [sock for sock in [*sockets, *given] if can_be_taken(port_of(sock))] == []
+    close_sockets([*sockets, *given])
+
+
+def test_a_free_port_can_be_bound_again_at_once():
+    """Connections that the server closed are in TIME_WAIT."""
+    [sock] = bind_sockets(LOOPBACK, 0)
+    port = port_of(sock)
+    listen(sock, 1)
+    with socket.create_connection((LOOPBACK, port)) as client:
+        sock.setblocking(True)
+        sock.accept()[0].close()
+        assert client.recv(1) == b""
+    sock.close()
+    [again] = bind_sockets(LOOPBACK, port)
+    listen(again, 1)
+    again.close()
 
 
 def test_a_second_port_that_is_taken_is_named_and_the_first_one_given_back():

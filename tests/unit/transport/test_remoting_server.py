@@ -11,7 +11,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import endpoint
 from rocketbroker.transport.connection_limits import ConnectionLimits
-from rocketbroker.transport.listening_sockets import bind_sockets, port_of
+from rocketbroker.transport.listening_sockets import bind_sockets
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.ports import free_ports
 from tests.support.running import running
@@ -113,8 +113,8 @@ async def test_sockets_that_were_bound_before_are_served_alike(handlers: Handler
 
 
 async def test_a_bound_port_that_another_took_since_is_named():
-    sockets = bind_sockets("127.0.0.1", 0)
-    port = port_of(sockets[0])
+    port = free_ports()
+    sockets = bind_sockets("127.0.0.1", port)
     late = bind_sockets("127.0.0.1", port)
     server, beaten = RemotingServer({}), RemotingServer({})
     server.listen_on(sockets)
