@@ -171,6 +171,7 @@ def _pulls(
         hold_service,
         SendBackAllowance(config, clock),
         SuggestedBroker(config, store.fetcher, lambda: True, lambda: None),
+        consumers,
     ).process
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import Answer
 from rocketbroker.codec.remoting.remoting_command import Command
 
@@ -27,9 +29,11 @@ class FakeClock:
 class FakeConnection:
     """A connection that records all that is sent over it."""
 
-    def __init__(self, remote_address: str = "127.0.0.1:50000") -> None:
+    def __init__(self, remote_address: str = "127.0.0.1:50000", audience: Audience = Audience.ADMINISTRATION) -> None:
+        host, _, port = remote_address.rpartition(":")
         self.remote_address = remote_address
-        self.remote_host = bytes([127, 0, 0, 1]) + (50000).to_bytes(4, "big")
+        self.remote_host = host_bytes(host, int(port))
+        self.audience = audience
         self.is_open = True
         self.is_behind = False
         self.last_read = 0.0

@@ -37,4 +37,5 @@ def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullReque
         holds,
         parts.send_backs,
         SuggestedBroker(parts.config, store.fetcher, lambda: parts.has_master, lambda: parts.acting_as),
+        parts.consumers,
     )

@@ -32,6 +32,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.name_check import check_client_group
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.processor.support.table_change import topic_waits
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
@@ -112,6 +113,7 @@ class ConsumerSendMsgBackProcessor:
         if self._acknowledgements.required or connection.waited_s:
             self._fast_failure.check(connection)
         header = command.header
+        check_client_group(header.group, connection)
         group = self._writable_group(header.group)
         if group.retry_queue_nums <= 0:
             return response()

@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
+from rocketbroker.processor.support.name_check import check_client_group
 from rocketbroker.processor.support.request_body import read_body
 from rocketbroker.processor.support.table_change import answer_within
 
@@ -69,8 +70,9 @@ class HeartBeatProcessor:
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a body that is not a heartbeat, INVALID_PARAMETER for an illegal name
                 of a group or topic, SUBSCRIPTION_PARSE_FAILED for a subscription that is too long,
-                SUBSCRIPTION_GROUP_NOT_EXIST if there is no room for all new groups; the other groups are registered
-                nevertheless. A heartbeat beyond ``HeartbeatLimit`` registers nothing.
+                SUBSCRIPTION_GROUP_NOT_EXIST if there is no room for all new groups, NO_PERMISSION for a group of the
+                broker's own; the other groups are registered nevertheless. A heartbeat beyond ``HeartbeatLimit``
+                registers nothing.
         """
         self._limit.check_body(command.body)
         heartbeat = read_body(command.body, HeartbeatData)
@@ -79,7 +81,7 @@ class HeartBeatProcessor:
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
         no_room = self._limit.no_room(heartbeat)
-        refusals = [self._refusal(data, no_room) for data in heartbeat.consumer_data_set]
+        refusals = [self._refusal(connection, data, no_room) for data in heartbeat.consumer_data_set]
         changed = [
             self._register_consumer(channel, data, heartbeat)
             for data, refusal in zip(heartbeat.consumer_data_set, refusals, strict=True)
@@ -98,10 +100,13 @@ class HeartBeatProcessor:
         made = {settled for topic in topics if (settled := self._topic_configs.settled(topic)) is not None}
         return answer_within(made, answer, TOPIC_WAIT_S) if made else answer
 
-    def _refusal(self, data: ConsumerData, no_room: BrokerResponseError | None) -> BrokerResponseError | None:
+    def _refusal(
+        self, connection: Connection, data: ConsumerData, no_room: BrokerResponseError | None
+    ) -> BrokerResponseError | None:
         """Return the reason not to register a group, ``None`` to register it.
 
         Args:
+            connection: the client.
             data: the group.
             no_room: reason not to register it if it is new.
         """
@@ -110,6 +115,7 @@ class HeartBeatProcessor:
             if is_topic_or_group_illegal(name) or len(name) > _LONGEST_NAME:
                 return _illegal(name)
         try:
+            check_client_group(data.group_name, connection)
             for subscription in data.subscription_data_set:
                 self._limit.subscription.check_data(subscription)
         except BrokerResponseError as refusal:

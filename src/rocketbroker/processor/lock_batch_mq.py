@@ -18,7 +18,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.shown_name import shown
-from rocketbroker.processor.support.name_check import check_known_group
+from rocketbroker.processor.support.name_check import check_client_group, check_known_group
 from rocketbroker.processor.support.request_body import read_body
 
 T = TypeVar("T", bound=LockBatchRequestBody)
@@ -49,15 +49,17 @@ class LockBatchMqProcessor:
         self._consumers = consumers
         self._subscription_groups = subscription_groups
 
-    def process(self, _connection: Connection, command: Command) -> Command:
+    def process(self, connection: Connection, command: Command) -> Command:
         """Answer the queues that the client now holds.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group or too many
-                queues, CONSUMER_NOT_ONLINE for a client that is not in the group.
+                queues, CONSUMER_NOT_ONLINE for a client that is not in the group, NO_PERMISSION for a group of the
+                broker's own.
         """
         body = _read(self._config, command, LockBatchRequestBody)
         check_known_group(body.consumer_group)
+        check_client_group(body.consumer_group, connection)
         self._check_member(body.consumer_group, body.client_id)
         queues = [queue for queue in dict.fromkeys(body.mq_set) if self._exists(queue)]
         locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 from typing import Final
 
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.client.subscription import TAG
 from rocketbroker.broker.longpolling.pull_request import PullRequest, Wanted
@@ -74,6 +75,7 @@ class PullMessageProcessor:
         hold_service: service that holds pulls.
         send_backs: bytes that consumers may send back.
         suggested: the broker to pull from next.
+        consumers: groups with clients, whose offsets only they commit.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a pull depends on
@@ -88,6 +90,7 @@ class PullMessageProcessor:
         hold_service: PullRequestHoldService,
         send_backs: SendBackAllowance,
         suggested: SuggestedBroker,
+        consumers: ConsumerManager,
     ) -> None:
         self._config = config
         self._fetcher = fetcher
@@ -99,6 +102,7 @@ class PullMessageProcessor:
         self._hold_service = hold_service
         self._send_backs = send_backs
         self._suggested = suggested
+        self._consumers = consumers
         self._is_slave = config.broker_id != MASTER_ID
         # Bound once, because each held pull keeps it.
         self._run = self._resume
@@ -135,7 +139,7 @@ class PullMessageProcessor:
             scans_ahead=True,
         )
         if held is None:
-            self._commit(header)
+            self._commit(connection, header)
         try:
             result = self._fetcher.fetch(fetch)
         except StoreError as error:
@@ -192,11 +196,15 @@ class PullMessageProcessor:
         pieces = [head, *result.buffers]
         return [b"".join(pieces)] if result.total_size <= JOIN_LIMIT else pieces
 
-    def _commit(self, header: PullMessageRequestHeader) -> None:
-        """Commit the offset that a pull carries. This creates its group; pulling alone does not."""
+    def _commit(self, connection: Connection, header: PullMessageRequestHeader) -> None:
+        """Commit the offset that a pull carries. This creates its group; pulling alone does not.
+
+        The pull of a stranger to a group with clients is served, as that of a client which has still to send its
+        heartbeat after a restart of the broker, and its offset is ignored.
+        """
         if header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             group = header.consumer_group
-            if self._subscription_groups.find(group) is not None:
+            if self._consumers.may_commit(group, connection) and self._subscription_groups.find(group) is not None:
                 self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
 
     def _note_pulled(self, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:

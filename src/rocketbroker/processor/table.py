@@ -110,6 +110,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.hold_service,
         parts.send_backs,
         SuggestedBroker(parts.config, parts.store.fetcher, parts.has_master, parts.acting_as),
+        parts.consumers,
     )
     table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
     table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)

@@ -5,10 +5,13 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.name_check import check_client_group
 from rocketbroker.processor.support.offset_range import check_offset_range
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
@@ -21,9 +24,9 @@ _WAS_RESET = "Offset has been previously reset"
 class UpdateConsumerOffsetProcessor:
     """Commits the offset of a group in a topic, if both exist.
 
-    Administration tools send the same request as consumers. They differ in two ways: they expect an answer, which
-    RocketMQ's clients do not, and their connection is not a client of the group. For a group with clients their request
-    is a reset, because the next commit of a client would undo it otherwise.
+    Administration tools send the same request as consumers. They differ in three ways: they are administrators, they
+    expect an answer, which RocketMQ's clients do not, and their connection is not a client of the group. For a group
+    with clients their request is a reset, because the next commit of a client would undo it otherwise.
     """
 
     def __init__(
@@ -48,18 +51,23 @@ class UpdateConsumerOffsetProcessor:
         Raises:
             BrokerResponseError: SYSTEM_ERROR if administration sets an offset beyond the end of the queue, or there are
                 too many offsets; SUBSCRIPTION_GROUP_NOT_EXIST if there are too many groups to create one that has
-                pulled.
+                pulled; NO_PERMISSION if a stranger commits for a group with clients, or for one of the broker's own.
         """
         header = command.header
         refused = self._refusal(header)
         if refused is not None:
             return refused
+        check_client_group(header.consumer_group, connection)
+        if not self._consumers.may_commit(header.consumer_group, connection):
+            raise _not_a_member(header.consumer_group, connection)
+        self._subscription_groups.find(header.consumer_group)
         info = self._consumers.group_info(header.consumer_group)
         if command.is_oneway or (info is not None and connection in info.channels):
             return self._commit(header)
         if header.commit_offset > self._queues.min_offset_in_queue(header.topic, header.queue_id):
             check_offset_range(self._queues, header.topic, header.queue_id, header.commit_offset)
-        if header.commit_offset < 0 or info is None or not self._reset.reaches(info):
+        is_reset = info is not None and connection.audience is Audience.ADMINISTRATION and self._reset.reaches(info)
+        if header.commit_offset < 0 or not is_reset:
             return self._commit(header)
         self._reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})
         return response(header={})
@@ -76,9 +84,16 @@ class UpdateConsumerOffsetProcessor:
         if not 0 <= header.queue_id < queues:
             remark = f"QueueId {header.queue_id} is illegal, topic {header.topic} has queues 0 to {queues - 1}"
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
-        self._subscription_groups.find(group)
         return None
 
     def _commit(self, header: Header) -> Command:
         kept = self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return response(remark=None if kept else _WAS_RESET, header={})
+
+
+def _not_a_member(group: str, connection: Connection) -> BrokerResponseError:
+    remark = (
+        f"consumer group {group} has clients, and {connection.remote_address} is not a member: send a heartbeat that "
+        "names the group, or add the address to adminWhiteList"
+    )
+    return BrokerResponseError(ResponseCode.NO_PERMISSION, remark)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Answer
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -36,6 +37,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     remote_address = "?"
     remote_host = bytes(8)
+    audience = Audience.CLIENT
     last_read = 0.0
     waited_s = 0.0
 
@@ -78,9 +80,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
 
     def admit(self) -> None:
-        """Choose the routes for the peer's audience, by its address."""
+        """Choose the peer's audience and its routes, by its address."""
         if self._writer.transport is not None:
-            self._reader.use(self._endpoint.table_for(self._writer.transport))
+            self.audience, table = self._endpoint.admitted(self._writer.transport)
+            self._reader.use(table)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.lifecycle import TaskOwner
@@ -178,9 +179,10 @@ class Endpoint:
             self._batch_failure, self._batch_failure_told = failure, now
             log.error("the hook at the end of a batch of requests failed", exc_info=error)
 
-    def table_for(self, transport: asyncio.BaseTransport) -> RouteTable:
-        """Return the routes of a peer by the addresses of both ends of its connection."""
-        return self._tables[self._admit(*_hosts(transport))]
+    def admitted(self, transport: asyncio.BaseTransport) -> tuple[Audience, RouteTable]:
+        """Return the audience of a peer and its routes, by the addresses of both ends of its connection."""
+        audience = self._admit(*_hosts(transport))
+        return audience, self._tables[audience]
 
     def readmit(self) -> None:
         """Choose the audience of every open connection again, after a change of settings."""

@@ -11,6 +11,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
@@ -328,3 +329,13 @@ def test_one_that_waited_for_its_turn_is_rejected_under_any_flush(parts, store):
 
     with pytest.raises(BrokerResponseError, match="period in queue: 500ms"):
         make(parts, store).process(connection, command)
+
+
+def test_a_client_sends_nothing_back_for_a_group_of_the_broker(processor, parts, store):
+    stranger = FakeConnection("10.0.0.9:1", Audience.CLIENT)
+    with pytest.raises(
+        BrokerResponseError, match="the consumer group CID_RMQ_SYS_TRANS belongs to the broker"
+    ) as error:
+        send_back(processor, put(store), group="CID_RMQ_SYS_TRANS", connection=stranger)
+    assert error.value.code == ResponseCode.NO_PERMISSION
+    assert parts.topic_configs.select("%RETRY%CID_RMQ_SYS_TRANS") is None

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.remoting_command import request
@@ -266,3 +267,13 @@ def test_filters_that_take_too_long_to_compile_are_rejected(processor, parts):
     assert code == ResponseCode.INVALID_PARAMETER
     assert remark.startswith("maxFilterLengthPerClient: 10,200 characters exceed the limit of 8,500")
     assert_nothing_left(parts)
+
+
+def test_a_client_joins_no_group_of_the_broker(processor, parts):
+    command = heartbeat(("CID_RMQ_SYS_TRANS", ["T"]), ("g", ["T"]))
+    code, remark = refusal(processor, command, FakeConnection("10.0.0.9:1", Audience.CLIENT))
+    assert (code, remark) == (
+        ResponseCode.NO_PERMISSION,
+        "the consumer group CID_RMQ_SYS_TRANS belongs to the broker; use a group of your own",
+    )
+    assert list(parts.consumers.groups) == ["g"]

@@ -1,6 +1,7 @@
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
@@ -113,3 +114,13 @@ def test_too_many_queues_are_rejected(parts, queue):
         ) as error:
             processor.process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
         assert error.value.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_client_locks_no_queue_for_a_group_of_the_broker(parts):
+    body = LockBatchRequestBody("CID_RMQ_SYS_TRANS", "one", False, QUEUES).encode()
+    stranger = FakeConnection("10.0.0.9:1", Audience.CLIENT)
+    with pytest.raises(
+        BrokerResponseError, match="the consumer group CID_RMQ_SYS_TRANS belongs to the broker"
+    ) as error:
+        locks_of(parts).process(stranger, request(RequestCode.LOCK_BATCH_MQ, body=body))
+    assert error.value.code == ResponseCode.NO_PERMISSION

@@ -14,6 +14,7 @@ from rocketbroker.broker.longpolling.pull_request import PullRequest
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
@@ -499,3 +500,23 @@ async def test_a_reset_ends_a_held_pull(puller: Puller):
     ((_, answer),) = puller.connection.answers
     assert outcome(answer) == (ResponseCode.PULL_OFFSET_MOVED, 0)
     assert held_count(puller.holds) == 0
+
+
+def test_a_pull_of_a_stranger_commits_nothing_for_a_live_group(puller: Puller):
+    puller.put("a", "b", "c")
+    puller.subscribe()
+    puller.pull(1, SUBSCRIPTION | COMMIT, commit_offset=1)
+    member, puller.connection = puller.connection, FakeConnection("10.0.0.9:1", Audience.CLIENT)
+    assert bodies(puller.pull(2, SUBSCRIPTION | COMMIT, commit_offset=3)) == [b"c"]
+    assert puller.parts.offsets.query("G", "T", 0) == 1
+    puller.parts.consumers.close_connection(member)
+    puller.pull(2, SUBSCRIPTION | COMMIT, commit_offset=3)
+    assert puller.parts.offsets.query("G", "T", 0) == 3
+
+
+def test_a_pull_of_a_client_commits_nothing_for_a_group_of_the_broker(puller: Puller):
+    puller.put("a")
+    puller.connection = FakeConnection("10.0.0.9:1", Audience.CLIENT)
+    group = "CID_RMQ_SYS_TRANS"
+    assert bodies(puller.pull(0, SUBSCRIPTION | COMMIT, commit_offset=1, consumer_group=group)) == [b"a"]
+    assert puller.parts.offsets.query(group, "T", 0) == -1

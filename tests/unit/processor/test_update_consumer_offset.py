@@ -1,6 +1,7 @@
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Route
@@ -161,3 +162,66 @@ def test_made_up_names_leave_no_offsets_behind(processor, parts):
         commit(processor, "g", f"made-up{number}", 0, 1)
         commit(processor, "g", "T", 4 + number, 1)
     assert parts.offsets.table == {}
+
+
+def client(address="10.0.0.9:1"):
+    """A connection of a mere client."""
+    return FakeConnection(address, Audience.CLIENT)
+
+
+@pytest.mark.parametrize("oneway", [True, False])
+def test_a_client_outside_a_live_group_moves_nothing(processor, parts, member, oneway):
+    commit(processor, "g", "T", 3, 10, connection=member)
+    with pytest.raises(BrokerResponseError, match=r"group g has clients, and 10\.0\.0\.9:1 is not") as error:
+        commit(processor, "g", "T", 3, 100, connection=client(), oneway=oneway)
+    assert error.value.code == ResponseCode.NO_PERMISSION
+    assert parts.offsets.query("g", "T", 3) == 10
+    assert not parts.offsets.resets
+
+
+def test_another_connection_of_a_members_host_commits(processor, parts):
+    """Java clients with a VIP channel, and those that have lost a connection."""
+    member, other = client(), client("10.0.0.9:2")
+    channel = ClientChannelInfo(member, "client", "JAVA", 513, parts.clock.monotonic())
+    parts.consumers.register(channel, ConsumerData("g", message_model=MessageModel.CLUSTERING))
+    for oneway, offset in ((True, 41), (False, 42)):
+        assert commit(processor, "g", "T", 3, offset, connection=other, oneway=oneway).code == 0
+        assert parts.offsets.query("g", "T", 3) == offset
+    assert not parts.offsets.resets
+
+
+def test_the_host_of_a_member_counts_for_as_long_as_its_heartbeat(processor, parts, member):
+    gone = client()
+    parts.consumers.register(ClientChannelInfo(gone, "gone", "JAVA", 513, parts.clock.monotonic()), ConsumerData("g"))
+    parts.consumers.close_connection(gone)
+    assert commit(processor, "g", "T", 3, 42, connection=gone).code == 0
+    parts.clock.advance(121)
+    with pytest.raises(BrokerResponseError, match="is not a member"):
+        commit(processor, "g", "T", 3, 43, connection=gone)
+
+
+@pytest.mark.parametrize("oneway", [True, False])
+def test_a_client_commits_for_a_group_without_clients(processor, parts, oneway):
+    assert commit(processor, "g", "T", 3, 42, connection=client(), oneway=oneway).code == 0
+    assert parts.offsets.query("g", "T", 3) == 42
+
+
+def test_a_broker_commits_for_a_live_group_and_resets_nothing(processor, parts, member):
+    broker = FakeConnection("10.0.0.9:1", Audience.BROKER)
+    for oneway in (True, False):
+        assert commit(processor, "g", "T", 3, 42, connection=broker, oneway=oneway).code == 0
+    assert parts.offsets.query("g", "T", 3) == 42
+    assert not parts.offsets.resets
+
+
+@pytest.mark.parametrize("oneway", [True, False])
+@pytest.mark.parametrize("group", ["CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_OTHER"])
+def test_a_client_commits_for_no_group_of_the_broker(processor, parts, group, oneway):
+    parts.subscription_groups.find(group)
+    with pytest.raises(BrokerResponseError, match=f"the consumer group {group} belongs to the broker") as error:
+        commit(processor, group, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 42, connection=client(), oneway=oneway)
+    assert error.value.code == ResponseCode.NO_PERMISSION
+    assert parts.offsets.table == {}
+    # A slave returns the progress of its checks.
+    broker = FakeConnection("10.0.0.9:1", Audience.BROKER)
+    assert commit(processor, group, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 42, connection=broker, oneway=True).code == 0

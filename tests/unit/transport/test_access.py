@@ -72,6 +72,7 @@ ROUTES = {
 )
 async def test_an_audience_reaches_its_own_routes_and_those_of_the_ones_before(audience: Audience, allowed: set[int]):
     connection, transport, _ = connect(ROUTES, admit=lambda _peer, _own: audience)
+    assert connection.audience is audience
 
     for code in ROUTES:
         feed(connection, frame(code, opaque=code))

@@ -1,6 +1,7 @@
 """One consumer group with connected clients (org.apache.rocketmq.broker.client.ConsumerGroupInfo)."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
@@ -32,6 +33,8 @@ class ConsumerGroupInfo:
         self.heartbeat_fingerprint = 0
         self.channels: dict[Connection, ClientChannelInfo] = {}
         self._by_id: dict[str, dict[Connection, ClientChannelInfo]] = {}
+        # Time of the last heartbeat from each host, oldest first; removing the first entry of a plain dict is a search.
+        self._hosts: OrderedDict[bytes, float] = OrderedDict()
         self._encoded_ids: bytes | None = None
         self.subscription_table: dict[str, Subscription] = {}
         # Subscriptions as each client sends them; they should be equal.
@@ -60,6 +63,17 @@ class ConsumerGroupInfo:
         if self._encoded_ids is None:
             self._encoded_ids = GetConsumerListByGroupResponseBody(self.client_ids()).encode()
         return self._encoded_ids
+
+    def had_member_at(self, host: bytes, since: float) -> bool:
+        """Return true if a heartbeat of the group has come from a host (address bytes) since then."""
+        return self._hosts.get(host, since) > since
+
+    def note_host(self, host: bytes, now: float, since: float) -> None:
+        """Note a heartbeat from a host; forget the hosts without one since then."""
+        self._hosts[host] = now
+        self._hosts.move_to_end(host)
+        while next(iter(self._hosts.values())) <= since:
+            self._hosts.popitem(last=False)
 
     def update_channel(self, channel: ClientChannelInfo) -> bool:
         """Register or renew a client; return true if it is new."""

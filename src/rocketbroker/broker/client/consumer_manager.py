@@ -7,11 +7,15 @@ from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.client_groups import ClientGroups
 from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo
 from rocketbroker.broker.client.subscription import Subscription
+from rocketbroker.codec.message.topic_validator import is_system_group
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
+
+_PORT_BYTES = 4
 
 
 class ConsumerManager(ClientGroups):
@@ -55,6 +59,25 @@ class ConsumerManager(ClientGroups):
         info = self.groups.get(group)
         return None if info is None else info.find_channel(client_id)
 
+    def may_commit(self, group: str, connection: Connection) -> bool:
+        """Return true if a peer may commit offsets of a group.
+
+        A commit moves the group, so a live group is moved by its clients only, and a group of the broker's own by none.
+        A group without clients accepts any: pull consumers need not send heartbeats. Java clients may use a second
+        connection (VIP channel), and a client that lost its connection commits before its next heartbeat. So the host
+        counts, until its last heartbeat expires. Brokers return what a slave kept, administrators set offsets.
+        """
+        if connection.audience is not Audience.CLIENT:
+            return True
+        if is_system_group(group):
+            return False
+        info = self.groups.get(group)
+        if info is None:
+            return True
+        return connection in info.channels or info.had_member_at(
+            connection.remote_host[:-_PORT_BYTES], self._clock.monotonic() - self._timeout_s
+        )
+
     def groups_subscribed_to(self, topic: str) -> list[str]:
         """Return the groups with clients that consume the topic (queryTopicConsumeByWho)."""
         return [name for name, info in self.groups.items() if topic in info.subscription_table]
@@ -85,6 +108,9 @@ class ConsumerManager(ClientGroups):
         info.message_model = data.message_model
         info.consume_from_where = data.consume_from_where
         info.notify_enabled = notify_enabled
+        info.note_host(
+            channel.connection.remote_host[:-_PORT_BYTES], channel.last_update, channel.last_update - self._timeout_s
+        )
         changed = info.update_channel(channel)
         self._joined(data.group_name, channel.connection)
         if update_subscription:

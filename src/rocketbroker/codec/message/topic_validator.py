@@ -123,6 +123,11 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPIC_SET or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
+def is_system_group(group: str) -> bool:
+    """Return true for a consumer group of the brokers themselves."""
+    return group.startswith(CID_RMQ_SYS_PREFIX)
+
+
 def is_not_allowed_send_topic(topic: str) -> bool:
     """Return true if clients must not send to ``topic``."""
     return topic in NOT_ALLOWED_SEND_TOPIC_SET

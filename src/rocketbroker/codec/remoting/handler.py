@@ -38,6 +38,10 @@ class Connection(Protocol):
         """Address of the peer as in message records: 4 or 16 address bytes and an int32 port."""
 
     @property
+    def audience(self) -> Audience:
+        """Kind of peer as which the peer is admitted; a change of settings may change it."""
+
+    @property
     def is_open(self) -> bool:
         """True if writes still reach the peer."""
 

@@ -5,9 +5,12 @@ import re
 from rocketbroker.codec.message.topic_validator import (
     GROUP_MAX_LENGTH,
     LEGACY_GROUP_MAX_LENGTH,
+    is_system_group,
     validate_group,
     validate_topic,
 )
+from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
@@ -46,6 +49,18 @@ def check_known_group(group: str) -> None:
         BrokerResponseError: INVALID_PARAMETER, as ``check_group``.
     """
     check_group(group, LEGACY_GROUP_MAX_LENGTH)
+
+
+def check_client_group(group: str, connection: Connection) -> None:
+    """Check that a peer may use a consumer group as its own.
+
+    Raises:
+        BrokerResponseError: NO_PERMISSION for a client that names a group of the broker's own, whose offsets record how
+            far transactions are checked.
+    """
+    if is_system_group(group) and connection.audience is Audience.CLIENT:
+        remark = f"the consumer group {group[:_SHOWN]} belongs to the broker; use a group of your own"
+        raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
 
 
 def check_known_topic(topic: str) -> None:
