@@ -11,8 +11,8 @@ from rocketbroker.client.pull_consumer import PullConsumer
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.errors import RemotingError
 from tests.support.commit_log_follower import CommitLogFollower
+from tests.support.faulty_sync import runner
 from tests.support.our_servers import OurServer, OurServers, wait_serving
-from tests.support.stalled_sync import runner
 from tests.support.waiting import until
 
 LOG_FILE = 1 << 20

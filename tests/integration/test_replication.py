@@ -48,3 +48,10 @@ def test_no_message_that_both_have_is_lost_by_the_kill_of_either(cluster: FaultC
 def test_a_master_without_its_store_acknowledges_nothing_and_is_restored(cluster: FaultCluster):
     cluster_faults.empty_master(cluster)
     print(cluster.finish())
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_acknowledged_while_the_syncs_of_the_slave_fail(cluster: FaultCluster):
+    cluster_faults.fail_slave_syncs(cluster)
+    cluster.wait_at_work()
+    print(cluster.finish())

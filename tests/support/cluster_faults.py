@@ -176,6 +176,19 @@ def kill_slave_with_full_disk(cluster: FaultCluster) -> None:
     cluster.start_slave()
 
 
+def fail_slave_syncs(cluster: FaultCluster) -> None:
+    """Let each sync of the slave's disk fail: the master acknowledges nothing that only the slave's memory has."""
+    # A slave that syncs before its report would hold it back in any case.
+    cluster.slave.kill()
+    cluster.start_slave(flushDiskType="ASYNC_FLUSH")
+    cluster.wait_at_work()
+    end = cluster.fail_slave_syncs()
+    cluster.slave.wait_for("could not be synced")
+    cluster.check_nothing_acknowledged()
+    cluster.check()
+    end()
+
+
 def empty_master(cluster: FaultCluster) -> None:
     """Start the master without its store, by mistake, and give it a copy of the slave's."""
     journal = cluster.journal
@@ -270,7 +283,7 @@ ON_ONE_LINK: Final[tuple[Fault, ...]] = (
     kill_master, kill_master_without_reports, kill_slave, restart_slave_of_a_frozen_master, kill_both, stop_both,
     freeze_master, freeze_slave, freeze_namesrv, cut_to_slave, cut_to_master, cut_both_ways, lose_some, empty_master,
     set_clocks_apart, start_a_second_master, start_a_second_slave, start_a_slave_of_another_cluster, follow_nobody,
-    kill_namesrv,
+    kill_namesrv, fail_slave_syncs,
 )  # fmt: skip
 ON_ALL_LINKS: Final[tuple[Fault, ...]] = (lose_some_everywhere, isolate_master, isolate_slave)
 ON_A_SMALL_DISK: Final[tuple[Fault, ...]] = (fill_slave_disk, kill_slave_with_full_disk)

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
+from tests.support import faulty_sync
 from tests.support.clocked_broker import MODULE, ClockedBroker
 from tests.support.commit_log_follower import CommitLogFollower, Found, Place
 from tests.support.crash_load import PRODUCERS, QUEUES, TOPIC, Attempt, Journal, committed_offsets
@@ -33,7 +34,8 @@ PROGRESS_LIMIT_S = 120.0
 # Acknowledged messages that show that all is at work.
 _PROGRESS = 20
 _CHUNK = 1 << 20
-_FULL = "No space left on device"
+# Of disks whose errors a test makes.
+_DISK_ERRORS = ("No space left on device", "Input/output error")
 # Small files, a short wait for slaves, and tables written often. No file is removed: the checks read the whole log.
 BROKER: dict[str, str | int] = {
     "mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": 20_000, "maxHashSlotNum": 5_000,
@@ -114,6 +116,7 @@ class FaultCluster:
         self.disk = disk
         self.random = random.Random(seed)
         self._home = home
+        self._slave_sync_mark = home / "slave-sync"
         self._all = {name: machines.servers(name) for name in (NAMESRV, MASTER, SLAVE, SPARE)}
         self._settings = {**BROKER, **machines.settings, **settings}
         self._started: list[OurServer] = []
@@ -143,6 +146,7 @@ class FaultCluster:
         if self.disk is not None:
             store, seen = self.disk.path / "store", self.disk.seen_from_here / "store"
             servers.runner = [*servers.runner, *self.disk.runner]
+        servers.runner = [*servers.runner, *faulty_sync.runner(self._slave_sync_mark)]
         return Role(servers, settings, 0, store, seen)
 
     def spare_role(self, **settings: str | int) -> Role:
@@ -263,6 +267,31 @@ class FaultCluster:
             except OSError:
                 return path.unlink
 
+    def fail_slave_syncs(self) -> Callable[[], None]:
+        """Make each sync of the slave's disk fail; return the callable that ends it."""
+        # Renamed, since an empty file would make the syncs wait.
+        written = self._slave_sync_mark.with_suffix(".written")
+        written.write_text(faulty_sync.FAIL)
+        written.rename(self._slave_sync_mark)
+        return self._slave_sync_mark.unlink
+
+    def check_nothing_acknowledged(self) -> None:
+        """Check that no producer gets an acknowledgement, from the next failure of each on."""
+        journal = self.journal
+        journal.read_on()
+        failed = set(journal.failed)
+
+        def all_failed() -> bool:
+            journal.read_on()
+            return len({each.producer for each in journal.failed.keys() - failed}) == PRODUCERS
+
+        # The acknowledgement of each message before it has come or never comes.
+        wait_until(all_failed, "each producer got a failure", PROGRESS_LIMIT_S)
+        acknowledged = len(journal.acknowledged)
+        self.hold(2.0, 4.0)
+        journal.read_on()
+        assert len(journal.acknowledged) == acknowledged
+
     def finish(self) -> str:
         """Let the clients finish, stop the brokers, check the whole history, and return a line about it."""
         self.load.stop_sending()
@@ -322,10 +351,11 @@ class FaultCluster:
             latest[key] = place
 
     def _check_logs_of_servers(self) -> None:
-        """Check that no server met an error that it did not expect; one with a full disk may print where."""
+        """Check that no server met an error that it did not expect; one with a faulty disk may print where."""
         for server in self._started:
             text = server.text()
-            assert _FULL in text or not any(word in text for word in ("CRITICAL", "Traceback"))
+            is_faulty = any(error in text for error in _DISK_ERRORS)
+            assert is_faulty or not any(word in text for word in ("CRITICAL", "Traceback"))
 
     def close(self) -> None:
         """End all processes."""

@@ -13,10 +13,11 @@ from rocketbroker.ha.ha_connection import HAConnection
 from rocketbroker.ha.ha_service import HAService
 from rocketbroker.ha.slave_gate import SlaveGate
 from rocketbroker.ha.transfer_source import TransferSource
+from rocketbroker.store.commitlog.put_message import PutMessageResult
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
 from tests.support.ports import LOOPBACK
-from tests.support.stores import make_store
+from tests.support.stores import make_store, message
 
 QUICK: dict[str, Any] = {"ha_send_heartbeat_interval": 50, "ha_housekeeping_interval": 5_000}
 
@@ -47,6 +48,12 @@ class HAMaster:
     @property
     def address(self) -> str:
         return f"{LOOPBACK}:{self.port}"
+
+    def put(self, body: bytes) -> PutMessageResult:
+        """Put a message; its slaves get it once this turn of the loop ends."""
+        result = self.store.appender.put_message(message(body))
+        self.store.appender.dispatch()
+        return result
 
     def close(self) -> None:
         close_sockets(self._sockets)

@@ -18,6 +18,7 @@ from rocketbroker.codec.message.message_properties import FoundProperties, encod
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, host_flags
 from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE, TopicConfig
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import (
     BatchRun,
@@ -79,12 +80,13 @@ def make_store(
     listener: MessageArrivingListener | None = None,
     store_host: bytes = V4_HOST,
     batch_topics: Iterable[str] = (),
+    file_system: FileSystem = LOCAL,
     **settings,
 ) -> MessageStore:
     """Return a store that is not started; ``batch_topics`` have ``queue.type=BatchCQ``."""
     config = store_config(root, **settings)
     topics = batch_topic_table(batch_topics)
-    return MessageStore(config, store_host, listener or NoListener(), clock or FakeClock(), topics=topics)
+    return MessageStore(config, store_host, listener or NoListener(), clock or FakeClock(), file_system, topics)
 
 
 def batch_topic_table(names: Iterable[str]) -> dict[str, TopicConfig]:

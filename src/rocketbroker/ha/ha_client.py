@@ -81,6 +81,7 @@ class HAClient:
         self._link: MasterLink | None = None
         self._pending = b""
         self._check: TailCheck | None = None
+        # Greatest offset reported over the open connection.
         self._reported = 0
         self._prefix = _Prefix("", 0, 0, 0)
         self.address = ""
@@ -144,14 +145,15 @@ class HAClient:
             DifferentHistoryError: This log has messages that the master does not have.
         """
         # What was appended may not be on disk yet, and the first report says that it is.
-        if self._sync_flush and not (flushed := await self._flusher.sync()).ok:
+        must_sync = self._sync_flush or self._flusher.error
+        if must_sync and not (flushed := await self._flusher.sync()).ok:
             raise StoreError(flushed.reason)
         is_empty = self._commit_log.min_offset == self._replica.max_offset
         loop = asyncio.get_running_loop()
         self._check = None if is_empty else await loop.run_in_executor(None, TailCheck, self._commit_log)
         link = await MasterLink.connect(self.address, self._silence_s)
         log.info("HAClient: connected to the master at %s; this log ends at %d", self.address, self._replica.max_offset)
-        self._pending, self._link = b"", link
+        self._pending, self._link, self._reported = b"", link, 0
         self._same_log = self.address if is_empty else ""
         self._last_read_at = loop.time()
         compared = self._compared
@@ -170,7 +172,7 @@ class HAClient:
                 compared.set()
                 self._note("")
                 # The master counts the messages before the end from this report on.
-                self._report(self._replica.max_offset)
+                self._report(self._kept_end)
             await self._take([part for part in parts if part.data])
             # What has arrived meanwhile is taken together.
             await self._replica.let_dispatch()
@@ -197,7 +199,7 @@ class HAClient:
             )
         if self._sync_flush:
             self._flusher.when_flushed(end, self._report_flushed)
-        else:
+        elif not self._flusher.error:
             self._report(end)
 
     async def _append(self, begin: int, data: bytes) -> int:
@@ -211,12 +213,28 @@ class HAClient:
 
     def _report_flushed(self, outcome: Acknowledgement) -> None:
         if outcome.ok and self._check is None:
-            self._report(min(self._flusher.flushed_offset, self._replica.max_offset))
+            self._report(self._kept_end)
+
+    # A report is a promise: the master acknowledges to its producers what enough slaves have reported. ASYNC_FLUSH
+    # promises that a sound disk will take what is in memory. A disk that failed a sync is not sound: it may fail for
+    # ever, and then a restart of this slave loses all since the last good sync, although each producer got SEND_OK. So
+    # from a failed sync until its repetition has succeeded, reports name nothing that is not on disk. They still come,
+    # since a silent slave is disconnected, and the master answers FLUSH_SLAVE_TIMEOUT for what they leave out.
+    # ``_report_again`` brings the rest once the sync has succeeded, even if no message follows. Other failures need no
+    # such rule: without room for a record, ``append`` fails before a report; queues and index are rebuilt from the log.
+    @property
+    def _kept_end(self) -> int:
+        """CommitLog offset up to which the master may count on this slave, 0 for a log without records."""
+        end = self._replica.max_offset
+        if end == self._commit_log.min_offset:
+            return 0
+        return min(self._flusher.flushed_offset, end) if self._sync_flush or self._flusher.error else end
 
     def _report(self, offset: int) -> None:
+        """Report an offset, or the last one again if that is greater: reports of a connection never go back."""
         if self._link is not None:
-            self._link.report(offset)
-            self._reported = offset
+            self._reported = max(offset, self._reported)
+            self._link.report(self._reported)
             self._last_write_ms = self._clock.time_ms()
 
     def _report_again(self) -> None:
@@ -224,7 +242,7 @@ class HAClient:
         self._received_bytes = 0
         # A second report says that the slave has what precedes it: none before the end of the log was compared.
         if self._check is None:
-            self._report(self._reported)
+            self._report(self._kept_end)
 
     @property
     def other_log(self) -> str:
@@ -236,7 +254,8 @@ class HAClient:
 
     def runtime_info(self) -> HARuntimeInfo:
         """Return the state of the copying for GET_BROKER_HA_STATUS; RocketMQ has no field for a problem."""
-        address = f"{self.address} ({self.problem})" if self.problem else self.address
+        problem = self.problem or self._flusher.error
+        address = f"{self.address} ({problem})" if problem else self.address
         end, read_ms, written_ms = self._replica.max_offset, self._last_read_ms, self._last_write_ms
         copying = HAClientRuntimeInfo(address, self._bytes_per_s, end, read_ms, written_ms)
         return HARuntimeInfo(False, ha_client_runtime_info=copying)

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from errno import EIO
+from functools import partial
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -20,6 +22,7 @@ from rocketbroker.store.message_store import MessageStore
 from tests.support.apache_ha_port import apache_ha_port
 from tests.support.ha_pair import HAMaster, HASlave, ha_master, ha_slave
 from tests.support.ports import LOOPBACK
+from tests.support.recording_file_system import RecordingFileSystem
 from tests.support.replicas import fill, log_bytes
 from tests.support.stores import LOG_FILE, make_store, read_queue
 from tests.support.waiting import until
@@ -101,6 +104,77 @@ async def test_a_slave_waits_for_a_master_and_takes_another_address(tmp_path: Pa
             fill(master.store, "a", 1)
             slave.address = master.address
             await caught_up(master, slave)
+
+
+class TestFailingSyncs:
+    """A slave whose disk fails its syncs."""
+
+    @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+    async def test_what_is_not_on_disk_is_not_acknowledged(self, tmp_path: Path, flush: str):
+        disk = FailingDisk(tmp_path / "s")
+        settings: dict[str, Any] = {"flush_disk_type": flush, "flush_interval_commit_log": 10}
+        settings |= {"flush_commit_log_least_pages": 0, "file_system": disk}
+        master_settings: dict[str, Any] = {"in_sync_replicas": 2, "slave_timeout": 300}
+        async with (
+            ha_master(tmp_path / "m", **master_settings) as master,
+            ha_slave(tmp_path / "s", master.address, **settings) as slave,
+        ):
+            assert (await replicated(master, b"sound")) == PutMessageStatus.PUT_OK
+            on_disk = slave.store.commit_log.max_offset
+            await until(lambda: slave.store.flusher.flushed_offset == on_disk)
+
+            disk.fails = True
+            # The first ones may be reported before the sync that fails.
+            master.put(b"before the sync")
+            await until(lambda: bool(slave.store.flusher.error))
+            reported = master.service.connections[0].ack_offset
+            for number in range(5):
+                assert (await replicated(master, b"%d" % number)) == PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+            end = master.store.commit_log.max_offset
+            await until(lambda: slave.replica.max_offset == end)
+            assert master.service.connections[0].ack_offset <= reported < end
+            assert "could not be synced" in str(slave.client.runtime_info().ha_client_runtime_info)
+
+            # No message follows: the repeated sync is reported by itself.
+            disk.fails = False
+            await until(lambda: [each.ack_offset for each in master.service.connections] == [end])
+            assert not slave.store.flusher.error
+            assert (await replicated(master, b"sound again")) == PutMessageStatus.PUT_OK
+
+    async def test_a_slave_connects_again_once_its_log_is_on_disk(self, tmp_path: Path):
+        disk = FailingDisk(tmp_path / "s")
+        settings: dict[str, Any] = {"flush_interval_commit_log": 10, "flush_commit_log_least_pages": 0}
+        async with (
+            ha_master(tmp_path / "m") as master,
+            ha_slave(tmp_path / "s", master.address, file_system=disk, **settings) as slave,
+        ):
+            disk.fails = True
+            fill(master.store, "a", 3)
+            end = master.store.commit_log.max_offset
+            await until(lambda: bool(slave.store.flusher.error) and slave.replica.max_offset == end)
+            master.service.connections[0].close("the link is lost")
+            await until(lambda: "could not be synced" in slave.client.problem)
+            assert master.service.connections == []
+            disk.fails = False
+            await caught_up(master, slave)
+
+
+class FailingDisk(RecordingFileSystem):
+    """Disk that fails each sync of the CommitLog while ``fails`` is true."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.fails = False
+        self.fault = self._fail
+
+    def _fail(self, operation: str, path: Path) -> None:
+        if self.fails and operation == "sync" and path.parent.name == "commitlog":
+            raise OSError(EIO, "Input/output error")
+
+
+async def replicated(master: HAMaster, body: bytes) -> PutMessageStatus:
+    """Put a message and return its outcome under SYNC_MASTER."""
+    return (await outcome_of(partial(master.transfers.acknowledge, master.put(body)))).status
 
 
 class TestReturningMaster:
