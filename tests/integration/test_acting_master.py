@@ -13,7 +13,6 @@ from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
-from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
@@ -21,6 +20,7 @@ from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
+from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.testing.controlled_clock import ControlledClock
 from tests.support.running import running
 from tests.support.stores import message, read_queue
@@ -155,7 +155,7 @@ async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
             await until(lambda: slave.acting.state.is_acting)
             cluster.clock.advance(60.0)
             # Time for several turns of a delivery, if one ran.
-            await asyncio.sleep(5 * DELAY_FOR_A_WHILE_S)
+            await asyncio.sleep(5 * TICK_S)
             for broker in (slave, other):
                 assert broker.store.queues.max_offset_in_queue("T", 0) == 0
             assert slave.schedule.offset_table == {}

@@ -14,6 +14,21 @@ log = logging.getLogger(__name__)
 
 #: Seconds before a failed loop restarts.
 RESTART_S = 1.0
+#: Seconds between two looks of a part that looks for work.
+TICK_S = 0.5
+#: Longest sleep of an idle thread in seconds, should nobody wake it.
+IDLE_S = 10.0
+
+
+def until_tick(pause_s: float) -> float:
+    """Return the seconds until the tick nearest to ``pause_s`` from now; a pause below a tick is kept.
+
+    Timers of one moment wake the process once, so an idle server wakes once a tick, however many parts look for work.
+    """
+    if pause_s < TICK_S:
+        return pause_s
+    now = asyncio.get_running_loop().time()
+    return max(round((now + pause_s) / TICK_S) * TICK_S - now, 0.0)
 
 
 class TaskOwner:
@@ -46,12 +61,12 @@ class TaskOwner:
             await asyncio.sleep(RESTART_S)
 
     def every(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> asyncio.Task[Any]:
-        """Call ``action`` every ``period_s`` seconds; log errors and continue."""
+        """Call ``action`` about every ``period_s`` seconds, at a tick if that is no less; log errors and continue."""
         return self.start(self._repeat(period_s, action, name), name)
 
     async def _repeat(self, period_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> None:
         while True:
-            await asyncio.sleep(period_s)
+            await asyncio.sleep(until_tick(period_s))
             try:
                 result = action()
                 if result is not None:
@@ -70,7 +85,7 @@ class TaskOwner:
             except Exception:
                 log.exception("%s.%s failed; next try in %s s", self._name, name, retry_s)
                 pause_s = retry_s
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(until_tick(pause_s))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -88,12 +103,14 @@ class TaskOwner:
 class ServiceThread:
     """Named thread that calls ``action`` when woken, and at least every ``interval_s`` seconds.
 
-    ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged.
+    An action that returns true found nothing to do. The thread is idle then: it next acts when woken, or after
+    ``IDLE_S``. ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged.
     """
 
-    def __init__(self, name: str, interval_s: float, action: Callable[[], None]) -> None:
+    def __init__(self, name: str, interval_s: float, action: Callable[[], bool | None]) -> None:
         self._action = action
         self._interval_s = interval_s
+        self._is_idle = False
         self._work = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -106,6 +123,11 @@ class ServiceThread:
         """Wake the thread to call ``action`` soon."""
         self._work.set()
 
+    def wake_idle(self) -> None:
+        """Wake the thread if it is idle; otherwise it acts within its interval by itself."""
+        if self._is_idle:
+            self._work.set()
+
     def stop(self) -> None:
         """Call ``action`` a last time and join the thread (blocks; not for the event loop)."""
         self._stopped = True
@@ -116,12 +138,14 @@ class ServiceThread:
     def _run(self) -> None:
         last = False
         while not last:
-            self._work.wait(self._interval_s)
+            self._work.wait(max(self._interval_s, IDLE_S) if self._is_idle else self._interval_s)
             self._work.clear()
+            # Before the action: who finds work for an idle thread later must wake it.
+            self._is_idle = False
             # Read before the action: a call that is running when `stop` is called may have missed the last work.
             last = self._stopped
             try:
-                self._action()
+                self._is_idle = bool(self._action())
             except Exception:
                 log.exception("%s failed; it continues", self._thread.name)
 

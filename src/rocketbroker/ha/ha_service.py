@@ -8,7 +8,7 @@ from typing import Final
 
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.ha.ha_connection import HAConnection
 from rocketbroker.ha.slave_gate import SlaveGate
@@ -19,8 +19,6 @@ from rocketbroker.transport.listening_sockets import listen
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at each connection: heartbeats, silence, records that no batch end announced.
-_CHECK_S: Final = 0.5
 # Seconds between two looks at the slaves while the broker stops.
 _STOP_CHECK_S: Final = 0.02
 _BACKLOG: Final = 64
@@ -87,7 +85,8 @@ class HAService:
                     backlog=_BACKLOG,
                 )
             )
-        self._tasks.every(_CHECK_S, self._check, "check")
+        # Looks at each connection: heartbeats, silence, records that no batch end announced.
+        self._tasks.every(TICK_S, self._check, "check")
 
     async def stop(self) -> None:
         """Close the port, and all connections once the slaves have the log or ``slaveTimeout`` has passed."""

@@ -19,7 +19,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.clean import deleted_topics
 from rocketbroker.store.clean.deleted_topics import DeletedTopics
 from rocketbroker.store.clean.log_truncation import LogTruncation
@@ -250,10 +250,15 @@ class MessageStore:
         (log.warning if report.damage or not report.clean_stop else log.info)("%s", report)
         self.flusher.start()
         self._queue_flusher.start()
+        self._tasks.every(TICK_S, self._look, "flush")
         if self.index_service is not None:
             self._tasks.every(_INDEX_TICK_S, self._dispatcher.flush_index, "index")
         self._allocate_service.busy_after_s = self.config.os_page_cache_busy_time_out_mills / 1000
         self.refusals.clear(Refusal.NOT_STARTED)
+
+    def _look(self) -> None:
+        self.flusher.look()
+        self._queue_flusher.look()
 
     def _open(self) -> RecoveryReport:
         self.lock.acquire()

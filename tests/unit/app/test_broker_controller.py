@@ -15,7 +15,6 @@ from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import DevServer
 from rocketbroker.app.role_parts import BrokerRole
-from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
@@ -27,7 +26,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
-from rocketbroker.common.lifecycle import Part
+from rocketbroker.common.lifecycle import TICK_S, Part
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fakes import FakeClock
 from tests.support.ports import free_ports
@@ -227,7 +226,7 @@ async def test_delivery_stops_and_continues_with_the_role_while_the_broker_serve
         sent = await client.invoke(f"{LOOPBACK}:{broker.port}", request(RequestCode.SEND_MESSAGE, header, b"b"), 60)
         assert (sent.code, (sent.remark or "").split()[0]) == (ResponseCode.SERVICE_NOT_AVAILABLE, "[SLAVE]")
         clock.advance(3)
-        await asyncio.sleep(3 * DELAY_FOR_A_WHILE_S)
+        await asyncio.sleep(3 * TICK_S)
         assert broker.store.queues.max_offset_in_queue("T", 0) == 0
 
         await broker.parts.take_role(BrokerRole.ASYNC_MASTER)

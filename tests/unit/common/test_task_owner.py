@@ -1,7 +1,9 @@
 import asyncio
 
+import pytest
+
 from rocketbroker.common import lifecycle
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner, until_tick
 
 
 async def test_whenever_waits_the_returned_seconds_and_continues_after_an_error(caplog):
@@ -57,3 +59,15 @@ async def test_a_loop_that_ends_by_itself_is_not_begun_again():
     await tasks.forever(loop, "loop")
     assert rounds == [1]
     await tasks.stop()
+
+
+async def test_parts_that_look_in_short_intervals_look_at_the_same_moments():
+    loop = asyncio.get_running_loop()
+    for pause_s in (TICK_S, 1.0, 5.0):
+        due = loop.time() + until_tick(pause_s)
+        assert due / TICK_S == pytest.approx(round(due / TICK_S), abs=0.01)
+        assert due - loop.time() == pytest.approx(pause_s, abs=TICK_S / 2 + 0.01)
+
+
+async def test_a_pause_below_a_tick_is_kept():
+    assert until_tick(0.02) == 0.02

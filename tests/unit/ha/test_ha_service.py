@@ -155,7 +155,7 @@ async def test_a_connected_slave_that_does_not_count_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(ha_service, "_UNKNOWN_S", 0.0)
-    monkeypatch.setattr(ha_service, "_CHECK_S", 0.01)
+    monkeypatch.setattr(ha_service, "TICK_S", 0.01)
     settings: dict[str, Any] = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout": 30}
     async with ha_master(tmp_path, known=[], **settings) as master, connected(master):
         await until(lambda: "no send waits for the slave at" in caplog.text)
@@ -215,7 +215,7 @@ async def test_a_stop_waits_for_no_slave_longer_than_its_timeout(tmp_path: Path)
 
 
 async def test_a_silent_slave_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ha_service, "_CHECK_S", 0.02)
+    monkeypatch.setattr(ha_service, "TICK_S", 0.02)
     async with ha_master(tmp_path, ha_housekeeping_interval=100) as master, connected(master) as (reader, _):
         async with asyncio.timeout(LIMIT_S):
             assert await reader.read() == b""

@@ -18,7 +18,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, until_tick
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +214,8 @@ class PullRequestHoldService:
     async def _check(self) -> None:
         while True:
             config = self._config
-            await asyncio.sleep(_CHECK_S if config.long_polling_enable else config.short_polling_time_mills / 1000)
+            pause_s = _CHECK_S if config.long_polling_enable else config.short_polling_time_mills / 1000
+            await asyncio.sleep(until_tick(pause_s))
             await self._check_held()
 
     async def _check_held(self) -> None:

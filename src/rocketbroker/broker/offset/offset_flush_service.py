@@ -7,7 +7,7 @@ from functools import partial
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, until_tick
 
 
 class OffsetFlushService:
@@ -47,5 +47,5 @@ class OffsetFlushService:
 
 async def _repeat(interval_ms: Callable[[], int], action: Callable[[], object]) -> None:
     while True:
-        await asyncio.sleep(interval_ms() / 1000)  # called each time: both settings can change at run time
+        await asyncio.sleep(until_tick(interval_ms() / 1000))  # called each time: both settings can change at run time
         action()

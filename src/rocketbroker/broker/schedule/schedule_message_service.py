@@ -23,7 +23,7 @@ from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,
     MessageExtBrokerInner,
@@ -169,7 +169,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         Raises:
             StoreError: The disk cannot be read.
         """
-        pause_s = DELAY_FOR_A_WHILE_S
+        pause_s = TICK_S
         queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
         self._look_at_clock(queues)
         for queue_id, queue in sorted(queues.items()):
@@ -287,8 +287,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             if queue_offset < stored_before:
                 due_at = min(due_at, latest)
             if due_at > now:
-                return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
-        return len(entries), 0.0 if entries else DELAY_FOR_A_WHILE_S
+                return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), TICK_S)
+        return len(entries), 0.0 if entries else TICK_S
 
     def _advance(self, level: int, before: int, delivered_to: int) -> None:
         """Note that a level is delivered up to an offset, and make the copies readable."""

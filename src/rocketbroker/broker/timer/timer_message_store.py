@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages
-from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S, LEAST_PAUSE_S
+from rocketbroker.broker.schedule.schedule_message_service import LEAST_PAUSE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.rates import Rates
 from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
@@ -27,7 +27,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner, until_tick
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
@@ -225,9 +225,11 @@ class TimerMessageStore:
             OSError: The disk failed on a slot file.
             StoreError: The disk cannot be read.
         """
+        # A message may arrive during the pause that is due before its end: it must not be later than one precision.
+        idle_s = min(TICK_S, self.precision_ms / 1000)
         queue = self._queue()
         if queue is None or self._delivery.waits_for_master or not await self._take_in(queue):
-            return DELAY_FOR_A_WHILE_S
+            return idle_s
         now = self._clock.time_ms()
         slot_ms, file = self._wheel.first_slot_ms, self._wheel.next_file
         due_ms = now - self.precision_ms
@@ -236,9 +238,9 @@ class TimerMessageStore:
                 await self._wheel.load_next(self.progress.delivered)
             return 0.0
         if slot_ms is None:
-            return DELAY_FOR_A_WHILE_S
+            return idle_s
         if slot_ms > due_ms:
-            return min(max((slot_ms - due_ms) / 1000, LEAST_PAUSE_S), DELAY_FOR_A_WHILE_S)
+            return min(max((slot_ms - due_ms) / 1000, LEAST_PAUSE_S), idle_s)
         return await self._delivery.deliver_batch(queue, slot_ms, self._wheel.slot(slot_ms))
 
     def _is_to_be_loaded(self, file: int, slot_ms: int | None, now: int) -> bool:
@@ -301,7 +303,7 @@ class TimerMessageStore:
     async def _keep(self) -> None:
         """Write progress and slot files periodically."""
         while True:
-            await asyncio.sleep(self._config.timer_flush_interval_ms / 1000)
+            await asyncio.sleep(until_tick(self._config.timer_flush_interval_ms / 1000))
             self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivery.count)
             try:
                 await self._write_when_due()

@@ -34,7 +34,7 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.common.byte_budget import ByteBudget
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,
     MessageExtBrokerInner,
@@ -50,7 +50,6 @@ from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
 
-_TICK_S = 0.1
 _HOUR_MS = 3_600_000
 
 
@@ -127,8 +126,8 @@ class TransactionalMessageCheckService:
         await self._recover()
         self._in_place = {}
         self._last_check = self._clock.monotonic()
-        self._tasks.every(_TICK_S, self._transactions.tick, "op messages")
-        self._tasks.every(_TICK_S, self._check_when_due, "check")
+        self._tasks.every(TICK_S, self._transactions.tick, "op messages")
+        self._tasks.every(TICK_S, self._check_when_due, "check")
 
     async def stop(self) -> None:
         """Stop checking; write op messages and progress."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.clean.clean_commit_log_service import (
     CleanCommitLogService,
     CleanedStore,
@@ -18,7 +18,6 @@ from rocketbroker.store.clean.disk_space import MeasureDisk, measure_disk
 from rocketbroker.store.clean.disk_watch import DiskWatch
 from rocketbroker.store.index.index_service import IndexService
 
-_TICK_S = 0.2
 # Interval while sends are rejected, or the room of a removed file is not free yet.
 _HURRY_MS = 1000
 
@@ -67,7 +66,7 @@ class CleanFilesService:
             StoreError: A disk cannot be measured.
         """
         await self._watch.start()
-        self._tasks.every(_TICK_S, self._clean_when_due, "clean")
+        self._tasks.every(TICK_S, self._clean_when_due, "clean")
 
     async def stop(self) -> None:
         """Stop after the file that is being removed."""

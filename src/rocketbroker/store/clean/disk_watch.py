@@ -7,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.clean.disk_space import FullestDisk, MeasureDisk, look_at_disks
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 
 log = logging.getLogger(__name__)
 
-_TICK_S = 0.2
 # Interval while sends are rejected.
 _REFUSING_MS = 1000
 
@@ -52,7 +51,7 @@ class DiskWatch:
             await self._look_when_due()
         except OSError as error:
             raise StoreError(f"store: cannot measure its disks: {error}") from error
-        self._tasks.every(_TICK_S, self._look_when_due, "look")
+        self._tasks.every(TICK_S, self._look_when_due, "look")
 
     async def stop(self) -> None:
         """Stop; sends stay rejected if they were."""

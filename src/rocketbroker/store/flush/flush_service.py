@@ -184,8 +184,16 @@ class CommitLogFlusher:
             self._woken = True
             self._group.ask(self._sends)
 
-    def _flush_due(self) -> None:
-        """Sync if sends wait, enough was written, or the thorough interval has passed."""
+    def look(self) -> None:
+        """Wake the thread if it is idle while the log has grown; for the event loop, every tick.
+
+        So an append need not wake the thread, and an idle broker's thread need not look.
+        """
+        if self._queue.max_offset != self.flushed_offset:
+            self._thread.wake_idle()
+
+    def _flush_due(self) -> bool:
+        """Sync if sends wait, enough was written, or the thorough interval has passed; return true if all is synced."""
         now = time.monotonic()
         if self.error and now < self._retry_at and not self._stopping:
             self._tell()
@@ -193,6 +201,7 @@ class CommitLogFlusher:
             self.flush()
         elif self._woken:
             self._tell()
+        return not self.error and self._queue.max_offset == self.flushed_offset
 
     def _is_due(self, now: float) -> bool:
         written = sum(file.wrote - file.flushed for file in list(self._queue.files))
@@ -348,6 +357,8 @@ class ConsumeQueueFlusher:
         self._last_stored = last_stored
         self._on_flushed = on_flushed
         self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
+        # End of the log before the last round.
+        self._log_end = -1
         # Reason of a failed sync, until what it left out is rewritten and synced; a start rebuilds it from the log.
         self.error = ""
         # Held while queues are synced or truncated.
@@ -355,16 +366,28 @@ class ConsumeQueueFlusher:
         self.start = self._thread.start
         self.stop = self._thread.stop
 
-    def flush(self) -> None:
-        """Sync the changed queues (on the flush thread); the next round retries those that failed."""
-        with self.pause:
-            self._flush()
+    def look(self) -> None:
+        """Wake the thread if it is idle while the log has grown; for the event loop, every tick."""
+        if self._commit_log.max_offset != self._log_end:
+            self._thread.wake_idle()
 
-    def _flush(self) -> None:
+    def flush(self) -> bool:
+        """Sync the changed queues (on the flush thread); the next round retries those that failed.
+
+        Return true if nothing had changed since the last round, nor did the log grow, whose messages follow.
+        """
+        with self.pause:
+            return self._flush()
+
+    def _flush(self) -> bool:
         stored = self._last_stored()
+        end = self._commit_log.max_offset
+        grown, self._log_end = end != self._log_end, end
+        changed = False
         try:
             with contextlib.closing(self._changed()) as files:
                 for queue, file in files:
+                    changed = True
                     self._check_before_rewrite(queue, file)
                     file.flush()
         except OSError as error:
@@ -376,6 +399,7 @@ class ConsumeQueueFlusher:
             self.error = ""
             # The clock may have been set back meanwhile.
             self._on_flushed(min(stored, self._last_stored()))
+        return not (grown or changed or self.error)
 
     def _check_before_rewrite(self, queue: ConsumeQueueInterface, file: MappedFile) -> None:
         """Check that each entry to rewrite still leads to its message.

@@ -7,7 +7,6 @@ from rocketbroker.broker.persist.config_manager import ConfigManager
 from rocketbroker.broker.schedule.delay_rewrite import delay_rewrite
 from rocketbroker.broker.schedule.schedule_message_service import (
     BATCH,
-    DELAY_FOR_A_WHILE_S,
     LEAST_PAUSE_S,
     ScheduleMessageService,
 )
@@ -18,6 +17,7 @@ from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener
 from rocketbroker.store.message_store import MessageStore
@@ -144,7 +144,7 @@ async def test_many_due_messages_come_in_batches(service, store, clock):
     assert await service.deliver_due() == 0
     assert len(delivered(store)) == BATCH
     assert await service.deliver_due() == 0
-    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    assert await service.deliver_due() == TICK_S
     assert [message.body for message in delivered(store)] == [b"%d" % number for number in range(BATCH + 1)]
 
 
@@ -257,9 +257,9 @@ async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store
 
 
 async def test_it_looks_again_when_the_next_message_is_due(service, store, clock):
-    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    assert await service.deliver_due() == TICK_S
     put(store, 1)
-    assert await service.deliver_due() == DELAY_FOR_A_WHILE_S
+    assert await service.deliver_due() == TICK_S
     clock.advance(0.98)
     assert await service.deliver_due() == pytest.approx(0.02)
     clock.advance(0.019)

@@ -6,6 +6,7 @@ from rocketbroker.broker.timer.timer_delivery import BATCH
 from rocketbroker.broker.timer.timer_message_store import LOAD_AHEAD_MS
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.golden_store import records
 from tests.support.stores import read_queue
@@ -96,7 +97,7 @@ async def test_a_message_for_now_takes_no_way_round(timer):
 
 
 async def test_it_says_when_to_look_again(timer, clock):
-    assert await timer.service.advance() == 0.1
+    assert await timer.service.advance() == TICK_S
     timer.put(TIMER_DELAY_MS=3000)
     await timer.run()
     clock.advance(3.4)
@@ -242,6 +243,7 @@ async def test_a_finer_precision_holds_when_nothing_waits(timer, again, clock, c
     await timer.stop()
     timer = await again(timer_precision_ms=100)
     assert timer.service.precision_ms == 100
+    assert await timer.service.advance() == 0.1
 
 
 async def test_a_cancel_finds_its_message_though_the_precision_was_made_coarser(again, clock):

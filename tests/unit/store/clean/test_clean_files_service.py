@@ -39,7 +39,7 @@ class Cleaned:
 @pytest.fixture
 async def cleaned(tmp_path: Path, monkeypatch) -> AsyncIterator[Cleaned]:
     for module in (clean_files_service, disk_watch):
-        monkeypatch.setattr(module, "_TICK_S", 0.01)
+        monkeypatch.setattr(module, "TICK_S", 0.01)
     clock = FakeClock()
     store = small_store(tmp_path, clock)
     await store.start()
@@ -192,7 +192,7 @@ async def test_a_removal_that_takes_long_does_not_keep_the_disk_from_being_looke
 
 async def test_a_stop_in_the_middle_leaves_a_store_that_opens(tmp_path: Path, monkeypatch):
     for module in (clean_files_service, disk_watch):
-        monkeypatch.setattr(module, "_TICK_S", 0.01)
+        monkeypatch.setattr(module, "TICK_S", 0.01)
     clock = FakeClock()
     store = small_store(tmp_path, clock, delete_commit_log_files_interval=60_000)
     await store.start()

@@ -33,7 +33,7 @@ class Watched:
 
 @pytest.fixture
 async def watched(monkeypatch) -> AsyncIterator[Watched]:
-    monkeypatch.setattr(disk_watch, "_TICK_S", 0.01)
+    monkeypatch.setattr(disk_watch, "TICK_S", 0.01)
     made = Watched()
     yield made
     await made.watch.stop()

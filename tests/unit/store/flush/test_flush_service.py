@@ -11,6 +11,7 @@ import pytest
 
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.common import lifecycle
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
@@ -163,6 +164,7 @@ async def test_a_few_bytes_wait_for_the_thorough_interval(tmp_path: Path):
     file = log.queue.files[0]
     await until(lambda: log.now > 0)  # the first round is a thorough one
     file.wrote = 100
+    log.flusher.look()
     rounds: list[int] = []
     due = log.flusher._flush_due
 
@@ -190,8 +192,26 @@ async def test_enough_pages_are_synced_at_the_interval(tmp_path: Path):
     log.flusher.start()
     await until(lambda: log.now > 0)
     log.queue.files[0].wrote = SIZE
+    log.flusher.look()
 
     await until(lambda: log.queue.files[0].flushed == SIZE)
+    await log.stop()
+
+
+async def test_a_thread_without_work_sleeps_until_the_log_has_grown(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(lifecycle, "IDLE_S", 60)
+    log = Log(tmp_path, flush_interval_commit_log=1, flush_commit_log_thorough_interval=1)
+    log.flusher.start()
+    thread, file = log.flusher._thread, log.queue.files[0]
+    await until(lambda: thread._is_idle)
+    log.flusher.look()
+    assert not thread._work.is_set()
+
+    file.wrote = 100
+    log.flusher.look()
+
+    await until(lambda: file.flushed == 100)
+    await until(lambda: thread._is_idle)
     await log.stop()
 
 
