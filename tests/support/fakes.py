@@ -32,7 +32,7 @@ class FakeConnection:
     def __init__(self, remote_address: str = "127.0.0.1:50000", audience: Audience = Audience.ADMINISTRATION) -> None:
         host, _, port = remote_address.rpartition(":")
         self.remote_address = remote_address
-        self.remote_host = host_bytes(host, int(port))
+        self.remote_host = host_bytes(host, int(port) % 65_536)
         self.audience = audience
         self.is_open = True
         self.is_behind = False

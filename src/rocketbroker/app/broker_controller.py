@@ -117,11 +117,11 @@ class BrokerController:
         # Clients
         expires_s = config.channel_expired_timeout / 1000
         self.producers = ProducerManager(clock, expires_s)
-        self._ids_change_listener = ConsumerIdsChangeListener()
+        self._ids_change_listener, self._locks = ConsumerIdsChangeListener(), RebalanceLockManager(clock, config)
         self.consumers = ConsumerManager(
             clock, expires_s, self._ids_change_listener.group_changed, self.consumer_filters.unregister
         )
-        self._housekeeping = ClientHousekeepingService(self.producers, self.consumers)
+        self._housekeeping = ClientHousekeepingService(self.producers, self.consumers, self._locks)
         self.hold_service, self._send_backs = PullRequestHoldService(config), SendBackAllowance(config, clock)
         # Messages
         transfers = GroupTransferService(settings.store)
@@ -337,7 +337,7 @@ class BrokerController:
             self.consumer_filters,
             self.consumers,
             self.producers,
-            RebalanceLockManager(clock),
+            self._locks,
             self.stats,
             self.schedule,
             self.transactions,

@@ -76,7 +76,7 @@ class HeartBeatProcessor:
         """
         self._limit.check_body(command.body)
         heartbeat = read_body(command.body, HeartbeatData)
-        self._limit.check(connection, heartbeat)
+        self._limit.check(connection, heartbeat, command.language)
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )

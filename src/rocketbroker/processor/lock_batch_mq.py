@@ -6,6 +6,7 @@ from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -15,6 +16,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.shown_name import shown
@@ -53,23 +55,28 @@ class LockBatchMqProcessor:
         """Answer the queues that the client now holds.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group or too many
-                queues, CONSUMER_NOT_ONLINE for a client that is not in the group, NO_PERMISSION for a group of the
-                broker's own.
+            BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group, a long clientId
+                or too many queues, CONSUMER_NOT_ONLINE for a client that is not in the group, NO_PERMISSION for a group
+                of the broker's own.
         """
         body = _read(self._config, command, LockBatchRequestBody)
+        _check_client_id(self._config, body.client_id)
         check_known_group(body.consumer_group)
         check_client_group(body.consumer_group, connection)
         self._check_member(body.consumer_group, body.client_id)
-        queues = [queue for queue in dict.fromkeys(body.mq_set) if self._exists(queue)]
-        locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id)
+        queues = [kept for queue in dict.fromkeys(body.mq_set) if (kept := self._existing(queue)) is not None]
+        share = address_key(connection.remote_host) if connection.audience is Audience.CLIENT else None
+        locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id, share)
         return response(body=LockBatchResponseBody(locked).encode())
 
-    def _exists(self, queue: MessageQueue) -> bool:
+    def _existing(self, queue: MessageQueue) -> MessageQueue | None:
+        """Return the queue with the broker's own texts, which all locks share; ``None`` if there is none."""
         topic = self._topics.select(queue.topic)
         if topic is None or queue.broker_name != self._config.broker_name:
-            return False
-        return 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
+            return None
+        if not 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums):
+            return None
+        return MessageQueue(topic.topic_name, self._config.broker_name, queue.queue_id)
 
     def _check_member(self, group: str, client_id: str) -> None:
         if self._consumers.find_channel(group, client_id) is not None:
@@ -109,6 +116,16 @@ def _read(config: BrokerConfig, command: Command, kind: type[T]) -> T:
     if len(body.mq_set) > limit:
         raise _too_many(f"{len(body.mq_set):,} queues", limit)
     return body
+
+
+def _check_client_id(config: BrokerConfig, client_id: str) -> None:
+    limit = config.max_client_id_length
+    if len(client_id) > limit:
+        remark = (
+            f"maxClientIdLength: {len(client_id):,} characters of a clientId exceed the limit of {limit:,}; shorten it "
+            "or raise maxClientIdLength"
+        )
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def _too_many(found: str, limit: int) -> BrokerResponseError:

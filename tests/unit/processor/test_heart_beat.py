@@ -229,7 +229,7 @@ def test_the_length_of_all_subscriptions_counts(processor):
         processor.process(connection, command)
     command.body = command.body.replace(b'"g1"', b'"g2"')
     assert refusal(processor, command, connection)[1].startswith(
-        "maxHeartbeatSize: 360,060 characters of subscriptions exceed the limit of 262,144"
+        "maxHeartbeatSize: 360,150 characters of subscriptions exceed the limit of 262,144"
     )
 
 
@@ -277,3 +277,26 @@ def test_a_client_joins_no_group_of_the_broker(processor, parts):
         "the consumer group CID_RMQ_SYS_TRANS belongs to the broker; use a group of your own",
     )
     assert list(parts.consumers.groups) == ["g"]
+
+
+def test_a_long_language_is_rejected(processor, parts):
+    command = heartbeat(("g", ["T"]), producers=["p"])
+    command.language = "x" * 65
+    code, remark = refusal(processor, command)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert remark.startswith("language: 65 characters exceed the limit of 64")
+    assert_nothing_left(parts)
+
+
+@pytest.mark.parametrize("large", [{"expressionType": "x" * 12_000}, {"codeSet": list(range(1_000))}])
+def test_all_that_is_kept_of_subscriptions_counts(processor, large):
+    groups = [
+        {"groupName": f"g{number}", "subscriptionDataSet": [{"topic": "T", "subString": "*", **large}]}
+        for number in range(22)
+    ]
+    connection = FakeConnection()
+    for group in groups[:-1]:
+        processor.process(connection, heartbeat(consumerDataSet=[group]))
+    code, remark = refusal(processor, heartbeat(consumerDataSet=groups[-1:]), connection)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert "characters of subscriptions exceed the limit of 262,144" in remark

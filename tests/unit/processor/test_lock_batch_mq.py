@@ -124,3 +124,18 @@ def test_a_client_locks_no_queue_for_a_group_of_the_broker(parts):
     ) as error:
         locks_of(parts).process(stranger, request(RequestCode.LOCK_BATCH_MQ, body=body))
     assert error.value.code == ResponseCode.NO_PERMISSION
+
+
+def test_a_long_client_id_is_rejected(parts):
+    parts.subscription_groups.find("g")
+    with pytest.raises(BrokerResponseError, match="maxClientIdLength: 1,025 characters of a clientId exceed the limit"):
+        lock(parts, "x" * 1_025, QUEUES)
+    assert parts.locks.is_lock_all_expired("g")
+
+
+def test_locks_keep_no_text_of_the_request(parts):
+    join(parts, "one")
+    lock(parts, "one", QUEUES)
+    kept = next(iter(parts.locks._table["g"]))
+    assert kept.topic is parts.topic_configs.select("T").topic_name
+    assert kept.broker_name is parts.config.broker_name

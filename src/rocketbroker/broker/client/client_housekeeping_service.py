@@ -2,6 +2,7 @@
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.lifecycle import TaskOwner
 
@@ -9,13 +10,18 @@ SCAN_PERIOD_S = 10.0
 
 
 class ClientHousekeepingService:
-    """Removes clients at once when their connection closes, and silent ones by a scan every 10 s."""
+    """Removes clients at once when their connection closes; silent ones, and expired locks, by a scan every 10 s."""
 
     def __init__(
-        self, producer_manager: ProducerManager, consumer_manager: ConsumerManager, period_s: float = SCAN_PERIOD_S
+        self,
+        producer_manager: ProducerManager,
+        consumer_manager: ConsumerManager,
+        locks: RebalanceLockManager,
+        period_s: float = SCAN_PERIOD_S,
     ) -> None:
         self._producer_manager = producer_manager
         self._consumer_manager = consumer_manager
+        self._locks = locks
         self._period_s = period_s
         self._tasks = TaskOwner("ClientHousekeepingService")
 
@@ -28,9 +34,10 @@ class ClientHousekeepingService:
         await self._tasks.stop()
 
     def scan(self) -> None:
-        """Close the clients whose last heartbeat is too old."""
+        """Close the clients whose last heartbeat is too old; forget expired locks."""
         self._producer_manager.scan_not_active()
         self._consumer_manager.scan_not_active()
+        self._locks.forget_expired()
 
     def on_close(self, connection: Connection) -> None:
         """Remove the clients of a closed connection."""

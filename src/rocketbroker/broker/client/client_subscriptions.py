@@ -19,6 +19,8 @@ from rocketbroker.common.shown_name import shown
 _Subscribed = frozenset[tuple[str, tuple[str, str]]]
 
 _NOTHING = ("", "nothing")
+# Digits of a code and a comma.
+_CODE_CHARACTERS = 12
 
 
 class SubscriptionSize(NamedTuple):
@@ -33,7 +35,14 @@ _NO_SIZE = SubscriptionSize(0, 0)
 
 def size_of(subscriptions: Collection[SubscriptionData]) -> SubscriptionSize:
     """Return the size of what the broker keeps of subscriptions."""
-    characters = sum(len(each.topic) + len(each.sub_string) + sum(map(len, each.tags_set)) for each in subscriptions)
+    characters = sum(
+        len(each.topic)
+        + len(each.sub_string)
+        + len(each.expression_type)
+        + sum(map(len, each.tags_set))
+        + len(each.code_set) * _CODE_CHARACTERS
+        for each in subscriptions
+    )
     return SubscriptionSize(len(subscriptions), characters)
 
 

@@ -36,8 +36,8 @@ class ProducerManager(ClientGroups):
             known.last_update = channel.last_update
             return
         channels[channel.connection] = channel
-        if known is not None and self.clients.get(known.client_id) is channel.connection:
-            del self.clients[known.client_id]
+        if known is not None:
+            self._forget_id(known)
         self.clients[channel.client_id] = channel.connection
         self._joined(group, channel.connection)
         log.info("producer %r has joined group %s", channel, group)
@@ -65,5 +65,13 @@ class ProducerManager(ClientGroups):
         log.info("producer %r has left group %s", channel, group)
         if not channels:
             del self.groups[group]
-        if connection not in self._groups_of and self.clients.get(channel.client_id) is connection:
-            del self.clients[channel.client_id]
+        self._forget_id(channel)
+
+    def _forget_id(self, left: ClientChannelInfo) -> None:
+        """Forget the id under which a client was in a group, unless it is in another group under that id."""
+        client_id, connection = left.client_id, left.connection
+        if self.clients.get(client_id) is not connection:
+            return
+        others = (self.groups[group].get(connection) for group in self.groups_of(connection) if group in self.groups)
+        if not any(each is not None and each.client_id == client_id for each in others):
+            del self.clients[client_id]

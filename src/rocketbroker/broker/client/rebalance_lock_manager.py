@@ -3,24 +3,35 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import TypeVar
 
+from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
 REBALANCE_LOCK_MAX_LIVE_S = 60.0
+_REPEAT_LOG_S = 10.0
+# Longer ids are kept as their digest: each lock has its own copy.
+_LONGEST_KEPT_ID = 128
 
 # (topic, broker name, queue id) or any other hashable name of a queue.
 Q = TypeVar("Q")
 
 
-class _LockEntry:
-    __slots__ = ("client_id", "locked_at")
+def _kept_id(client_id: str) -> str:
+    return client_id if len(client_id) <= _LONGEST_KEPT_ID else sha256(client_id.encode()).hexdigest()
 
-    def __init__(self, client_id: str, locked_at: float) -> None:
+
+class _LockEntry:
+    __slots__ = ("client_id", "locked_at", "share")
+
+    def __init__(self, client_id: str, locked_at: float, share: bytes | None) -> None:
         self.client_id = client_id
         self.locked_at = locked_at
+        self.share = share
 
 
 # By queue. Finding the first entry of a plain dict skips all entries removed before it.
@@ -31,22 +42,39 @@ class RebalanceLockManager:
     """Locks by group and queue; a lock that its client does not renew expires after 60 s.
 
     Groups, and the queues of each, are in the order in which they were last locked or renewed. So expired locks come
-    first, and removing them takes no search.
+    first, and removing them takes no search. Locks and the lengths of their texts are bounded, so that a client which
+    asks for the locks of many groups takes some megabytes, for a minute.
+
+    Args:
+        clock: measures the time since a lock was renewed.
+        config: ``maxQueueLocks``.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, config: BrokerConfig | None = None) -> None:
         self._clock = clock
+        self._config = config or BrokerConfig()
         self._table: OrderedDict[str, _Locks] = OrderedDict()
+        self._count = 0
+        self._shares = AddressShares()
+        self._full_logged = float("-inf")
 
-    def try_lock_batch(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
-        """Lock or renew queues; return those that the client holds now, in the order of the request."""
+    def try_lock_batch(self, group: str, queues: Iterable[Q], client_id: str, share: bytes | None = None) -> list[Q]:
+        """Lock or renew queues; return those that the client holds now, in the order of the request.
+
+        Args:
+            group: the consumer group.
+            queues: the queues.
+            client_id: the client; its length is checked.
+            share: address whose share of ``maxQueueLocks`` the locks count for; ``None`` for a trusted peer.
+        """
+        client_id = _kept_id(client_id)
         now = self._clock.monotonic()
         self._forget_expired_groups(now)
         entries = self._table.get(group)
         if entries is None:
             entries = OrderedDict()
         self._forget_expired(group, entries, now)
-        locked = [queue for queue in queues if self._try_lock(group, entries, queue, client_id, now)]
+        locked = [queue for queue in queues if self._try_lock(group, entries, queue, client_id, now, share)]
         if entries:
             self._table[group] = entries
             self._table.move_to_end(group)
@@ -56,13 +84,14 @@ class RebalanceLockManager:
 
     def unlock_batch(self, group: str, queues: Iterable[object], client_id: str) -> None:
         """Release the queues that the client holds; locks of other clients remain."""
+        client_id = _kept_id(client_id)
         entries = self._table.get(group)
         if entries is None:
             return
         for queue in queues:
             entry = entries.get(queue)
             if entry is not None and entry.client_id == client_id:
-                del entries[queue]
+                self._removed(entries.pop(queue))
         if not entries:
             del self._table[group]
 
@@ -71,26 +100,62 @@ class RebalanceLockManager:
         entries = self._table.get(group)
         return not entries or self._is_expired(entries[next(reversed(entries))], self._clock.monotonic())
 
+    def forget_expired(self) -> None:
+        """Forget all expired locks; called at intervals, as their groups may never lock again."""
+        now = self._clock.monotonic()
+        self._forget_expired_groups(now)
+        for group, entries in self._table.items():
+            self._forget_expired(group, entries, now)
+
     def _forget_expired_groups(self, now: float) -> None:
         while self._table:
             group, entries = next(iter(self._table.items()))
             if not self._is_expired(entries[next(reversed(entries))], now):
                 return
             self._table.popitem(last=False)
+            for entry in entries.values():
+                self._removed(entry)
             log.info("rebalance: all %d locks of group %s have expired", len(entries), group)
 
     def _forget_expired(self, group: str, entries: _Locks, now: float) -> None:
         count = len(entries)
         while entries and self._is_expired(next(iter(entries.values())), now):
-            entries.popitem(last=False)
+            self._removed(entries.popitem(last=False)[1])
         if count > len(entries):
             log.warning("rebalance: %d locks of group %s have expired", count - len(entries), group)
 
-    def _try_lock(self, group: str, entries: _Locks, queue: object, client_id: str, now: float) -> bool:
+    def _removed(self, entry: _LockEntry) -> None:
+        self._count -= 1
+        if entry.share is not None:
+            self._shares.remove(entry.share)
+
+    def _has_room(self, share: bytes | None) -> bool:
+        free = self._config.max_queue_locks - self._count
+        if free > 0 and (share is None or self._shares.allows(share, free)):
+            return True
+        now = self._clock.monotonic()
+        if now >= self._full_logged + _REPEAT_LOG_S:
+            self._full_logged = now
+            log.warning(
+                "rebalance: maxQueueLocks: %d queues are locked, and the limit for all addresses is %d; orderly "
+                "consumers wait; raise maxQueueLocks",
+                self._count,
+                self._config.max_queue_locks,
+            )
+        return False
+
+    def _try_lock(
+        self, group: str, entries: _Locks, queue: object, client_id: str, now: float, share: bytes | None
+    ) -> bool:
         entry = entries.get(queue)
         if entry is None:
+            if not self._has_room(share):
+                return False
             log.debug("rebalance: %s locks %s in group %s", client_id, queue, group)
-            entries[queue] = _LockEntry(client_id, now)
+            entries[queue] = _LockEntry(client_id, now, share)
+            self._count += 1
+            if share is not None:
+                self._shares.add(share)
             return True
         if entry.client_id != client_id:
             return False

@@ -86,6 +86,15 @@ class ClientLimits(ConfigModel):
         low=16,
         high=65_536,
     )
+    max_queue_locks: Whole = setting(
+        "maxQueueLocks",
+        100_000,
+        "Maximum number of queues that orderly consumers hold locked; of the rest, an address of clients gets no more "
+        "than it leaves to others. A queue beyond it is left out of the answer, and the consumer asks again.",
+        _HOT,
+        low=1_000,
+        high=10_000_000,
+    )
     max_consumer_offset_nums: Whole = setting(
         "maxConsumerOffsetNums",
         500_000,

@@ -13,6 +13,8 @@ from rocketbroker.common.errors import BrokerResponseError
 
 # Compiling a filter takes about 5 µs for each character, plus 60 µs.
 _CHARACTERS_TO_BEGIN = 12
+# RocketMQ's names of languages have up to 7 characters.
+LONGEST_LANGUAGE = 64
 
 
 class HeartbeatLimit:
@@ -51,13 +53,19 @@ class HeartbeatLimit:
         """
         _check("maxHeartbeatSize", len(body), "bytes", self._config.max_heartbeat_size)
 
-    def check(self, connection: Connection, heartbeat: HeartbeatData) -> None:
-        """Check the total that the client would have registered in the broker.
+    def check(self, connection: Connection, heartbeat: HeartbeatData, language: str) -> None:
+        """Check the client's language, and the total that the client would have registered in the broker.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if it is too much.
         """
         config = self._config
+        if len(language) > LONGEST_LANGUAGE:
+            remark = (
+                f"language: {len(language):,} characters exceed the limit of {LONGEST_LANGUAGE}; send the name of the "
+                "client's language, such as JAVA or OTHER"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         _check("maxClientIdLength", len(heartbeat.client_id), "characters of a clientID", config.max_client_id_length)
         consumed = {data.group_name for data in heartbeat.consumer_data_set}
         produced = {data.group_name for data in heartbeat.producer_data_set}

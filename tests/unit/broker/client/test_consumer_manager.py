@@ -7,6 +7,7 @@ from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.fakes import FakeClock, FakeConnection
@@ -113,7 +114,7 @@ def test_lost_connection_is_dropped_at_once_from_all_groups(clock, manager):
 
 def test_frozen_client_is_closed_and_its_group_notified(clock, manager):
     producers = ProducerManager(clock, TIMEOUT_S)
-    service = ClientHousekeepingService(producers, manager)
+    service = ClientHousekeepingService(producers, manager, RebalanceLockManager(clock))
     frozen, alive = client(clock, "frozen"), client(clock, "alive")
     manager.register(frozen, data(subscription()))
     manager.register(alive, data(subscription()))
@@ -170,7 +171,7 @@ async def test_housekeeping_scans_by_itself(clock, manager):
     producers = ProducerManager(clock, TIMEOUT_S)
     producer = client(clock, "producer")
     producers.register("p", producer)
-    service = ClientHousekeepingService(producers, manager, period_s=0.005)
+    service = ClientHousekeepingService(producers, manager, RebalanceLockManager(clock), period_s=0.005)
     await service.start()
     clock.advance(TIMEOUT_S + 1)
     async with asyncio.timeout(60):

@@ -83,3 +83,25 @@ def test_a_client_that_changes_its_id_leaves_no_id_behind(clock, manager):
     assert manager.clients == {"c999": connection}
     manager.close_connection(connection)
     assert manager.clients == manager.groups == {}
+
+
+def test_a_client_that_changes_its_id_and_leaves_keeps_the_last_id_only(clock, manager):
+    one = client(clock, "one")
+    manager.register("stays", one)
+    for number in range(100):
+        manager.register("p", ClientChannelInfo(one.connection, f"id{number}", "GO", 317, clock.monotonic()))
+        manager.unregister("p", one.connection)
+    assert manager.clients == {"one": one.connection}
+    manager.close_connection(one.connection)
+    assert (manager.groups, manager.clients) == ({}, {})
+
+
+def test_an_id_stays_as_long_as_one_group_has_it(clock, manager):
+    one = client(clock, "one")
+    other = ClientChannelInfo(one.connection, "other", "GO", 317, clock.monotonic())
+    manager.register("p", one)
+    manager.register("q", one)
+    manager.register("q", other)
+    assert manager.clients == {"one": one.connection, "other": one.connection}
+    manager.unregister("p", one.connection)
+    assert manager.clients == {"other": one.connection}

@@ -2,6 +2,7 @@ from unittest.mock import Mock
 
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.config import BrokerConfig
 from tests.support.fakes import FakeClock
 
 A, B = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
@@ -72,3 +73,42 @@ def test_a_group_whose_queues_are_all_held_by_others_is_not_kept():
     locks = RebalanceLockManager(FakeClock())
     assert locks.try_lock_batch("g", [], "one") == []
     assert list(locks._table) == []
+
+
+def test_a_scan_forgets_expired_locks_of_all_groups():
+    clock = FakeClock()
+    locks = RebalanceLockManager(clock)
+    locks.try_lock_batch("gone", [A, B], "one", b"1")
+    locks.try_lock_batch("lives", [A, B], "one", b"1")
+    clock.advance(31)
+    locks.try_lock_batch("lives", [B], "one", b"1")
+    clock.advance(31)
+    locks.forget_expired()
+    assert {group: list(entries) for group, entries in locks._table.items()} == {"lives": [B]}
+    assert (locks._count, locks._shares._taken) == (1, {b"1": 1})
+    locks.unlock_batch("lives", [A, B], "one")
+    assert (locks._count, locks._shares._taken, locks._table) == (0, {}, {})
+
+
+def test_locks_are_bounded_and_no_address_takes_those_of_the_next(caplog):
+    config = BrokerConfig(max_queue_locks=1_000)
+    locks = RebalanceLockManager(FakeClock(), config)
+    queues = [MessageQueue("T", "b", queue_id) for queue_id in range(2_000)]
+    counts = [len(locks.try_lock_batch(f"g{each}", queues, "one", bytes([each]))) for each in range(4)]
+    assert counts == [500, 250, 125, 63]
+    assert "maxQueueLocks: 500 queues are locked, and the limit for all addresses is 1000" in caplog.text
+    # Those that are held can be renewed, and trusted peers may take the rest.
+    assert locks.try_lock_batch("g0", queues[:10], "one", bytes([0])) == queues[:10]
+    assert len(locks.try_lock_batch("trusted", queues, "one")) == 1_000 - sum(counts)
+    locks.unlock_batch("g0", queues, "one")
+    assert len(locks.try_lock_batch("late", queues, "one", b"late")) == 250
+
+
+def test_a_lock_keeps_a_digest_of_a_long_id():
+    locks = RebalanceLockManager(FakeClock())
+    assert locks.try_lock_batch("g", [A], "x" * 1_000) == [A]
+    assert max(len(each.client_id) for each in locks._table["g"].values()) <= 128
+    assert locks.try_lock_batch("g", [A, B], "x" * 1_001) == [B]
+    assert locks.try_lock_batch("g", [A], "x" * 1_000) == [A]
+    locks.unlock_batch("g", [A], "x" * 1_000)
+    assert list(locks._table["g"]) == [B]

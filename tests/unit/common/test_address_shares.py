@@ -1,0 +1,27 @@
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.common.address_shares import AddressShares, address_key
+
+
+def test_ipv6_hosts_of_a_network_share():
+    one, other, far = (host_bytes(host, 80) for host in ("2001:db8::1", "2001:db8::2:1", "2001:db8:1::1"))
+    assert address_key(one) == address_key(other) != address_key(far)
+
+
+def test_ipv4_hosts_have_one_each():
+    assert address_key(host_bytes("10.0.0.1", 80)) == address_key(host_bytes("10.0.0.1", 81)) == bytes([10, 0, 0, 1])
+    assert address_key(host_bytes("10.0.0.2", 80)) == bytes([10, 0, 0, 2])
+
+
+def test_each_further_address_finds_room():
+    shares, limit, count = AddressShares(), 1_000, 0
+    taken = []
+    for key in (b"a", b"b", b"c"):
+        before = count
+        while shares.allows(key, limit - count):
+            shares.add(key)
+            count += 1
+        taken.append(count - before)
+    assert taken == [500, 250, 125]
+    shares.remove(b"c")
+    assert shares.allows(b"c", limit - count)
+    assert not shares.allows(b"d", 0)
