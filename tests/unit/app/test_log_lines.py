@@ -24,6 +24,11 @@ def test_a_newline_in_a_name_makes_no_line():
     assert r"\x1b[2J\u2028" in written
 
 
+def test_a_line_of_just_the_limit_is_kept():
+    assert one_line("x" * 4096) == "x" * 4096
+    assert one_line("x" * 4097) == "x" * 4096 + "... (4097 characters)"
+
+
 def test_a_name_of_a_megabyte_makes_a_short_line():
     written = LineFormatter().format(record("topic %s is created", "x" * 1_000_000))
 

@@ -94,3 +94,11 @@ def test_batches_are_as_few_as_fit(messages: list[Message], max_size: int):
 def test_a_message_that_no_batch_can_hold_is_named():
     with pytest.raises(InvalidMessageError, match=r"over the limit of 1,000 .*send it alone"):
         prepare_batches([Message("T", b"x" * 990)], lambda: "ID", 1000)
+
+
+def test_a_message_of_just_the_limit_fits_a_batch():
+    message = Message("T", b"x" * 1000)
+    size = len(prepare_batches([message], lambda: "1", 1 << 20)[0].body)
+    assert len(prepare_batches([message], lambda: "1", size)) == 1
+    with pytest.raises(InvalidMessageError, match=f"over the limit of {size - 1:,}"):
+        prepare_batches([message], lambda: "1", size - 1)

@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from rocketbroker.common import open_files
+from rocketbroker.common.errors import StoreError
 from rocketbroker.common.open_files import (
     MappingLimit,
+    limit_named,
     open_file_limit,
     raise_open_file_limit,
     why_not_mapped,
@@ -112,3 +114,10 @@ def test_queue_files_leave_mappings_to_others(monkeypatch):
     assert limit.why_reached()
     monkeypatch.setattr(open_files, "max_map_count", lambda: None)
     assert not limit.why_reached(), "where the system has no such limit"
+
+
+def test_an_error_names_the_limit_only_when_descriptors_run_out():
+    with pytest.raises(StoreError, match="cannot open queue"), limit_named():
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "queue")
+    with pytest.raises(PermissionError), limit_named():
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "queue")

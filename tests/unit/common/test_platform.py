@@ -309,3 +309,13 @@ def test_the_numbers_of_linux_are_not_given_to_macos(monkeypatch: pytest.MonkeyP
     spec.loader.exec_module(of_macos)
 
     assert (of_macos.MS_SYNC, of_macos.MADV_POPULATE_WRITE, of_macos.MSYNC_IS_FDATASYNC) == (0x10, None, False)
+
+
+def test_the_names_in_a_folder_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    synced: list[int] = []
+    monkeypatch.setattr(platform, "fcntl", SimpleNamespace())
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+
+    LOCAL.sync_folder(tmp_path)
+
+    assert synced == [tmp_path.stat().st_ino]

@@ -26,6 +26,11 @@ def test_committed_offset(parts, ask):
     assert ask("g", "T", 1) == (0, None, {"offset": "42"})
 
 
+def test_committed_offset_of_0(parts, ask):
+    parts.offsets.commit("g", "T", 1, 0)
+    assert ask("g", "T", 1, set_zero=False) == (0, None, {"offset": "0"})
+
+
 def test_new_group_starts_at_0_while_the_first_message_is_there(ask, store):
     store.appender.put_message(MessageExtBrokerInner("T", 0, b"body"))
     store.appender.dispatch()

@@ -135,6 +135,8 @@ def test_a_broker_without_write_permission_recalls_only_if_allowed(parts, store,
     code, remark = refusal(processor.process, header(parts))
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "brokerPermission is 4" in remark
+    apply_updates([parts.config], {"brokerPermission": "6"})
+    assert call(processor.process, header(parts)).code == 0
 
 
 async def test_under_sync_flush_it_is_on_disk_when_it_is_answered(parts, tmp_path):

@@ -43,6 +43,7 @@ def test_nothing_is_dropped_without_yes(tmp_path: Path, filled: tuple[bytes, int
     result = run("truncate", tmp_path / "s", filled[1])
 
     assert result.exit_code == 3
+    assert f"would open {tmp_path / 's'} as a broker does, drop all messages from {filled[1]} of" in result.output
     assert "Nothing was changed" in result.output
     assert (tmp_path / "s" / "commitlog" / "00000000000000000000").read_bytes() == before
 
