@@ -1,5 +1,6 @@
 """Allocation of a topic among the members that a broker names."""
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -49,6 +50,13 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def test_members_share_the_sorted_queues(stage: Stage):
     stage.members = [["z", stage.client.client_id, "0"]]
+    allocated = await stage.rebalance().allocate("T")
+    assert [(queue.broker_name, queue.queue_id) for queue in allocated] == [("broker-b", 0)]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["0", "own", "z"])))
+async def test_the_order_in_which_a_broker_names_the_members_is_no_matter(stage: Stage, order: tuple[str, ...]):
+    stage.members = [[stage.client.client_id if name == "own" else name for name in order]]
     allocated = await stage.rebalance().allocate("T")
     assert [(queue.broker_name, queue.queue_id) for queue in allocated] == [("broker-b", 0)]
 
