@@ -56,7 +56,7 @@ from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
-from rocketbroker.common.lifecycle import PartList, TaskOwner
+from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
@@ -469,13 +469,17 @@ class BrokerController:
         await self._persist.drain()
 
     async def stop(self) -> None:
-        """Unregister, stop listening, and write everything to disk."""
-        await self._tasks.stop()
-        await self.parts.stop()
-        self.store.lock.release()
-        close_sockets([*self._sockets, *self._ha_sockets])
-        await self._client.stop()
-        self._executor.shutdown()
+        """Unregister, stop listening, and write everything to disk, also if the caller is cancelled."""
+        await uninterrupted(
+            stop_all(
+                self._tasks.stop,
+                self.parts.stop,
+                self.store.lock.release,
+                lambda: close_sockets([*self._sockets, *self._ha_sockets]),
+                self._client.stop,
+                self._executor.shutdown,
+            )
+        )
 
     def _master_changed(self, master: Master) -> None:
         if master.address:

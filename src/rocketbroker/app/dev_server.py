@@ -16,6 +16,7 @@ from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.resolve import resolve
 from rocketbroker.common.config.transport_config import TransportConfig
+from rocketbroker.common.lifecycle import stop_all, uninterrupted
 
 
 class DevServer:
@@ -108,14 +109,17 @@ class DevServer:
             await broker.start()
 
     async def stop(self) -> None:
-        """Stop the brokers, then the name server; remove a temporary store."""
-        for broker in self.brokers.values():
-            await broker.stop()
-        if self._namesrv is not None:
-            await self._namesrv.stop()
+        """Stop the brokers, then the name server; remove a temporary store. A cancelled caller waits as well."""
+        brokers, namesrv = list(self.brokers.values()), self._namesrv
         self.brokers = {}
         self._namesrv = None
-        self._folder.remove()
+        await uninterrupted(
+            stop_all(
+                *(broker.stop for broker in brokers),
+                None if namesrv is None else namesrv.stop,
+                self._folder.remove,
+            )
+        )
 
 
 def advertised(host: str, advertise: str | None) -> str:

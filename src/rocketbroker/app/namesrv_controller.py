@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeR
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.common.config.local_host import local_address
-from rocketbroker.common.lifecycle import PartList, TaskOwner
+from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.namesrv.address_server import AddressServer
 from rocketbroker.namesrv.holder_probe import HolderProbe
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
@@ -96,12 +96,16 @@ class NamesrvController:
         self._tasks.every(interval_s, self.route_info_manager.scan_not_active_broker, "scanNotActiveBroker")
 
     async def stop(self) -> None:
-        """Stop listening, close all connections, and end the background tasks."""
-        await self._tasks.stop()
-        await self._parts.stop()
-        await self._client.stop()
-        self._executor.shutdown()
-        self._decoder.shutdown(cancel_futures=True)
+        """Stop listening, close all connections, and end the background tasks, also if the caller is cancelled."""
+        await uninterrupted(
+            stop_all(
+                self._tasks.stop,
+                self._parts.stop,
+                self._client.stop,
+                self._executor.shutdown,
+                lambda: self._decoder.shutdown(cancel_futures=True),
+            )
+        )
 
     def _settings_changed(self) -> None:
         self.route_info_manager.answers.forget()

@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Collection
 from enum import Enum
+from functools import partial
 from typing import Final
 
-from rocketbroker.common.lifecycle import Part
+from rocketbroker.common.lifecycle import Part, stop_all
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +55,13 @@ class RoleParts:
         await self._stop([part for _, part in self._parts])
 
     async def _stop(self, parts: Collection[Part]) -> None:
-        """Stop parts in reverse order; log an error and stop the others nevertheless."""
-        for part in reversed(list(parts)):
-            if part in self._running:
-                self._running.remove(part)
-                try:
-                    await part.stop()
-                except Exception:
-                    log.exception("%s did not stop cleanly", type(part).__name__)
+        """Stop parts in reverse order, also if the caller is cancelled; log an error and stop the others."""
+        await stop_all(*(partial(self._stop_part, part) for part in reversed(list(parts))))
+
+    async def _stop_part(self, part: Part) -> None:
+        if part in self._running:
+            self._running.remove(part)
+            try:
+                await part.stop()
+            except Exception:
+                log.exception("%s did not stop cleanly", type(part).__name__)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +179,10 @@ class SupervisedProcesses:
                 await self._launch(child)
 
     async def stop(self) -> None:
-        """Stop all programs, the last one first."""
+        """Stop all programs, the last one first, also if the caller is cancelled: nobody else would end them."""
+        await uninterrupted(self._stop())
+
+    async def _stop(self) -> None:
         self._stops.set()
         async with self._launching:
             pass  # Nothing is launched from now on.

@@ -20,7 +20,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.errors import RemotingConnectError
-from rocketbroker.common.lifecycle import Part, PartList
+from rocketbroker.common.lifecycle import Part, PartList, stop_all
 
 _instance_numbers = itertools.count(1)
 
@@ -75,15 +75,20 @@ class ClientInstance:
                 )
             )
         self._parts = PartList(*parts)
+        self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start to refresh routes and to send heartbeats; connections open on first use."""
         await self._parts.start()
 
     async def stop(self) -> None:
-        """Stop, and close the connections."""
-        await self._parts.stop()
-        await self.remoting.stop()
+        """Stop, and close the connections; a caller that is cancelled leaves this running, a second one waits."""
+        if self.remoting.is_forked:
+            return
+        if self._stopping is None:
+            stop = stop_all(self._parts.stop, self.remoting.stop)
+            self._stopping = asyncio.get_running_loop().create_task(stop, name=f"stop {self.client_id}")
+        await asyncio.shield(self._stopping)
 
     async def __aenter__(self) -> Self:
         await self.start()

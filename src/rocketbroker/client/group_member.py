@@ -1,5 +1,7 @@
 """Common part of producers and consumers: group, client instance, start and close."""
 
+import asyncio
+import sys
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
@@ -8,6 +10,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.message import check_group
+from rocketbroker.common.lifecycle import stop_all
 
 
 class GroupMember(ABC):
@@ -28,6 +31,9 @@ class GroupMember(ABC):
         self._client = client or ClientInstance(config)
         self.group = self._client.namespace.wrap(group)
         self._started = False
+        # The close that was begun last, and the exception that was being handled then.
+        self._closing: asyncio.Task[None] | None = None
+        self._closing_error: BaseException | None = None
 
     @abstractmethod
     def _join(self) -> None:
@@ -41,21 +47,32 @@ class GroupMember(ABC):
         """Start; each broker learns of the group on first use."""
         if self._owns_client:
             await self._client.start()
-        self._started = True
-        self._join()
-
-    async def close(self) -> None:
-        """Unregister at the brokers and close the connections."""
-        if not self._started:
-            return
-        self._started = False
-        if self._client.remoting.is_forked:
-            return  # the process that was forked from keeps the connections
         try:
-            await self._leave()
-        finally:
+            self._join()
+        except BaseException:
             if self._owns_client:
                 await self._client.stop()
+            raise
+        self._started = True
+
+    async def close(self) -> None:
+        """Unregister at the brokers and close the connections.
+
+        The close runs to its end once it has begun: a caller that is cancelled, for example by ``asyncio.timeout``,
+        leaves it running, and a second ``close`` waits for it. Half a close would leave a member in the heartbeats that
+        keeps its queues and consumes nothing.
+        """
+        if self._started:
+            self._started = False
+            if self._client.remoting.is_forked:
+                return  # the process that was forked from keeps the connections
+            self._closing_error = sys.exception()
+            self._closing = asyncio.get_running_loop().create_task(self._close(), name=f"close {self.group}")
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await stop_all(self._leave, self._client.stop if self._owns_client else None)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -1,7 +1,6 @@
 """Consumer that is asked for messages (org.apache.rocketmq.client.consumer.DefaultLitePullConsumer)."""
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Unpack
@@ -201,7 +200,7 @@ class LitePullConsumer(GroupConsumer):
 
     async def _finish(self) -> None:
         """Discard unpolled messages; those of the last poll count as consumed unless the program failed."""
-        if sys.exception() is None:
+        if self._closing_error is None:
             self._count_polled()
         self._hooks.end(self._observed, Outcome.RETRIED)
         self._ready.clear()

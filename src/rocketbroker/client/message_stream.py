@@ -13,7 +13,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RemotingError, RocketBrokerError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +98,7 @@ class MessageStream:
                     self._consumed[queue] = message.queue_offset + 1
                 self._consumed[queue] = next_offset
         finally:
-            await self._tasks.stop()
-            await self.commit()
+            await stop_all(self._tasks.stop, self.commit)
 
     async def commit(self) -> None:
         """Commit what was consumed since the last commit; a failure is logged and tried again at the next time."""

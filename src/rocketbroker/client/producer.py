@@ -32,6 +32,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.lifecycle import stop_all
 
 _NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
@@ -92,9 +93,10 @@ class Producer(GroupMember):
             self._trace.start()
 
     async def _leave(self) -> None:
-        if self._trace is not None:
-            await self._trace.stop()
-        await self._client.heartbeats.unregister_producer(self.group)
+        await stop_all(
+            None if self._trace is None else self._trace.stop,
+            lambda: self._client.heartbeats.unregister_producer(self.group),
+        )
 
     async def fetch_publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic can be written to, in order (fetchPublishMessageQueues).

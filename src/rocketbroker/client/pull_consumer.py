@@ -29,6 +29,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import (
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import RemotingError
+from rocketbroker.common.lifecycle import stop_all
 
 
 class StartFrom(Enum):
@@ -79,8 +80,7 @@ class PullConsumer(GroupMember):
     async def _leave(self) -> None:
         # An iteration that was left by ``break`` may be closed later than this.
         self._hooks.end(self._given_out.values(), Outcome.RETRIED)
-        await self._hooks.stop()
-        await self._client.heartbeats.unregister_consumer(self.group)
+        await stop_all(self._hooks.stop, lambda: self._client.heartbeats.unregister_consumer(self.group))
 
     async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""

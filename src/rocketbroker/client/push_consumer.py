@@ -31,7 +31,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
 
@@ -138,14 +138,15 @@ class PushConsumer(GroupConsumer):
 
     async def _finish(self) -> None:
         """Wait for handlers."""
-        await self._left.settle()
-        self._service.close()
-        await self._wait_for_handlers()
-        await self._tasks.stop()
-        await self._service.stop()
-        if self._listener is not None:
-            self._listener.stop()
-        await self._hooks.stop()
+        await stop_all(
+            lambda: self._left.settle(self._closing_error),
+            self._service.close,
+            self._wait_for_handlers,
+            self._tasks.stop,
+            self._service.stop,
+            None if self._listener is None else self._listener.stop,
+            self._hooks.stop,
+        )
 
     async def _wait_for_handlers(self) -> None:
         if self._listener is None:

@@ -35,7 +35,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +93,7 @@ class TransactionProducer(Producer):
 
     async def _leave(self) -> None:
         self._client.unregister_transaction_checks(self.group)
-        await self._tasks.stop()
-        await super()._leave()
+        await stop_all(self._tasks.stop, super()._leave)
 
     async def send_in_transaction(
         self, message: Message, execute: Callable[[Message], Outcome], *, timeout_s: float | None = None

@@ -202,15 +202,17 @@ class Endpoint:
         """Cancel open requests and close all connections; a peer gets one second to take its last answers."""
         for connection in list(self.connections):
             connection.drop_waiting()
-        await self.tasks.stop()
-        for connection in list(self.connections):
-            connection.close(reason)
         try:
+            await self.tasks.stop()
+            for connection in list(self.connections):
+                connection.close(reason)
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 while self.connections:
                     self._all_gone.clear()
                     await self._all_gone.wait()
         except TimeoutError:
+            pass
+        finally:
             for connection in list(self.connections):
                 connection.drop(reason)
 

@@ -67,7 +67,7 @@ async def test_a_shared_instance_is_left_alone():
     assert (client.started, client.stopped) == (0, 0)
 
 
-async def test_a_close_that_is_cancelled_still_stops_the_instance():
+async def test_a_close_that_is_cancelled_goes_on_and_the_next_one_waits_for_it():
     member = Member()
     member._client = client = Client()
     await member.start()
@@ -75,5 +75,29 @@ async def test_a_close_that_is_cancelled_still_stops_the_instance():
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await member.close()
+    second = asyncio.create_task(member.close())
+    await asyncio.sleep(0)
 
-    assert client.stopped == 1
+    assert (client.stopped, second.done()) == (0, False)
+    member.leaving.set()
+    await second
+    assert (client.stopped, member.said) == (1, ["joined", "leaves"])
+
+
+async def test_a_member_on_a_shared_instance_starts_and_closes_again():
+    member = Member(Client())
+    member.leaving.set()
+    for _ in range(2):
+        async with member:
+            member._check_started()
+    assert member.said == ["joined", "leaves"] * 2
+
+
+async def test_a_member_that_cannot_join_stops_its_instance(monkeypatch: pytest.MonkeyPatch):
+    member = Member()
+    member._client = client = Client()
+    monkeypatch.setattr(member, "_join", lambda: print(1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        await member.start()
+    await member.close()
+    assert (client.started, client.stopped, member.said) == (1, 1, [])

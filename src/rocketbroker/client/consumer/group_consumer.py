@@ -18,6 +18,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.lifecycle import stop_all
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,12 @@ class GroupConsumer(GroupMember):
         except ClientStateError:
             self._offsets.close()
             raise
-        await super().start()
+        try:
+            await super().start()
+        except BaseException:
+            self._client.unregister_consumer(self.group)
+            self._offsets.close()
+            raise
         try:
             await self._queues.start()
         except BaseException:
@@ -129,13 +135,13 @@ class GroupConsumer(GroupMember):
         """Finish what is under way, commit what was consumed, and unregister."""
         self._closed = True
         self._client.unregister_consumer(self.group)
-        await self._queues.stop_pulling()
-        await self._finish()
-        try:
-            await self._queues.stop()
-        finally:
-            self._offsets.close()
-        await self._client.heartbeats.unregister_consumer(self.group)
+        await stop_all(
+            self._queues.stop_pulling,
+            self._finish,
+            self._queues.stop,
+            self._offsets.close,
+            lambda: self._client.heartbeats.unregister_consumer(self.group),
+        )
 
     @abstractmethod
     async def _finish(self) -> None:

@@ -27,7 +27,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, Subscript
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
 
@@ -214,13 +214,11 @@ class GroupQueues:
         """Take no more queues and messages."""
         self._started = False
         self.subscriptions.leave()
-        await self._rebalances.stop()
-        await self.table.stop_pulling()
+        await stop_all(self._rebalances.stop, self.table.stop_pulling)
 
     async def stop(self) -> None:
         """Persist the offsets and release the queues."""
-        await self._tasks.stop()
-        await self.table.stop()
+        await stop_all(self._tasks.stop, self.table.stop)
 
     async def persist(self) -> None:
         """Persist the offsets of all queues."""

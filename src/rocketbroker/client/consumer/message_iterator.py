@@ -21,9 +21,8 @@ class LeftMessages:
         """Keep the message of a loop that was left."""
         self._messages.append(message)
 
-    async def settle(self) -> None:
-        """Acknowledge the messages, or give them back while an exception is being handled."""
-        error = sys.exception()
+    async def settle(self, error: BaseException | None) -> None:
+        """Acknowledge the messages, or give them back because of an exception that is being handled."""
         while self._messages:
             message = self._messages.pop()
             if message.outcome is not None:
@@ -53,7 +52,7 @@ class MessageIterator:
     async def __anext__(self) -> ReceivedMessage:
         current, self._current = self._current, None
         if current is None:
-            await self._left.settle()
+            await self._left.settle(sys.exception())
         elif current.outcome is None:
             await current.ack()
         self._current = await self._take()

@@ -12,7 +12,7 @@ from rocketbroker.client.consumer.start_offset import StartOffset
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
-from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +65,16 @@ class ProcessQueueTable:
 
     async def stop(self) -> None:
         """Stop pulling, persist the offsets and release all locks."""
-        await self._tasks.stop()
-        queues = [*self.queues, *self._releasing]
-        await self._offsets.persist(queues)
+        await stop_all(self._tasks.stop, self._persist_all, self._unlock_all, self._drop_all)
+
+    async def _persist_all(self) -> None:
+        await self._offsets.persist([*self.queues, *self._releasing])
+
+    async def _unlock_all(self) -> None:
         if self._locks is not None:
-            await self._locks.unlock(queues)
+            await self._locks.unlock([*self.queues, *self._releasing])
+
+    def _drop_all(self) -> None:
         for held in self.queues.values():
             held.drop()
         self.queues.clear()

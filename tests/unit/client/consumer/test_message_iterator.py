@@ -1,5 +1,7 @@
 """Loops over messages: what becomes of each when the loop goes on, is left, or raises."""
 
+import sys
+
 import pytest
 
 from rocketbroker.client.consumer.message_iterator import LeftMessages, MessageIterator
@@ -50,7 +52,7 @@ async def test_an_error_gives_the_message_back_when_the_consumer_is_closed(kind:
             async for _ in source:
                 raise kind
         finally:
-            await source.left.settle()
+            await source.left.settle(sys.exception())
 
     with pytest.raises(kind):
         await consume()
