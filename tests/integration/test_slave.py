@@ -1,6 +1,6 @@
 """A master and its slave at a name server, over real sockets: what the slave follows, serves and gives back."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
+from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.offset import (
     QueryConsumerOffsetRequestHeader,
@@ -22,6 +23,8 @@ from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.store.clean.clean_files_service import CleanFilesService
+from rocketbroker.testing.controlled_clock import ControlledClock
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.running import running, stopping
 from tests.support.stores import message, read_queue
@@ -50,6 +53,7 @@ class Pair(NamedTuple):
 
     folder: Path
     namesrv: NamesrvController
+    clock: ControlledClock
 
     @asynccontextmanager
     async def broker(self, number: int, store: str = "", **properties: str) -> AsyncIterator[BrokerController]:
@@ -67,13 +71,13 @@ class Pair(NamedTuple):
                 **properties,
             },
         )
-        async with running(BrokerController.bind(settings)) as broker:
+        async with running(BrokerController.bind(settings, self.clock)) as broker:
             yield broker
 
 
 @pytest.fixture
 def pair(tmp_path: Path, namesrv: NamesrvController) -> Pair:
-    return Pair(tmp_path, namesrv)
+    return Pair(tmp_path, namesrv, ControlledClock())
 
 
 def update_topic(broker: BrokerController, topic: str) -> None:
@@ -152,11 +156,50 @@ async def test_a_slave_of_another_cluster_is_rejected(pair: Pair, caplog: pytest
 
 async def test_a_second_master_of_the_name_is_rejected(pair: Pair, caplog: pytest.LogCaptureFixture):
     async with pair.broker(0) as master:
-        other = Pair(pair.folder / "other", pair.namesrv)
+        other = pair._replace(folder=pair.folder / "other")
         async with other.broker(0) as second, pair.broker(1) as slave:
             assert second.outer_api.registered_at == []
             assert slave.master_address.master.address == master.address
     assert "give each broker its own brokerName, brokerId and address" in caplog.text
+
+
+async def test_a_slave_expires_files_once_their_timer_messages_are_delivered(pair: Pair):
+    settings = {"cleanResourceInterval": "50", "deleteWhen": ";".join(map(str, range(24)))}
+    async with pair.broker(0, **settings, fileReservedTime="1000") as master, pair.broker(1, **settings) as slave:
+        update_topic(master, "T")
+        due_ms = pair.clock.time_ms() + 80 * 3_600_000
+        properties = {"REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_OUT_MS": str(due_ms)}
+        put = master.store.appender.put_message
+        put(message(b"timer", TIMER_TOPIC, 0, properties=properties))
+        master.store.appender.dispatch()
+        await until(lambda: slave.store.queues.max_offset_in_queue(TIMER_TOPIC, 0) == 1)
+        for _ in range(3):
+            put(message(bytes(1 << 19), "Filler"))
+        master.store.appender.dispatch()
+        end = master.store.commit_log.max_offset
+        await until(lambda: slave.store.appender.dispatched_offset == end)
+        assert len(slave.store.commit_log.queue.files) > 1
+
+        pair.clock.advance(75 * 3600.0)  # longer than fileReservedTime
+        rounds = count_calls(slave.cleaning, "clean")
+        await until(lambda: rounds() > 2)
+        assert slave.store.commit_log.min_offset == 0, "the message is waiting, and a promoted slave would deliver it"
+
+        pair.clock.advance(6 * 3600.0)
+        await until(lambda: master.store.queues.max_offset_in_queue("T", 0) == 1)
+        await until(lambda: slave.store.commit_log.min_offset > 0)
+
+
+def count_calls(part: CleanFilesService, name: str) -> Callable[[], int]:
+    """Return a callable that returns the number of complete calls of a coroutine method from now on."""
+    calls, method = [0], getattr(part, name)
+
+    async def counted() -> None:
+        await method()
+        calls[0] += 1
+
+    setattr(part, name, counted)
+    return lambda: calls[0]
 
 
 async def test_the_store_of_a_slave_serves_a_new_master(pair: Pair, client: RemotingClient):

@@ -42,7 +42,7 @@ from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.timer.timer_message_store import TimerFollower, TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -203,6 +203,7 @@ class BrokerController:
             (MASTER, self.schedule),
             (MASTER, self._transaction_checks),
             (MASTER, self.timer),
+            (SLAVE, TimerFollower(self.timer, self._settings.store.clean_resource_interval / 1000)),
             (ANY_ROLE, self.hold_service),
             (ANY_ROLE, self.stats),
             (ANY_ROLE, self._housekeeping),

@@ -98,6 +98,9 @@ class TimerMessageStore:
         # Held while slot files are read or written.
         self._files_lock = asyncio.Lock()
         self._taken_in = 0
+        self._is_loaded = False
+        # Queue offset before which all messages were delivered by the master of this slave.
+        self._passed = 0
         self._rates = Rates()
         self._written_at = 0.0
         self.precision_ms = config.timer_precision_ms
@@ -142,6 +145,7 @@ class TimerMessageStore:
     async def stop(self) -> None:
         """Stop delivering and write everything, so that the next start continues here."""
         await self._tasks.stop()
+        self._is_loaded = False
         try:
             if self._wheel.unwritten_count or self.progress.is_behind:
                 await self.write()
@@ -169,7 +173,7 @@ class TimerMessageStore:
                 f"the slot files of timer messages cannot be read: {error}; check the disk, then start again"
             ) from error
         self._wheel = TimerWheel(self._files, self._thread)
-        self._taken_in = taken_in
+        self._taken_in, self._is_loaded = taken_in, True
         waiting = bool(self._files.starts) or taken_in < end
         if waiting and file.precision_ms not in {0, self.precision_ms}:
             # With a coarser precision a cancel would look for its message in another slot.
@@ -391,6 +395,32 @@ class TimerMessageStore:
             self._config.timer_roll_window_slot * self.precision_ms,
         )
 
+    # A slave reads no slots, but its retention must know which messages its master still has to deliver: after a
+    # promotion nobody else has them. The progress it follows names pairs of slot time and queue offset, and the slot of
+    # a message depends on its own time and on the master's settings, so each message has to be read, once. The own time
+    # is the latest slot that a message can have: one that was stored again earlier counts as waiting until then, which
+    # keeps a file longer and never too short. Missing and damaged messages cannot be delivered, here or later.
+    async def pass_delivered(self) -> None:
+        """Find the first message that the master of this slave still has to deliver.
+
+        Raises:
+            StoreError: The disk cannot be read.
+        """
+        queue = self._queue()
+        while not self._is_loaded and queue is not None:
+            self._passed = max(self._passed, queue.min_offset)
+            entries = self._entry_reader.entries(queue, self._passed, BATCH)
+            for record in await self._entry_reader.records(queue, entries):
+                found = self._waiting.read(record)
+                request = timer_request(found.message.properties, self._waiting.place(found.message.properties))
+                if request and not is_delivered(self.progress.durable, request.out_ms, found.queue_offset):
+                    self._passed = found.queue_offset
+                    return
+            if not entries:
+                return
+            self._passed = entries[-1][0] + 1
+            await asyncio.sleep(0)  # let others run
+
     # -- reporting
 
     def first_pending_queue_offset(self) -> int | None:
@@ -398,8 +428,12 @@ class TimerMessageStore:
         queue = self._queue()
         if queue is None:
             return None
-        first = self._wheel.first_queue_offset
-        first = max(self._taken_in if first is None else min(first, self._taken_in), queue.min_offset)
+        if self._is_loaded:
+            first = self._wheel.first_queue_offset
+            first = self._taken_in if first is None else min(first, self._taken_in)
+        else:
+            first = self._passed
+        first = max(first, queue.min_offset)
         return first if first < queue.max_offset else None
 
     def first_pending_offset(self) -> int | None:
@@ -420,6 +454,28 @@ class TimerMessageStore:
             "timerEnqueueTps": f"{self._rates.taken_in:.1f}",
             "timerDequeueTps": f"{self._rates.delivered:.1f}",
         }
+
+
+class TimerFollower:
+    """Keeps the first pending message of a slave's timer up to date, for retention.
+
+    Args:
+        timer: the timer, which does not run.
+        interval_s: seconds between two looks.
+    """
+
+    def __init__(self, timer: TimerMessageStore, interval_s: float) -> None:
+        self._timer = timer
+        self._interval_s = interval_s
+        self._tasks = TaskOwner("TimerFollower")
+
+    async def start(self) -> None:
+        """Look now and then."""
+        self._tasks.every(self._interval_s, self._timer.pass_delivered, "pass")
+
+    async def stop(self) -> None:
+        """End the looks."""
+        await self._tasks.stop()
 
 
 async def _to_its_end(future: asyncio.Future[None]) -> None:

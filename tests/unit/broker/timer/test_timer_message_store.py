@@ -10,7 +10,7 @@ from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.golden_store import records
 from tests.support.stores import read_queue
-from tests.support.timers import TIMER_TOPIC
+from tests.support.timers import TIMER_TOPIC, Timer
 from tests.support.waiting import until
 
 
@@ -278,6 +278,46 @@ async def test_the_oldest_message_that_waits_is_known(store, timer, clock):
     clock.advance(7202)
     await timer.run()
     assert timer.service.first_pending_offset() is None
+
+
+async def test_a_slave_keeps_what_its_master_still_has_to_deliver(store, timer, clock):
+    """The slave has the log of the master and follows its progress; its own timer never ran."""
+    slave = Timer(store, clock)
+    first = store.commit_log.max_offset
+    timer.put(b"late", TIMER_DELAY_SEC=7200)
+    for _ in range(70):
+        timer.put(b"soon", TIMER_DELAY_SEC=60)
+    await slave.service.pass_delivered()
+    assert slave.service.first_pending_offset() == first, "no progress of the master is known"
+
+    clock.advance(62)
+    await timer.run()
+    await store.flusher.sync()
+    timer.service.progress.advance()
+    slave.service.follow(timer.service.checkpoint())
+    await slave.service.pass_delivered()
+    assert slave.service.first_pending_offset() == first, "the first message is due later than the others"
+
+    clock.advance(7202)
+    await timer.run()
+    await store.flusher.sync()
+    timer.service.progress.advance()
+    slave.service.follow(timer.service.checkpoint())
+    await slave.service.pass_delivered()
+    assert slave.service.first_pending_offset() is None
+
+    waiting = store.commit_log.max_offset
+    timer.put(b"more", TIMER_DELAY_SEC=60)
+    await slave.service.pass_delivered()
+    assert slave.service.first_pending_offset() == waiting
+
+    # As one that acts as master for a while, and stops.
+    await slave.service.start()
+    clock.advance(62)
+    await slave.run()
+    await slave.stop()
+    await slave.service.pass_delivered()
+    assert slave.service.first_pending_offset() is None
 
 
 async def test_it_runs_by_itself_and_stops(timer, again, clock, monkeypatch):
