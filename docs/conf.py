@@ -1,7 +1,9 @@
 """Sphinx settings of the manual; `just docs` builds it with every warning an error."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
@@ -22,3 +24,16 @@ myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = "rocketbroker"
+
+# Ranges of options: signatures show the type, the text beside them the range.
+_RANGE = re.compile(r"(?:~?typing\.)?Annotated\[([^,]+), msgspec\.Meta\((?:'[^']*'|\"[^\"]*\"|[^()'\"])*\)\]")
+
+
+def _plain_signature(*event: Any) -> tuple[str, str | None] | None:
+    *_, signature, returned = event
+    return (_RANGE.sub(r"\1", signature), returned) if signature else None
+
+
+def setup(app: Any) -> None:
+    """Connect the functions above."""
+    app.connect("autodoc-process-signature", _plain_signature)

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from rocketbroker.client.errors import HandlerError as HandlerError
     from rocketbroker.client.errors import InvalidMessageError as InvalidMessageError
     from rocketbroker.client.errors import NameServerError as NameServerError
+    from rocketbroker.client.errors import OptionError as OptionError
     from rocketbroker.client.errors import RequestTimeoutError as RequestTimeoutError
     from rocketbroker.client.errors import SendFailedError as SendFailedError
     from rocketbroker.client.errors import SubscriptionError as SubscriptionError
@@ -183,6 +184,7 @@ _HOMES = {
     "NotInCurrentUnitError": ".broker_errors",
     "NotLeaderForQueueError": ".broker_errors",
     "OpenTelemetryHook": ".opentelemetry_hook",
+    "OptionError": ".errors",
     "Outcome": ".consumer.received_message",
     "PolicyNotExistError": ".broker_errors",
     "PollingFullError": ".broker_errors",

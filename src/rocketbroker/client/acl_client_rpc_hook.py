@@ -5,10 +5,9 @@ import hashlib
 import hmac
 from typing import Any
 
-import msgspec
-
 from rocketbroker.client.errors import ClientError
 from rocketbroker.client.mq_version import V4_9_3
+from rocketbroker.client.options import CheckedStruct
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.remoting_command import Command
 
@@ -18,7 +17,7 @@ SIGNATURE = "Signature"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
-class SessionCredentials(msgspec.Struct, frozen=True):
+class SessionCredentials(CheckedStruct, frozen=True):
     """Name and secret of a user of a cluster with access control.
 
     Args:
@@ -37,6 +36,7 @@ class SessionCredentials(msgspec.Struct, frozen=True):
         Raises:
             ClientError: a key is empty.
         """
+        super().__post_init__()
         if not self.access_key or not self.secret_key:
             raise ClientError("access_key or secret_key is empty; give both, as the cluster has them")
 

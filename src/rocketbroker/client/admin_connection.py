@@ -9,6 +9,7 @@ import msgspec
 
 from rocketbroker.client.client_config import ClientConfig, client_config
 from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
+from rocketbroker.client.options import Seconds, checked
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_id import decode_message_id, join_address
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
@@ -28,7 +29,8 @@ class AdminConnection:
         timeout_s: limit for each request; by default that of the settings, or 5 s without settings.
     """
 
-    def __init__(self, config: str | ClientConfig, *, timeout_s: float | None = None) -> None:
+    @checked
+    def __init__(self, config: str | ClientConfig, *, timeout_s: Seconds | None = None) -> None:
         if timeout_s is None and isinstance(config, str):
             timeout_s = _TIMEOUT_S
         config = client_config(config)

@@ -3,25 +3,21 @@
 import os
 import ssl
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 
 from rocketbroker.client.acl_client_rpc_hook import AclClientRPCHook, SessionCredentials
 from rocketbroker.client.name_server_client import NameServerClient
+from rocketbroker.client.options import CheckedStruct, Seconds
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRACE_TOPIC
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.remoting_client import RemotingClient
 
-_SECONDS = (
-    "mq_client_api_timeout_s",
-    "poll_name_server_interval_s",
-    "heartbeat_broker_interval_s",
-    "loop_blocked_warning_s",
-)
+_TLS = "True, or a context such as ssl.create_default_context(cafile=...)"
 
 
-class ClientConfig(msgspec.Struct, frozen=True):
+class ClientConfig(CheckedStruct, frozen=True):
     """Settings that producers, consumers and the admin client take in place of the name servers' addresses.
 
     Args:
@@ -44,37 +40,24 @@ class ClientConfig(msgspec.Struct, frozen=True):
         trace_topic: topic of the traces (customizedTraceTopic).
 
     Raises:
-        ConfigError: a number of seconds is not above 0, or ``tls`` is neither a bool nor a context.
+        OptionError: unknown setting, or a value that is not allowed.
     """
 
     namesrv_addr: str = ""
     credentials: SessionCredentials | None = None
-    tls: ssl.SSLContext | bool = False
+    tls: Annotated[ssl.SSLContext | bool, msgspec.Meta(description=_TLS)] = False
     namespace: str = ""
     unit_name: str = ""
     unit_mode: bool = False
     vip_channel_enabled: bool = False
     instance_name: str | None = None
     client_ip: str | None = None
-    mq_client_api_timeout_s: float = 3.0
-    poll_name_server_interval_s: float = 30.0
-    heartbeat_broker_interval_s: float = 30.0
-    loop_blocked_warning_s: float | None = 2.0
+    mq_client_api_timeout_s: Seconds = 3.0
+    poll_name_server_interval_s: Seconds = 30.0
+    heartbeat_broker_interval_s: Seconds = 30.0
+    loop_blocked_warning_s: Seconds | None = 2.0
     enable_trace: bool = False
     trace_topic: str = RMQ_SYS_TRACE_TOPIC
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name in _SECONDS:
-            value = getattr(self, name)
-            if value is None and name == "loop_blocked_warning_s":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ConfigError(f"{name} is {value!r}; give a number of seconds above 0")
-        if not isinstance(self.tls, bool | ssl.SSLContext):
-            raise ConfigError(
-                f"tls is {self.tls!r}; give True, or a context such as ssl.create_default_context(cafile=...)"
-            )
 
     def remoting(
         self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection], None] | None = None

@@ -13,6 +13,7 @@ from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
 from rocketbroker.client.loop_watchdog import LoopWatchdog
 from rocketbroker.client.namespace import Namespace
+from rocketbroker.client.options import checked
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.client.topic_route_table import TopicRouteTable
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -38,6 +39,7 @@ class ClientInstance:
         routes: handlers of requests that brokers send.
     """
 
+    @checked
     def __init__(
         self,
         config: str | ClientConfig,

@@ -6,6 +6,7 @@ RocketBrokerError
 └── ClientError                  failure of a client operation (MQClientException)
     ├── ClientStateError         client not started, or closed
     ├── InvalidMessageError      invalid message, topic or group
+    ├── OptionError              unknown argument, or a value that is not allowed
     ├── TopicRouteError          no route for the topic
     ├── BrokerNotFoundError      no address for a broker of the route
     ├── NameServerError          no name server answered
@@ -18,7 +19,7 @@ RocketBrokerError
 
 from collections.abc import Sequence
 
-from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 
 class ClientError(RocketBrokerError):
@@ -31,6 +32,10 @@ class ClientStateError(ClientError):
 
 class InvalidMessageError(ClientError, ValueError):
     """Invalid message, topic or group; the text names the rule."""
+
+
+class OptionError(ClientError, ConfigError, ValueError):
+    """Unknown argument of a client, or a value that is not allowed; the text says what to give."""
 
 
 class TopicRouteError(ClientError):

@@ -14,6 +14,7 @@ from rocketbroker.client.consumer.group_consumer import GroupConsumer
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.options import Count, SecondsFrom0, checked
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
@@ -39,6 +40,7 @@ class LitePullConsumer(GroupConsumer):
         options: the settings of ``ConsumerOptions``.
     """
 
+    @checked
     def __init__(
         self,
         group: str,
@@ -68,6 +70,7 @@ class LitePullConsumer(GroupConsumer):
         await super().start()
         self._hooks.start()
 
+    @checked
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Consume given queues, whoever else is in the group; replaces those given before.
 
@@ -78,7 +81,8 @@ class LitePullConsumer(GroupConsumer):
             self._check_started()
         await self._queues.assign(queues)
 
-    async def poll(self, timeout_s: float = 5.0, *, max_messages: int = 32) -> list[MessageExt]:
+    @checked
+    async def poll(self, timeout_s: SecondsFrom0 = 5.0, *, max_messages: Count = 32) -> list[MessageExt]:
         """Return messages, in order within each queue; wait for the first one, and return none after a time.
 
         Args:

@@ -1,14 +1,14 @@
 """Message to send (org.apache.rocketmq.common.message.Message)."""
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.client.errors import ClientError, InvalidMessageError
+from rocketbroker.client.options import CheckedStruct, CountFrom0
 from rocketbroker.codec.message.message_const import (
     KEY_SEPARATOR,
     PROPERTY_DELAY_TIME_LEVEL,
@@ -23,6 +23,9 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.topic_validator import is_not_allowed_send_topic, validate_group, validate_topic
 
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+_MIN_INT, _MAX_INT = -(2**31), 2**31 - 1
+_ZERO = 0
+_TEXTS = {str}
 
 
 class MessageType(Enum):
@@ -34,25 +37,7 @@ class MessageType(Enum):
     TRANSACTION = "Trans"
 
 
-class _MessageMeta(type(msgspec.Struct)):  # type: ignore[misc] # the metaclass of msgspec is private
-    if not TYPE_CHECKING:
-
-        def __call__(cls, *values: Any, **fields: Any) -> Any:
-            try:
-                return super().__call__(*values, **fields)
-            except TypeError as error:
-                for name in fields.keys() - set(cls.__struct_fields__):
-                    raise InvalidMessageError(_no_field(name, cls.__struct_fields__)) from error
-                raise
-
-
-def _no_field(name: str, known: tuple[str, ...]) -> str:
-    near = get_close_matches(name, known, 1)
-    right = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    return f"a message has no field {name}; {right}"
-
-
-class Message(msgspec.Struct, frozen=True, metaclass=_MessageMeta):
+class Message(CheckedStruct, frozen=True):
     """Message before it is sent.
 
     Args:
@@ -67,19 +52,43 @@ class Message(msgspec.Struct, frozen=True, metaclass=_MessageMeta):
         delay_time_ms: 0, or the time from now to the delivery in ms.
         deliver_time_ms: 0, or the time of the delivery in ms since the epoch.
         sharding_key: messages with equal keys go to one queue, in the order of their sends.
+
+    Raises:
+        InvalidMessageError: unknown field, or a value that is not allowed.
     """
+
+    error: ClassVar[type[ClientError]] = InvalidMessageError
 
     topic: str
     body: bytes
     tags: str | None = None
-    keys: str | tuple[str, ...] | None = None
+    keys: str | Sequence[str] | None = None
     properties: Mapping[str, str] = {}
-    flag: int = 0
-    delay_time_level: int = 0
+    flag: Annotated[int, msgspec.Meta(ge=_MIN_INT, le=_MAX_INT)] = 0
+    delay_time_level: CountFrom0 = 0
     wait_store_msg_ok: bool = True
-    delay_time_ms: int = 0
-    deliver_time_ms: int = 0
+    delay_time_ms: CountFrom0 = 0
+    deliver_time_ms: CountFrom0 = 0
     sharding_key: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        A program makes a message for each send, so the usual ones pass without the loop over all fields. What they do
+        not cover, such as a delay or a list of keys, goes through it.
+        """
+        tags, keys, key = self.tags, self.keys, self.sharding_key
+        if not (
+            type(self.topic) is str
+            and type(self.body) is bytes
+            and (tags is None or type(tags) is str)
+            and (keys is None or type(keys) is str or (type(keys) is tuple and {*map(type, keys)} == _TEXTS))
+            and (key is None or type(key) is str)
+            and type(self.properties) is dict
+            and self.flag is self.delay_time_level is self.delay_time_ms is self.deliver_time_ms is _ZERO
+            and self.wait_store_msg_ok is True
+        ):
+            super().__post_init__()
 
     @property
     def is_delayed(self) -> bool:
@@ -119,10 +128,6 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
         InvalidMessageError: Invalid topic, body or property; the text says what would be valid.
     """
     _check_destination(message.topic)
-    body: object = message.body  # whatever its annotation says
-    if type(body) is not bytes and not isinstance(body, bytes | bytearray | memoryview):
-        kind = type(body).__name__
-        raise InvalidMessageError(f'the message body is a {kind}; give bytes, such as b"text" or text.encode()')
     if not message.body:
         raise InvalidMessageError("the message body is empty; give at least one byte")
     if len(message.body) > max_message_size:
@@ -138,10 +143,7 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
 
 def _check_delays(message: Message) -> None:
     names = ("delay_time_level", "delay_time_ms", "deliver_time_ms")
-    delays = {name: value for name in names if (value := getattr(message, name))}
-    for name, value in delays.items():
-        if type(value) is not int or value < 0:
-            raise InvalidMessageError(f"{name} is {value!r}; give a whole number from 0")
+    delays = [name for name in names if getattr(message, name)]
     if len(delays) > 1:
         raise InvalidMessageError(f"the message has {' and '.join(delays)}; give one of them")
 

@@ -1,19 +1,19 @@
 """Filter of a subscription (org.apache.rocketmq.client.consumer.MessageSelector)."""
 
 import re
-
-import msgspec
+from typing import Literal
 
 from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.client.options import CheckedStruct
 
 _LOOKS_LIKE_SQL = re.compile(r"[<>=()]|\s(?:and|or|in|is|not|like|between|contains)\s", re.IGNORECASE)
 
 
-class MessageSelector(msgspec.Struct, frozen=True):
+class MessageSelector(CheckedStruct, frozen=True):
     """An expression and its type: ``by_sql("a > 5")``, or ``by_tag("TagA || TagB")``."""
 
     expression: str
-    expression_type: str
+    expression_type: Literal["TAG", "SQL92"]
 
     @classmethod
     def by_sql(cls, expression: str) -> "MessageSelector":

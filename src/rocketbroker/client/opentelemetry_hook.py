@@ -13,6 +13,7 @@ except ImportError as error:
 
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.message import Message
+from rocketbroker.client.options import checked
 from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.common.clock import Clock, SystemClock
 
@@ -30,6 +31,7 @@ class OpenTelemetryHook:
         clock: source of time.
     """
 
+    @checked
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._tracer = trace.get_tracer(_NAME)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import reprlib
 import secrets
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -13,11 +14,12 @@ from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import RequestTimeoutError
+from rocketbroker.client.errors import InvalidMessageError, RequestTimeoutError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import Message, check_message
 from rocketbroker.client.message_sender import MessageSender
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
+from rocketbroker.client.options import Seconds, checked
 from rocketbroker.client.outgoing import Compression, Outgoing, prepare_batches, prepare_message
 from rocketbroker.client.producer_settings import ProducerOptions, ProducerSettings
 from rocketbroker.client.queue_selection import QueueSelector, select_by_hash
@@ -51,6 +53,7 @@ class Producer(GroupMember):
 
     kind = "producer"
 
+    @checked
     def __init__(
         self,
         group: str,
@@ -131,8 +134,9 @@ class Producer(GroupMember):
         outgoing = self._prepare(message)
         return await self._sender.send(outgoing, queue or _by_key(message), timeout_s or self._send_timeout_s)
 
+    @checked
     async def send_batch(
-        self, messages: Sequence[Message], queue: MessageQueue | None = None, *, timeout_s: float | None = None
+        self, messages: Sequence[Message], queue: MessageQueue | None = None, *, timeout_s: Seconds | None = None
     ) -> list[SendResult]:
         """Send messages of one topic in few requests, each of up to ``max_message_size`` bytes.
 
@@ -176,8 +180,9 @@ class Producer(GroupMember):
         answer = await self._client.invoke_at_broker(MessageQueue(topic, broker_name, 0), command, self._send_timeout_s)
         return answer_header(answer, RecallMessageResponseHeader).msg_id
 
+    @checked
     async def request(
-        self, message: Message, queue: MessageQueue | QueueSelector | None = None, *, timeout_s: float = 3.0
+        self, message: Message, queue: MessageQueue | QueueSelector | None = None, *, timeout_s: Seconds = 3.0
     ) -> MessageExt:
         """Send a message and wait for the reply of a consumer; the other arguments are those of ``send``.
 
@@ -226,6 +231,8 @@ class Producer(GroupMember):
 
     def _named(self, message: Message) -> Message:
         """Return the message with the name of its topic that brokers know."""
+        if not isinstance(message, Message):
+            raise InvalidMessageError(f"{reprlib.repr(message)} is no Message; give Message(topic, body)")
         topic = self._client.namespace.wrap(message.topic)
         return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
 

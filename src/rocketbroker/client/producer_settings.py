@@ -1,12 +1,12 @@
 """Settings of producers."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import msgspec
 
-from rocketbroker.client.errors import InvalidMessageError
 from rocketbroker.client.message import MAX_MESSAGE_SIZE
+from rocketbroker.client.options import Count, CountFrom0, Seconds
 from rocketbroker.client.outgoing import CompressionType
 from rocketbroker.client.send_message_hook import SendMessageHook
 
@@ -28,25 +28,21 @@ class ProducerOptions(TypedDict, total=False):
         hooks: called around each try of a send.
     """
 
-    send_timeout_s: float
-    retry_times_when_send_failed: int
+    send_timeout_s: Seconds
+    retry_times_when_send_failed: CountFrom0
     retry_another_broker_when_not_store_ok: bool
     send_latency_enable: bool
-    compress_msg_body_over_howmuch: int
+    compress_msg_body_over_howmuch: CountFrom0
     compress_type: CompressionType
-    compress_level: int
-    max_message_size: int
-    back_pressure_sends: int
-    back_pressure_bytes: int
+    compress_level: Annotated[int, msgspec.Meta(ge=0, le=9)]
+    max_message_size: Count
+    back_pressure_sends: Count
+    back_pressure_bytes: Count
     hooks: Sequence[SendMessageHook]
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``ProducerOptions`` with their defaults.
-
-    Raises:
-        InvalidMessageError: the number of retries is negative.
-    """
+    """``ProducerOptions`` with their defaults, checked by the constructors that take them."""
 
     send_timeout_s: float = 3.0
     retry_times_when_send_failed: int = 2
@@ -59,9 +55,3 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     back_pressure_sends: int = 10_000
     back_pressure_bytes: int = 100 * 1024 * 1024
     hooks: Sequence[SendMessageHook] = ()
-
-    def __post_init__(self) -> None:
-        """Check the number of retries."""
-        times = self.retry_times_when_send_failed
-        if times < 0:
-            raise InvalidMessageError(f"retry_times_when_send_failed is {times}; give 0 for one try, or more")

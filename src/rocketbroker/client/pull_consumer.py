@@ -16,6 +16,7 @@ from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.message_stream import MessageStream
+from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsFrom0, checked
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter, subscription_data
 from rocketbroker.client.pull_result import PullResult
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -54,13 +55,14 @@ class PullConsumer(GroupMember):
 
     kind = "consumer"
 
+    @checked
     def __init__(
         self,
         group: str,
         config: str | ClientConfig = "",
         *,
         client: ClientInstance | None = None,
-        consumer_pull_timeout_s: float = 10.0,
+        consumer_pull_timeout_s: Seconds = 10.0,
         hooks: Sequence[ConsumeMessageHook] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -89,14 +91,15 @@ class PullConsumer(GroupMember):
         check_topic(topic)
         return (await self._client.routes.route(topic)).subscribe_queues
 
+    @checked
     async def pull(
         self,
         queue: MessageQueue,
-        offset: int,
-        max_nums: int = 32,
+        offset: CountFrom0,
+        max_nums: Count = 32,
         *,
         expression: str | MessageSelector = "*",
-        suspend_timeout_s: float = 0.0,
+        suspend_timeout_s: SecondsFrom0 = 0.0,
     ) -> PullResult:
         """Return the messages of a queue from an offset on.
 
@@ -125,6 +128,7 @@ class PullConsumer(GroupMember):
         subscription = self._subscribe(queue.topic, selector)
         return await self._pull_api.pull(queue, offset, max_nums, subscription, suspend_timeout_s)
 
+    @checked
     def iterate(
         self,
         topic: str,
@@ -133,7 +137,7 @@ class PullConsumer(GroupMember):
         start_from: StartFrom = StartFrom.COMMITTED,
         queues: Iterable[MessageQueue] | None = None,
         commit: bool = True,
-        max_nums: int = 32,
+        max_nums: Count = 32,
     ) -> AsyncGenerator[MessageExt, None]:
         """Yield the messages of all queues of a topic, in order within each queue, without end.
 
@@ -234,7 +238,10 @@ class PullConsumer(GroupMember):
 
     def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         known = self._subscriptions.get(topic)
-        if known is not None and MessageSelector(known.sub_string, known.expression_type) == selector:
+        if known is not None and (known.sub_string, known.expression_type) == (
+            selector.expression,
+            selector.expression_type,
+        ):
             return known
         added = self._subscriptions[topic] = subscription_data(topic, selector, self._clock.time_ms())
         self._join()

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
+
+import msgspec
 
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
@@ -22,7 +24,8 @@ from rocketbroker.client.consumer.message_listener import Handler, MessageListen
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.consumer.send_message_back import SendMessageBack
-from rocketbroker.client.errors import ClientStateError, InvalidMessageError
+from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.options import Count, Seconds, SecondsFrom0, checked
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
@@ -62,9 +65,11 @@ class PushConsumer(GroupConsumer):
         options: the settings of ``ConsumerOptions``.
 
     Raises:
+        OptionError: unknown option, or a value that is not allowed.
         HandlerError: the handler cannot be called with one message.
     """
 
+    @checked
     def __init__(  # noqa: PLR0913 - the settings of DefaultMQPushConsumer
         self,
         group: str,
@@ -72,20 +77,18 @@ class PushConsumer(GroupConsumer):
         *,
         client: ClientInstance | None = None,
         handler: Handler | None = None,
-        concurrency: int = 20,
+        concurrency: Count = 20,
         orderly: bool = False,
-        max_reconsume_times: int = -1,
-        consume_timeout_s: float = 900.0,
-        suspend_current_queue_s: float = 1.0,
-        stop_timeout_s: float = 10.0,
+        max_reconsume_times: Annotated[int, msgspec.Meta(ge=-1)] = -1,
+        consume_timeout_s: Seconds = 900.0,
+        suspend_current_queue_s: SecondsFrom0 = 1.0,
+        stop_timeout_s: SecondsFrom0 = 10.0,
         hooks: Sequence[ConsumeMessageHook] = (),
         clock: Clock | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         settings = ConsumerSettings(consume_type=ConsumeType.CONSUME_PASSIVELY, orderly=orderly, **options)
         super().__init__(group, config, client, settings, clock)
-        if concurrency < 1:
-            raise InvalidMessageError(f"concurrency is {concurrency}; give at least 1")
         self._orderly = orderly
         self._concurrency = concurrency
         self._consume_timeout_s = consume_timeout_s

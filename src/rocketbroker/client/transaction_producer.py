@@ -13,6 +13,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import HandlerError, InvalidMessageError
 from rocketbroker.client.message import Message, MessageType
+from rocketbroker.client.options import checked
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.producer_settings import ProducerOptions
 from rocketbroker.client.requests import client_request
@@ -71,6 +72,7 @@ class TransactionProducer(Producer):
         options: the settings of ``ProducerOptions``.
     """
 
+    @checked
     def __init__(
         self,
         group: str,
@@ -81,8 +83,6 @@ class TransactionProducer(Producer):
         clock: Clock | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        if not callable(check):
-            raise HandlerError(f"check is {check!r}; give a function of one message that returns its outcome")
         super().__init__(group, config, client=client, clock=clock, **options)
         self._check = check
         self._tasks = TaskOwner(f"transaction-producer-{group}")

@@ -13,6 +13,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.errors import (
     ClientStateError,
     InvalidMessageError,
+    OptionError,
     SendFailedError,
     TopicRouteError,
 )
@@ -189,7 +190,7 @@ async def test_a_time_limit_that_the_route_uses_up_is_named(stage: Stage, monkey
 
 
 def test_a_send_has_at_least_one_try():
-    with pytest.raises(InvalidMessageError, match="retry_times_when_send_failed is -1; give 0 for one try, or more"):
+    with pytest.raises(OptionError, match="retry_times_when_send_failed is -1; give a whole number from 0"):
         Producer("PG", "127.0.0.1:1", retry_times_when_send_failed=-1)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketbroker.client.errors import OptionError
 from rocketbroker.client.producer_settings import ProducerOptions, ProducerSettings
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
 
@@ -11,7 +12,9 @@ def test_each_option_is_a_setting():
 
 
 def test_an_unknown_option_is_refused():
-    with pytest.raises(TypeError, match="send_timeout"):
+    with pytest.raises(
+        OptionError, match=r"TransactionProducer has no argument send_timeout; did you mean send_timeout_s\?"
+    ):
         TransactionProducer(
             "PG",
             "127.0.0.1:1",

@@ -7,7 +7,7 @@ import pytest
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.received_message import ReceivedMessage
-from rocketbroker.client.errors import ClientStateError, HandlerError, InvalidMessageError
+from rocketbroker.client.errors import ClientStateError, HandlerError, InvalidMessageError, OptionError
 from rocketbroker.client.push_consumer import PushConsumer
 from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
 from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
@@ -23,7 +23,7 @@ def test_a_wrong_handler_is_refused_at_once():
 
 
 def test_a_handler_runs_at_least_once_at_a_time():
-    with pytest.raises(InvalidMessageError, match="concurrency is 0; give at least 1"):
+    with pytest.raises(OptionError, match="PushConsumer: concurrency is 0; give a whole number from 1"):
         PushConsumer("CG", NOWHERE, concurrency=0)
 
 

@@ -8,19 +8,29 @@ import msgspec
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.flow_control import FlowControl
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from rocketbroker.client.errors import OptionError
+from rocketbroker.client.options import Count, CountFrom0, Seconds
 from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueStrategy,
 )
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 
+_STARTS = (
+    ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+    ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
+)
+
 
 class ConsumerOptions(TypedDict, total=False):
     """Settings that PushConsumer and LitePullConsumer share, with their defaults in ConsumerSettings.
 
     Args:
-        message_model: CLUSTERING shares the queues; BROADCASTING gives each consumer every message.
-        consume_from_where: start of a new group, by default CONSUME_FROM_LAST_OFFSET.
+        message_model: CLUSTERING shares the queues; BROADCASTING gives each consumer every message. The name as a text
+            will do, here and for the next option.
+        consume_from_where: start of a new group, by default CONSUME_FROM_LAST_OFFSET; ``"last"``, ``"first"`` and
+            ``"timestamp"`` for short.
         consume_timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
         strategy: allocation of the queues to the members; the same for all, averagely by default.
         flow_control: limits of the messages that wait for their consumption or for a poll.
@@ -34,14 +44,14 @@ class ConsumerOptions(TypedDict, total=False):
 
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
-    consume_timestamp_ms: int
+    consume_timestamp_ms: CountFrom0
     strategy: AllocateMessageQueueStrategy | None
     flow_control: FlowControl | None
     offset_store: OffsetStore | None
-    pull_batch_size: int
+    pull_batch_size: Count
     require_topic: bool
-    rebalance_interval_s: float
-    persist_interval_s: float
+    rebalance_interval_s: Seconds
+    persist_interval_s: Seconds
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +69,21 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_interval_s: float = 20.0
     persist_interval_s: float = 5.0
     orderly: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a start that is not the one that its name promises.
+
+        Raises:
+            OptionError: a start that RocketMQ has given up, or CONSUME_FROM_TIMESTAMP without the time.
+        """
+        where = self.consume_from_where
+        if where not in _STARTS:
+            raise OptionError(
+                f"consume_from_where is {where}, which RocketMQ reads as CONSUME_FROM_LAST_OFFSET; give one of "
+                f"{', '.join(_STARTS)}"
+            )
+        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not self.consume_timestamp_ms:
+            raise OptionError(f"consume_from_where is {where} without a time; give consume_timestamp_ms")
 
     @property
     def locks_queues(self) -> bool:

@@ -3,14 +3,12 @@
 import asyncio
 from typing import Protocol
 
-import msgspec
-
-from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.client.options import CheckedStruct, Count
 
 _MIB = 1024 * 1024
 
 
-class FlowControl(msgspec.Struct, frozen=True):
+class FlowControl(CheckedStruct, frozen=True):
     """Limits of the messages that wait for their consumption; pulls pause while one is reached.
 
     A queue of which nothing is held may always pull, so that slow queues do not stop the others. Each queue can thus
@@ -23,15 +21,10 @@ class FlowControl(msgspec.Struct, frozen=True):
         bytes_in_all: bytes of all queues together.
     """
 
-    messages_per_queue: int = 1000
-    bytes_per_queue: int = 100 * _MIB
-    span_per_queue: int = 2000
-    bytes_in_all: int = 256 * _MIB
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if getattr(self, name) < 1:
-                raise InvalidMessageError(f"FlowControl: {name} is {getattr(self, name)}; give at least 1")
+    messages_per_queue: Count = 1000
+    bytes_per_queue: Count = 100 * _MIB
+    span_per_queue: Count = 2000
+    bytes_in_all: Count = 256 * _MIB
 
 
 class Held(Protocol):

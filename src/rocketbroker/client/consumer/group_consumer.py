@@ -14,6 +14,7 @@ from rocketbroker.client.consumer.running_info import running_info
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message_selector import MessageSelector
+from rocketbroker.client.options import checked
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -70,6 +71,7 @@ class GroupConsumer(GroupMember):
         """Let the offset pass messages that the filter skips."""
         self._offsets.update(held.queue, held.commit_offset)
 
+    @checked
     async def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
         """Subscribe to a topic, or replace its filter.
 

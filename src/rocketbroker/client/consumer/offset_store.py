@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.options import checked
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
@@ -111,6 +112,7 @@ class LocalFileOffsetStore:
         path: the file; written with a backup beside it.
     """
 
+    @checked
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offsets: dict[MessageQueue, int] = {}

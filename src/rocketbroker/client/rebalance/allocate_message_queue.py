@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from rocketbroker.client.errors import AllocationError
+from rocketbroker.client.options import CountFrom0, checked
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 
 _VIRTUAL_NODES = 10
@@ -67,6 +68,7 @@ class AllocateMessageQueueByConfig:
 
     name = "CONFIG"
 
+    @checked
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
         self._queues = tuple(queues)
 
@@ -92,9 +94,10 @@ class AllocateMessageQueueConsistentHash:
 
     name = "CONSISTENT_HASH"
 
-    def __init__(self, virtual_nodes: int = _VIRTUAL_NODES, hash_function: Callable[[str], int] = md5_hash) -> None:
-        if virtual_nodes < 0:
-            raise AllocationError(f"virtual_nodes is {virtual_nodes}; give 0 or more, such as {_VIRTUAL_NODES}")
+    @checked
+    def __init__(
+        self, virtual_nodes: CountFrom0 = _VIRTUAL_NODES, hash_function: Callable[[str], int] = md5_hash
+    ) -> None:
         self._virtual_nodes = virtual_nodes
         self._hash = hash_function
 
@@ -122,6 +125,7 @@ class AllocateMessageQueueByMachineRoom:
 
     name = "MACHINE_ROOM"
 
+    @checked
     def __init__(self, rooms: Collection[str]) -> None:
         self._rooms = frozenset(rooms)
 
@@ -156,6 +160,7 @@ class AllocateMachineRoomNearby:
         resolver: knows the rooms.
     """
 
+    @checked
     def __init__(self, strategy: AllocateMessageQueueStrategy, resolver: MachineRoomResolver) -> None:
         self._strategy = strategy
         self._resolver = resolver

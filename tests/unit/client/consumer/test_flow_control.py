@@ -6,7 +6,7 @@ import pytest
 
 from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.errors import InvalidMessageError
+from rocketbroker.client.errors import OptionError
 from tests.support.consumer_parts import QUEUE, message
 
 SIZE = len(message(0).body)
@@ -14,7 +14,7 @@ SIZE = len(message(0).body)
 
 @pytest.mark.parametrize("name", FlowControl.__struct_fields__)
 def test_a_limit_is_at_least_one(name: str):
-    with pytest.raises(InvalidMessageError, match=f"{name} is 0; give at least 1"):
+    with pytest.raises(OptionError, match=f"FlowControl: {name} is 0; give a whole number from 1"):
         FlowControl(**{name: 0})
 
 

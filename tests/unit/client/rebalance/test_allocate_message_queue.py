@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketbroker.client.errors import AllocationError
+from rocketbroker.client.errors import AllocationError, OptionError
 from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -31,7 +31,7 @@ def test_averagely_gives_the_first_members_one_more():
 
 
 def test_a_negative_number_of_virtual_nodes_is_rejected():
-    with pytest.raises(AllocationError, match="virtual_nodes is -1; give 0 or more"):
+    with pytest.raises(OptionError, match="virtual_nodes is -1; give a whole number from 0"):
         AllocateMessageQueueConsistentHash(-1)
 
 
