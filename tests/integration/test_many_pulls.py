@@ -21,7 +21,7 @@ MIB = 1 << 20
 @pytest.fixture
 def cluster(servers: OurServers) -> Cluster:
     namesrv = servers.namesrv()
-    return Cluster(namesrv, servers.broker(namesrv.address))
+    return Cluster(namesrv, servers.broker(namesrv.address, maxSuspendTimeoutMillis=600_000))
 
 
 def send_all(client: RawClient, broker: OurServer) -> float:

@@ -22,7 +22,7 @@ class QueryMessageProcessor:
         self._queries = queries
         self._waiting = waiting
 
-    async def process(self, _connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
+    async def process(self, connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
         """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
 
         Raises:
@@ -36,7 +36,7 @@ class QueryMessageProcessor:
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp
         try:
-            with self._waiting.one_more():
+            async with self._waiting.one_more(connection):
                 found = await self._queries.query_message(header.topic, header.key, max_num, begin, end, index_type)
         except StoreError as error:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error

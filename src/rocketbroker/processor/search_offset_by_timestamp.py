@@ -19,7 +19,7 @@ class SearchOffsetByTimestampProcessor:
         self._queries = queries
         self._waiting = waiting
 
-    async def process(self, _connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
+    async def process(self, connection: Connection, command: RemotingCommand[SearchOffsetRequestHeader]) -> Command:
         """Answer the request.
 
         Raises:
@@ -33,6 +33,6 @@ class SearchOffsetByTimestampProcessor:
             remark = f"the boundaryType {boundary[:64]!r} is illegal; use LOWER or UPPER"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         place = header.topic, header.queue_id
-        with self._waiting.one_more():
+        async with self._waiting.one_more(connection):
             offset = await self._queries.offset_in_queue_by_time(*place, header.timestamp, boundary)
         return response(header=SearchOffsetResponseHeader(offset))

@@ -15,14 +15,14 @@ class ViewMessageByIdProcessor:
         self._queries = queries
         self._waiting = waiting
 
-    async def process(self, _connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
+    async def process(self, connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
         """Answer the request; SYSTEM_ERROR when no message is there.
 
         Raises:
             BrokerResponseError: SYSTEM_BUSY if too many queries wait.
         """
         offset = command.header.offset
-        with self._waiting.one_more():
+        async with self._waiting.one_more(connection):
             record = await self._queries.read_queued_message(offset)
         if record is None:
             return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")

@@ -1,5 +1,5 @@
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.common.address_shares import AddressShares, address_key
+from rocketbroker.common.address_shares import AddressShares, address_key, is_loopback
 
 
 def test_ipv6_hosts_of_a_network_share():
@@ -25,3 +25,17 @@ def test_each_further_address_finds_room():
     shares.remove(b"c")
     assert shares.allows(b"c", limit - count)
     assert not shares.allows(b"d", 0)
+
+
+def test_entries_may_weigh_more():
+    shares = AddressShares()
+    shares.add(b"a", 33)
+    assert not shares.allows(b"a", 65, 33)
+    assert shares.allows(b"a", 66, 33)
+    shares.remove(b"a", 33)
+    assert (shares.taken(b"a"), shares._taken) == (0, {})
+
+
+def test_this_machine_is_known_by_loopback():
+    hosts = ("127.0.0.1", "127.9.9.9", "::1", "10.127.0.1", "2001:db8::1")
+    assert [is_loopback(address_key(host_bytes(host, 80))) for host in hosts] == [True, True, True, False, False]

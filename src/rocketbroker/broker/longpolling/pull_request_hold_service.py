@@ -16,6 +16,7 @@ from rocketbroker.broker.longpolling.many_pull_request import ManyPullRequest
 from rocketbroker.broker.longpolling.pull_request import PullRequest
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.address_shares import AddressShares, address_key, is_loopback
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TaskOwner, until_tick
@@ -30,11 +31,13 @@ _MOST_CHECKED = 4096
 
 
 class _OfConnection:
-    """The held pulls of a connection and their weight."""
+    """The held pulls of a connection, their weight, and its address."""
 
-    __slots__ = ("requests", "weight")
+    __slots__ = ("address", "is_local", "requests", "weight")
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection) -> None:
+        self.address = address_key(connection.remote_host)
+        self.is_local = is_loopback(self.address)
         self.requests: set[PullRequest] = set()
         self.weight = 0
 
@@ -43,14 +46,15 @@ class PullRequestHoldService:
     """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
 
     Args:
-        config: ``maxHeldPulls`` and ``maxHeldPullsPerConnection``. ``longPollingEnable`` sets how often to check
-            pulls whose queue has grown by messages that they do not want.
+        config: ``maxHeldPulls``, ``maxHeldPullsPerConnection`` and ``maxSuspendTimeoutMillis``. ``longPollingEnable``
+            sets how often to check pulls whose queue has grown by messages that they do not want.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._held: dict[tuple[str, int], ManyPullRequest] = {}
         self._weight = 0
+        self._shares = AddressShares()
         self._by_connection: dict[Connection, _OfConnection] = {}
         self._deadlines: Deadlines[PullRequest] = Deadlines(self._wake)
         self._ready: deque[PullRequest] = deque()
@@ -82,12 +86,15 @@ class PullRequestHoldService:
         """
         of_connection = self._by_connection.get(request.connection)
         if of_connection is None:
-            of_connection = self._by_connection[request.connection] = _OfConnection()
-        config, weight = self._config, request.weight
+            of_connection = self._by_connection[request.connection] = _OfConnection(request.connection)
+        config, weight, address = self._config, request.weight, of_connection.address
         if of_connection.weight + weight > config.max_held_pulls_per_connection:
             raise _too_many("maxHeldPullsPerConnection", of_connection.weight, config.max_held_pulls_per_connection)
-        if self._weight + weight > config.max_held_pulls:
-            raise _too_many("maxHeldPulls", self._weight, config.max_held_pulls)
+        free = config.max_held_pulls - self._weight
+        if weight > free or not (of_connection.is_local or self._shares.allows(address, free, weight)):
+            taken = self._shares.taken(address)
+            share = "" if of_connection.is_local else f", {taken:,} of them from this address"
+            raise _too_many("maxHeldPulls", self._weight, config.max_held_pulls, share)
         key = request.topic, request.queue_id
         queue = self._held.get(key)
         if queue is None:
@@ -97,8 +104,10 @@ class PullRequestHoldService:
         of_connection.requests.add(request)
         of_connection.weight += weight
         self._weight += weight
+        self._shares.add(address, weight)
         request.held = True
-        request.deadline = self._deadlines.add(request, max(timeout_ms, 0) / 1000)
+        timeout_ms = min(max(timeout_ms, 0), config.max_suspend_timeout_millis)
+        request.deadline = self._deadlines.add(request, timeout_ms / 1000)
         self.waiting = True
 
     def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
@@ -197,10 +206,11 @@ class PullRequestHoldService:
         self._deadlines.discard(request, request.deadline)
         # Queues and connections stay for the next pull: the check drops empty queues, on_close drops connections.
         self._held[request.topic, request.queue_id].remove(request)
-        self._weight -= request.weight
         of_connection = self._by_connection[request.connection]
         of_connection.requests.discard(request)
         of_connection.weight -= request.weight
+        self._weight -= request.weight
+        self._shares.remove(of_connection.address, request.weight)
         self.waiting = self._weight > 0
 
     def on_close(self, connection: Connection) -> None:
@@ -232,9 +242,9 @@ class PullRequestHoldService:
                 await asyncio.sleep(0)
 
 
-def _too_many(name: str, held: int, limit: int) -> BrokerResponseError:
+def _too_many(name: str, held: int, limit: int, share: str = "") -> BrokerResponseError:
     remark = (
-        f"{name}: {held:,} pulls are held and the limit is {limit:,}, tags and filters counted; pull again later, use "
-        f"fewer queues, groups or tags, or raise {name}"
+        f"{name}: {held:,} pulls are held{share} and the limit is {limit:,}, tags and filters counted; pull again "
+        f"later, use fewer queues, groups or tags, or raise {name}"
     )
     return BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)

@@ -72,7 +72,8 @@ class ClientLimits(ConfigModel):
     max_waiting_queries: Whole = setting(
         "maxWaitingQueries",
         256,
-        "Maximum number of concurrent queries by key, id and time; more are rejected with SYSTEM_BUSY.",
+        "Maximum number of concurrent queries by key, id and time; more are rejected with SYSTEM_BUSY. One address "
+        "gets as many as it leaves to others.",
         _HOT,
         low=1,
         high=100_000,
@@ -124,8 +125,9 @@ class ClientLimits(ConfigModel):
     max_held_pulls: Whole = setting(
         "maxHeldPulls",
         100_000,
-        "Maximum number of held pulls; more are rejected with SYSTEM_BUSY. A pull that filters by 4 tags counts as "
-        "two, by 8 as three, and a pull that carries an SQL92 expression as 33.",
+        "Maximum number of held pulls; more are rejected with SYSTEM_BUSY. One address gets as many as it leaves to "
+        "others. A pull that filters by 4 tags counts as two, by 8 as three, and a pull that carries an SQL92 "
+        "expression as 33.",
         _HOT,
         low=1,
         high=10_000_000,
@@ -137,6 +139,15 @@ class ClientLimits(ConfigModel):
         _HOT,
         low=1,
         high=10_000_000,
+    )
+    max_suspend_timeout_millis: Whole = setting(
+        "maxSuspendTimeoutMillis",
+        60_000,
+        "Longest time for which a pull is held, whatever time it asks for (suspendTimeoutMillis); clients ask for 15 "
+        "to 30 s, and pull again.",
+        Trait(unit="ms", hot=True, own=True),
+        low=1_000,
+        high=86_400_000,
     )
     consumer_send_msg_back_bytes_per_second: Whole = setting(
         "consumerSendMsgBackBytesPerSecond",

@@ -117,6 +117,43 @@ async def test_pulls_are_held_up_to_the_limit(name: str, other_is_refused: bool)
     await service.stop()
 
 
+async def test_an_address_gets_as_many_as_it_leaves_to_others() -> None:
+    service = held_service({"max_held_pulls": 15})
+
+    def hold_from(host: str) -> int:
+        """Hold pulls of several connections of an address until one is refused; return how many are held."""
+        for count in range(20):
+            try:
+                service.suspend(pull(FakeConnection(f"{host}:{count}"), count), 10, 60_000)
+            except BrokerResponseError:
+                return count
+        return 20
+
+    assert [hold_from(f"192.0.2.{number}") for number in (1, 2, 3)] == [8, 4, 2]
+    with pytest.raises(BrokerResponseError, match=r"14 pulls are held, 8 of them from this address and"):
+        service.suspend(pull(FakeConnection("192.0.2.1:99")), 10, 60_000)
+    assert hold_from("127.0.0.1") == 1, "this machine may take all that is left"
+    for connection in list(service._by_connection):
+        service.on_close(connection)
+    assert hold_from("192.0.2.9") == 8
+    await service.stop()
+
+
+async def test_a_pull_is_held_no_longer_than_the_broker_says() -> None:
+    service = held_service({"max_suspend_timeout_millis": 1_000})
+    asked = [86_400_000, 1_000, 500, 0, -5]
+    pulls = [pull(FakeConnection(), number) for number in range(len(asked))]
+    for each, timeout_ms in zip(pulls, asked, strict=True):
+        service.suspend(each, 10, timeout_ms)
+
+    longest, same, half, none, negative = (each.deadline for each in pulls)
+
+    assert 0 <= same - longest <= 1, "in ticks of 50 ms"
+    assert 9 <= longest - half <= 11
+    assert 0 <= negative - none <= 1
+    await service.stop()
+
+
 @pytest.mark.parametrize(
     ("fields", "weight"),
     [
