@@ -14,6 +14,7 @@ from rocketbroker.client import (
     LocalTransactionState,
     Message,
     MessageType,
+    OptionError,
     SendFailedError,
     SendStatus,
     TransactionProducer,
@@ -153,7 +154,7 @@ async def test_a_half_message_that_may_be_lost_is_rolled_back(mq: RocketMQServer
 
 
 async def test_what_cannot_be_is_rejected_at_once(mq: RocketMQServer):
-    with pytest.raises(HandlerError, match="check is 'no'; give a function"):
+    with pytest.raises(OptionError, match="check is 'no'; give a function"):
         TransactionProducer("payments", mq.namesrv_addr, check="no")  # type: ignore[arg-type]
     producer = TransactionProducer("payments", mq.namesrv_addr, check=never)
     with pytest.raises(ClientStateError, match="not started"):
