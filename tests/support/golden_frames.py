@@ -97,13 +97,17 @@ def _paired() -> Iterator[Exchange]:
 
 
 def requests_of(code: int) -> list[GoldenFrame]:
-    """Return the requests with this code."""
-    return [exchange.request for exchange in exchanges() if exchange.request.code == code]
+    """Return the requests with this code; there is one at least, so that no test of them passes for want of any."""
+    found = [exchange.request for exchange in exchanges() if exchange.request.code == code]
+    assert found, f"no request {code} was recorded"
+    return found
 
 
 def answers_to(code: int) -> list[Exchange]:
-    """Return the answered requests with this code."""
-    return [exchange for exchange in exchanges() if exchange.request.code == code and exchange.response]
+    """Return the answered requests with this code, one at least."""
+    found = [exchange for exchange in exchanges() if exchange.request.code == code and exchange.response]
+    assert found, f"no answered request {code} was recorded"
+    return found
 
 
 def samples() -> list[GoldenFrame]:

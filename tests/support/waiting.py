@@ -30,3 +30,9 @@ def wait_until(condition: Callable[[], object], what: str, limit_s: float = LIMI
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {limit_s:g} s"
         time.sleep(0.05)
+
+
+async def turns(count: int = 50) -> None:
+    """Let the event loop run so many turns: what must not happen would have happened by then, whatever the machine."""
+    for _ in range(count):
+        await asyncio.sleep(0)

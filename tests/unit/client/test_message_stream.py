@@ -19,7 +19,7 @@ from rocketbroker.common.errors import (
     RemotingTimeoutError,
     RocketBrokerError,
 )
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 A, B = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
 HOST = bytes(8)
@@ -112,9 +112,9 @@ async def test_offsets_are_committed_while_it_continues():
             await anext(messages)
         waiting = asyncio.ensure_future(anext(messages))
         await until(lambda: (A, 4) in queues.commits)
-        count = len(queues.commits)
-        await asyncio.sleep(0.05)
-        assert len(queues.commits) == count, "an offset is committed once"
+        commits, pulls = len(queues.commits), len(queues.pulls)
+        await until(lambda: len(queues.pulls) > pulls + 5)  # each takes as long as the interval of commits
+        assert len(queues.commits) == commits, "an offset is committed once"
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
@@ -123,7 +123,7 @@ async def test_a_slow_reader_stops_the_pulling():
     queues = Queues({A: 10_000})
     async with asyncio.timeout(60), aclosing(queues.stream(buffered_batches=2).messages()) as messages:
         await anext(messages)
-        await asyncio.sleep(0.05)
+        await turns()
         assert len(queues.pulls) <= 5
 
 
@@ -131,7 +131,7 @@ async def test_nothing_runs_on_after_the_end():
     queues = Queues({A: 10})
     await take(queues.stream(), 1)
     count = len(queues.pulls)
-    await asyncio.sleep(0.05)
+    await turns()
     assert len(queues.pulls) == count
 
 

@@ -34,7 +34,7 @@ from tests.support.stores import (
     open_below,
     read_queue,
 )
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 class TestMessages:
@@ -247,7 +247,7 @@ class TestLife:
         starting = asyncio.ensure_future(make_store(tmp_path / "other").start())
         await asyncio.to_thread(began.wait, 10)
         starting.cancel()
-        await asyncio.sleep(0.01)
+        await turns()
         assert not starting.done()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):

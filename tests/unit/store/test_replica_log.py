@@ -42,7 +42,7 @@ from tests.support.stores import (
     pulled,
     read_queue,
 )
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 QUEUES = [("Topic", 0), ("Topic", 1), ("Other", 0)]
 
@@ -288,7 +288,7 @@ async def test_a_cut_whose_caller_was_cancelled_is_completed(tmp_path: Path, mas
         copy.append(0, data)
         await asyncio.to_thread(store.flusher.pause.acquire)
         cutting = asyncio.ensure_future(copy.truncate(cut))
-        await asyncio.sleep(0.01)
+        await turns()
         cutting.cancel()
         await asyncio.gather(cutting, return_exceptions=True)
         store.flusher.pause.release()

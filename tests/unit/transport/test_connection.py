@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport import frame_reader
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, Runs, attach, connect, feed, frame, frames
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 class TestBatchEnd:
@@ -129,8 +129,7 @@ class TestTurns:
         connection, transport, _ = connect(handlers.routes())
         transport.blocked = True
         feed(connection, frame(ECHO, b"x" * 200) * 3)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await turns()
         assert (len(handlers.seen), transport.reading) == (1, False)
 
         transport.drained()

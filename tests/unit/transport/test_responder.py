@@ -25,7 +25,7 @@ from tests.support.transports import (
     feed,
     frame,
 )
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 class TestAnswers:
@@ -236,8 +236,7 @@ class TestManyOpenRequests:
         connection, transport, endpoint = connect({LATER: Route(LATER, work)})
         feed(connection, b"".join(frame(LATER, b"", number) for number in range(50)))
         await until(lambda: at_work)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns()
         assert 1 < len(at_work) < 10
         handlers.gate.set()
         await until(lambda: len(transport.answers) == 50)
@@ -250,8 +249,7 @@ class TestManyOpenRequests:
         handlers.gate.set()
         connection.pause_writing()
         connection.answer(request(LATER), partial(handlers.routes()[LATER].process, connection, request(LATER)))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns()
         assert (connection.is_behind, handlers.seen) == (True, [])
 
         connection.resume_writing()

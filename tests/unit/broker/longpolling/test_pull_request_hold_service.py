@@ -18,6 +18,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
 from tests.support.held_pulls import held_count
+from tests.support.waiting import turns
 
 resumed: list[PullRequest] = []
 
@@ -204,11 +205,6 @@ async def test_a_message_looks_at_few_of_the_pulls_that_do_not_want_it(monkeypat
     await turns(100)
     assert (len(resumed), held_count(service)) == (2_001, 0)
     await service.stop()
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_pulls_of_a_connection_are_answered_by_one_write_in_the_turn_after_the_message() -> None:

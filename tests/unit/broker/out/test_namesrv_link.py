@@ -16,7 +16,7 @@ from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fake_namesrv import FakeNamesrv
 from tests.support.fakes import FakeClock
 from tests.support.running import running, stopping
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 CONFIG = BrokerConfig(
     broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", register_broker_timeout_mills=60_000
@@ -68,7 +68,7 @@ def changed(*topics, is_deletion=False):
 async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client, namesrv):
     link = make(tmp_path, client, namesrv.address)
     link.start()
-    await asyncio.sleep(0.01)
+    await turns()
     await link.stop(unregister=True)
     assert (namesrv.registrations, namesrv.unregistrations) == ([], [])
 

@@ -10,7 +10,7 @@ from rocketbroker.broker.slave.acting_master import ActingMaster
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import RemotingConnectError
 from tests.support.running import running
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 MASTER, SLAVE, OTHER = "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"
 CONFIG = BrokerConfig(
@@ -174,8 +174,7 @@ async def test_a_stop_in_the_middle_of_a_switch_waits_for_its_end(slave: Fixture
     await until(lambda: not slave.acting.is_acting)
 
     stop = asyncio.create_task(slave.acting.stop())
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns()
     assert not stop.done()
     slave.services.may_stop.set()
     await stop

@@ -8,6 +8,7 @@ from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.errors import OptionError
 from tests.support.consumer_parts import QUEUE, message
+from tests.support.waiting import turns
 
 SIZE = len(message(0).body)
 
@@ -36,7 +37,7 @@ async def test_a_pull_waits_at_each_limit_until_a_message_is_consumed(limits: Fl
     held.put([second])
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         waiting = group.create_task(held_bytes.wait_for_room(held))
-        await asyncio.sleep(0.01)
+        await turns()
         assert not waiting.done()
         held.remove(first)
 

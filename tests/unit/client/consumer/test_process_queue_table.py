@@ -18,7 +18,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.errors import RemotingTimeoutError
 from tests.support.consumer_parts import MemoryOffsets, consumption, message
 from tests.support.fakes import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 FIRST, SECOND = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 
@@ -142,8 +142,7 @@ async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
     await until(lambda: held.dropped)
     stage.table.doubt_locks()
     await stage.table.renew_locks()
-    for _ in range(10):
-        await asyncio.sleep(0)  # turns in which an early start would show
+    await turns()
     assert (0, 1) not in stage.pulled
     held.remove(under_way)
     stage.offsets.update(FIRST, 6)
@@ -175,8 +174,7 @@ async def test_a_queue_is_unlocked_when_its_message_has_ended():
     held.start(consumption(under_way, held), 1.0)
     await stage.table.update("T", [])
     assert not await stage.table.update("T", [FIRST]), "not while it is released"
-    for _ in range(10):
-        await asyncio.sleep(0)  # turns in which an early unlock would show
+    await turns()
     assert stage.locks.unlocked == []
     stage.offsets.update(FIRST, 6)
     held.remove(under_way)

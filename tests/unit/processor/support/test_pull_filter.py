@@ -1,6 +1,5 @@
 """Pulls that filter by properties, from the request to the answer: what is found, what waits, what is refused."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.support.held_pulls import held_count
 from tests.support.processor_calls import decoded
 from tests.support.processors import heart_beat_processor, pull_processor
 from tests.support.stores import make_store, message
+from tests.support.waiting import turns
 
 SUSPEND, SUBSCRIPTION = 2, 4
 
@@ -189,22 +189,16 @@ async def test_a_start_later_the_same_is_found(consumer: Consumer, parts: Simple
 # -- what waits
 
 
-async def settled() -> None:
-    """Until the loop has run what was called soon, and what that called."""
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
 async def test_a_held_pull_is_woken_by_what_it_wants_alone(consumer: Consumer):
     consumer.subscribe("n > 5")
     assert consumer.pull(flags=SUSPEND) is HELD
     for n in range(6):
         consumer.put(n)
-        await settled()
+        await turns()
         assert consumer.connection.answers == []
     assert held_count(consumer.holds) == 1
     consumer.put(1, 6, 2, 7)
-    await settled()
+    await turns()
     assert consumer.take_written() == [6, 7]
     assert held_count(consumer.holds) == 0
 
@@ -226,7 +220,7 @@ async def test_each_message_is_looked_at_once_for_a_held_pull(consumer: Consumer
     consumer.pull(flags=SUSPEND)
     for start in range(0, 2000, 1000):
         consumer.put(*range(start, start + 1000))
-        await settled()
+        await turns()
     assert sum(looked) == 2000
     assert held_count(consumer.holds) == 1
 
@@ -237,10 +231,10 @@ async def test_a_held_pull_looks_at_no_more_than_800_messages_in_one_turn_of_the
     (held,) = consumer.holds._held["T", 0]
     assert held.has_match is not None
     assert [held.has_match() for _ in range(4)] == [None, None, False, False]
-    await settled()
+    await turns()
     assert held_count(consumer.holds) == 1
     consumer.put(*range(1000), 1700)
-    await settled()
+    await turns()
     ((_, answer),) = consumer.connection.answers
     assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
     assert held_count(consumer.holds) == 0
@@ -251,7 +245,7 @@ async def test_pulls_of_one_queue_each_with_its_filter(consumer: Consumer):
     other = Consumer(consumer.parts, consumer.store, consumer.holds)
     other.pull("n = 2", flags=SUSPEND)
     consumer.put(0, 2)
-    await settled()
+    await turns()
     assert consumer.connection.answers == []
     assert other.take_written() == [2]
 
@@ -260,7 +254,7 @@ async def test_a_pull_whose_connection_closes_is_not_asked_any_more(consumer: Co
     consumer.pull("n = 1", flags=SUSPEND)
     consumer.put(1)
     consumer.holds.on_close(consumer.connection)
-    await settled()
+    await turns()
     assert consumer.connection.answers == []
 
 
@@ -279,7 +273,7 @@ async def test_a_held_pull_whose_filter_fails_is_answered(
 
     monkeypatch.setattr(consumer.store.fetcher, "fetch", failing)
     consumer.put(1)
-    await settled()
+    await turns()
     assert consumer.take_written() == [1]
     assert "cannot be filtered" in caplog.text
 
