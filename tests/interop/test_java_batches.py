@@ -1,4 +1,4 @@
-"""Topics with ``queue.type=BatchCQ``: official Java clients send batches to them, which are one record each."""
+"""Batches of official Java clients: message by message, and as one record in topics with ``queue.type=BatchCQ``."""
 
 import shutil
 from pathlib import Path
@@ -100,6 +100,25 @@ def test_a_failed_message_of_a_batch_is_redelivered_alone(java: Java, our_server
         (n, again) for n in range(8) for again in (False, True)
     ]
     assert our_servers.errors() == []
+
+
+def test_messages_of_a_batch_reach_those_who_subscribe_to_their_tag(
+    java: Java, our_servers: OurServers, tmp_path: Path
+):
+    namesrv, store = our_servers.namesrv().address, tmp_path / "store"
+    broker = our_servers.broker(namesrv, store, **SIZES)
+    make_topic(broker.address, namesrv, TOPIC, 1)
+    # Numbers of one length: the messages of a batch differ in unique id, tag and number, the latter two behind the id.
+    options = "plan=batch:40:1", "first=10", "batchSize=2", "bare=true", "tags=TagA,TagB"
+    done = java.run("Produce", f"namesrv={namesrv}", f"topic={TOPIC}", *options)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert [each.status for each in sent(done.stdout)] == ["SEND_OK"] * 40
+
+    messages = read(java, namesrv, "CG_TagB", 20, "expression=TagB")
+
+    assert [(each.n, each.tags) for each in messages] == [(n, "TagB") for n in range(11, 50, 2)]
+    broker.stop()
+    check_store(store)
 
 
 # A store of ours is taken over by Apache's broker, and taken back with what that has added. The other way round starts

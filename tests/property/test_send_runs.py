@@ -4,8 +4,13 @@ import asyncio
 import errno
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -35,6 +40,7 @@ from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import TopicTargets
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.stores import make_store
 from tests.support.transports import connect, feed
@@ -68,10 +74,27 @@ def send(
     return encode_frame(command)
 
 
-async def sent(
-    events: Sequence[bytes], runs: list[int] | None = None, capacity: int = 10_000, **settings: Any
-) -> tuple[bytes, bytes, list[bytes], list[int]]:
-    """Feed read events to the send path; return answers, log, queues and counts."""
+@dataclass
+class Broker:
+    """A send path with a store; ``runs`` receives the length of each run."""
+
+    store: MessageStore
+    stats: BrokerStatsManager
+    table: MethodTable
+
+    def stored(self) -> tuple[bytes, list[bytes]]:
+        """Return the log, and the queues and index files."""
+        index = self.store.index_service
+        assert index is not None
+        index.flush()
+        log = b"".join(bytes(file.buffer[: file.wrote]) for file in self.store.commit_log.queue.files)
+        queues = [bytes(queue.entry_bytes(0, 1_000_000)) for queue in self.store.queues]
+        return log, queues + [file.file.path.read_bytes() for file in index.files]
+
+
+@asynccontextmanager
+async def send_path(runs: list[int] | None = None, capacity: int = 10_000, **settings: Any) -> AsyncIterator[Broker]:
+    """Run a send path with topic T in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         root, clock = Path(folder), FakeClock()
         config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", auto_create_topic_enable=False)
@@ -79,7 +102,8 @@ async def sent(
         topics = TopicConfigManager(root / "topics.json", config, clock)
         topics.update(TopicConfig("T", 4, 4))
         stats = BrokerStatsManager(clock, config.broker_cluster_name)
-        store = make_store(root / "store", clock, mapped_file_size_commit_log=1 << 20, **settings)
+        sizes = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 500, "max_index_num": 2000}
+        store = make_store(root / "store", clock, **(sizes | settings))
         groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
         processor = SendMessageProcessor(
             config,
@@ -105,19 +129,25 @@ async def sent(
             table.add(code, processor.process, kind, takes_large_bodies=True, runs=handler)
         await store.start()
         try:
-            connection, transport, endpoint = connect(table.routes)
-            endpoint.on_batch_end = store.appender.dispatch
-            for event in events:
-                feed(connection, event)
-            await until(lambda: not connection._responder._open_requests)
-            await asyncio.sleep(0)  # the answers are written
-            log = bytes(store.commit_log.slice(0, store.commit_log.max_offset) or b"")
-            queues = [bytes(queue.entry_bytes(0, 1000)) for queue in store.queues]
-            item = stats.topic_put("T")
-            requests = sum(latency.count for latency in endpoint.meter.figures.values())
-            return bytes(transport.written), log, queues, [item.nums, item.times, item.size, item.misses, requests]
+            yield Broker(store, stats, table)
         finally:
             await store.stop()
+
+
+async def sent(
+    events: Sequence[bytes], runs: list[int] | None = None, capacity: int = 10_000, **settings: Any
+) -> tuple[bytes, bytes, list[bytes], list[int]]:
+    """Feed read events to the send path; return answers, log, queues with index, and counts."""
+    async with send_path(runs, capacity, **settings) as broker:
+        connection, transport, endpoint = connect(broker.table.routes)
+        endpoint.on_batch_end = broker.store.appender.dispatch
+        for event in events:
+            feed(connection, event)
+        await until(lambda: not connection._responder._open_requests)
+        await asyncio.sleep(0)  # the answers are written
+        item = broker.stats.topic_put("T")
+        requests = sum(latency.count for latency in endpoint.meter.figures.values())
+        return bytes(transport.written), *broker.stored(), [item.nums, item.times, item.size, item.misses, requests]
 
 
 def by_opaque(answers: bytes) -> list[Command]:
@@ -208,8 +238,10 @@ def test_requests_before_a_broken_frame_are_stored_and_answered_in_order():
 
     assert runs[-1] == 20
     assert counts[0] == 40
-    assert answers.startswith(asyncio.run(sent(frames))[0])
-    assert b"system error" in answers or len(answers) > len(asyncio.run(sent(frames))[0])
+    expected = asyncio.run(sent(frames))[0]
+    assert answers[: len(expected)] == expected
+    (refusal,) = decode_frames(answers[len(expected) :])
+    assert "frame length 2 is below the minimum of 4" in (refusal.remark or "")
 
 
 def test_a_request_that_fails_harms_none_of_its_run():
@@ -400,3 +432,115 @@ def test_a_run_of_batches_that_cannot_be_prepared_is_handled_one_by_one(caplog, 
 
     assert asyncio.run(sent([b"".join(frames)])) == expected
     assert "each is handled alone" in caplog.text
+
+
+# Properties in the orders of clients: Java's hash map, Go's map (any order), C++'s sorted map, and our client's.
+ORDERS = {
+    "Java": ("KEYS", "UNIQ_KEY", "WAIT", "TAGS"),
+    "Go": ("TAGS", "UNIQ_KEY", "KEYS"),
+    "C++": ("KEYS", "TAGS", "UNIQ_KEY", "WAIT"),
+    "ours": ("WAIT", "UNIQ_KEY", "TAGS"),
+}
+PAIRS = {"KEYS": "key", "UNIQ_KEY": "7F00000112671B28CDFA0000%08X", "WAIT": "true", "TAGS": "TagA"}
+# What ends or escapes a text, digits and letters of names, and bytes that are no UTF-8.
+OTHER_BYTES = b'"\\,:{}\x00\x01\x02 019AUKTe\x7f\xc3\xff'
+
+
+def properties_of(order: Sequence[str], number: int) -> str:
+    return "".join(f"{name}\x01{PAIRS[name]}\x02" for name in order) % number
+
+
+def alike_send(order: Sequence[str], number: int) -> bytes:
+    """Return the frame of a send with the properties of a client."""
+    header = SendMessageRequestHeaderV2(
+        "PG", "T", "TBW102", 4, number % 4, 0, 1_700_000_000_000 + number, 0, properties_of(order, number)
+    )
+    command = request(RequestCode.SEND_MESSAGE_V2, header, b"body %08d" % number)
+    command.opaque = number
+    return encode_frame(command)
+
+
+def alike_batch(order: Sequence[str], number: int) -> bytes:
+    """Return the frame of a batch of three messages with the properties of a client."""
+    names = [name for name in order if name != "KEYS"]
+    data = encode_batch(
+        (0, b"body %08d" % n, properties_of(names, n).encode()) for n in range(3 * number, 3 * number + 3)
+    )
+    header = SendMessageRequestHeaderV2(
+        "PG", "T", "TBW102", 4, number % 4, 0, 1_700_000_000_000 + number, 0, UNIQUE % number, batch=True
+    )
+    command = request(RequestCode.SEND_BATCH_MESSAGE, header, data)
+    command.opaque = number
+    return encode_frame(command)
+
+
+def events_with_changes(make: Callable[[Sequence[str], int], bytes], half: int, *, every: bool) -> list[list[bytes]]:
+    """Return read events of frames one of which has another byte.
+
+    Every byte of a frame is changed, in the first, middle or last frame of an event, whose halves have ``half`` frames.
+
+    Args:
+        make: returns the frame of a client with a number.
+        half: frames that are worth a run.
+        every: try each client, each place and each of ``OTHER_BYTES``, not one of them for each byte of the frame.
+    """
+    random = Random(half)
+    events: list[list[bytes]] = []
+    places = 0, half, 2 * half
+    for at in range(len(make(ORDERS["Java"], 100))):
+        choices = list(product(ORDERS.values(), places, OTHER_BYTES))
+        for order, place, byte in choices if every else [random.choice(choices)]:
+            number = 100 + (2 * half + 1) * len(events) % 800
+            event = [make(order, number + each) for each in range(2 * half + 1)]
+            frame = event[place]
+            event[place] = frame[:at] + bytes([byte]) + frame[at + 1 :]
+            events.append(event)
+    return events
+
+
+async def exchanged(
+    events: Sequence[Sequence[bytes]], teaching: Sequence[bytes], runs: list[int], *, together: bool
+) -> tuple[list[bytes], list[str]]:
+    """Return the answers to each event, and digests of the log, of the queues and of the index.
+
+    A connection that an event has ended, or left within a frame, is followed by another one. Each learns a template
+    from the frames ``teaching``.
+    """
+    answers: list[bytes] = []
+    sizes = {"mapped_file_size_commit_log": 1 << 28, "max_hash_slot_num": 50_000, "max_index_num": 800_000}
+    async with send_path(runs, mapped_file_size_consume_queue=20 * 300_000, **sizes) as broker:
+        connected = None
+        for event in events:
+            if connected is None:
+                connected = connection, transport, endpoint = connect(broker.table.routes)
+                endpoint.on_batch_end = broker.store.appender.dispatch
+                for data in [b"".join(teaching)] if together else teaching:
+                    feed(connection, data)
+            begin = len(transport.written)
+            for data in [b"".join(event)] if together else event:
+                if not transport.closed:
+                    feed(connection, data)
+            answers.append(bytes(transport.written[begin:]))
+            if transport.closed or any(frame[:8] != event[1][:8] for frame in event):
+                connection.connection_lost(None)
+                connected = None
+        log, others = broker.stored()
+        assert len(log) > 100 * len(events)
+        return answers, [sha256(each).hexdigest() for each in (log, *others)]
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "every"])
+@pytest.mark.parametrize(("make", "half"), [(alike_send, 7), (alike_batch, 3)], ids=["sends", "batches"])
+def test_frames_with_any_other_byte_are_stored_and_answered_as_if_alone(
+    make: Callable[[Sequence[str], int], bytes], half: int, every: bool
+):
+    events = events_with_changes(make, half, every=every)
+    teaching = [make(ORDERS["Java"], number) for number in range(9)]
+    runs: list[int] = []
+
+    together = asyncio.run(exchanged(events, teaching, runs, together=True))
+    alone = asyncio.run(exchanged(events, teaching, [], together=False))
+
+    assert len(runs) > len(events) // 2, "most events are handled in runs"
+    assert [at for at, answers in enumerate(together[0]) if answers != alone[0][at]] == []
+    assert together[1] == alone[1]

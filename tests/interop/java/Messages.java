@@ -24,6 +24,13 @@ final class Messages {
         return message;
     }
 
+    /** No keys, and no property but n: messages whose numbers are as long differ in unique id, tag and n alone. */
+    static Message bare(String topic, int n, String[] tags) {
+        Message message = new Message(topic, tags[n % tags.length], ("body " + n).getBytes(StandardCharsets.UTF_8));
+        message.putUserProperty("n", Integer.toString(n));
+        return message;
+    }
+
     /** Tab-separated, in the order of tests/support/java_lines.py. */
     static String line(String word, MessageExt message) {
         CRC32 crc = new CRC32();

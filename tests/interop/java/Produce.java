@@ -12,7 +12,8 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
 /**
  * Sends by a plan of steps mode:count:threads, joined by commas; mode is sync, async, oneway, batch or selector (which
  * sends number n to queue n modulo the number of queues). Numbers run on from step to step. Prints SENT, number, unique
- * id, queue, offset and status for each result, and DONE at the end.
+ * id, queue, offset and status for each result, and DONE at the end. A batch has up to batchSize messages; with bare they
+ * have a tag and a number only.
  */
 public final class Produce {
     private static DefaultMQProducer producer;
@@ -20,6 +21,8 @@ public final class Produce {
     private static String[] tags;
     private static int delayLevel;
     private static int pauseMillis;
+    private static int batchSize;
+    private static boolean bare;
     private static final Semaphore WINDOW = new Semaphore(200);
     private static final AtomicInteger FAILURES = new AtomicInteger();
 
@@ -29,6 +32,8 @@ public final class Produce {
         tags = options.text("tags", "A,B,C").split(",");
         delayLevel = options.number("delayLevel", 0);
         pauseMillis = options.number("pauseMillis", 0);
+        batchSize = options.number("batchSize", 32);
+        bare = "true".equals(options.text("bare", "false"));
         producer = new DefaultMQProducer(options.text("group", "PG_Produce"));
         options.connect(producer, "produce");
         producer.setSendMsgTimeout(30_000);
@@ -73,7 +78,7 @@ public final class Produce {
         CountDownLatch latch = new CountDownLatch("async".equals(mode) ? (count - worker + threads - 1) / threads : 0);
         List<Message> batch = new ArrayList<>();
         for (int n = first + worker; n < first + count; n += threads) {
-            Message message = Messages.make(topic, n, tags);
+            Message message = bare ? Messages.bare(topic, n, tags) : Messages.make(topic, n, tags);
             if (delayLevel > 0) {
                 message.setDelayTimeLevel(delayLevel);
             }
@@ -95,7 +100,7 @@ public final class Produce {
                     break;
                 case "batch":
                     batch.add(message);
-                    if (batch.size() == 32 || n + threads >= first + count) {
+                    if (batch.size() == batchSize || n + threads >= first + count) {
                         sentBatch(batch, producer.send(batch));
                         batch = new ArrayList<>();
                     }

@@ -52,7 +52,12 @@ Checks the store and prints a plan. With `--yes` it carries it out:
 
 Files of the CommitLog are never set aside: a damaged record stays, and consumers do not get it. If there are no other
 errors, the command says so and changes nothing. Queues are rebuilt from the whole CommitLog. This includes topics that
-Apache RocketMQ deleted while the log still has their messages."""
+Apache RocketMQ deleted while the log still has their messages.
+
+Versions before 0.1.0 gave all messages of some batches the first message's tags: such a message did not reach those
+who subscribe to its tag. The check reports `queue-entry-mismatch` and `index-entry-mismatch`, and the repair gives each
+entry and key the tags of its message. A group gets messages that it was not given before from its offset on only; set
+its offset back with `mqadmin resetOffsetByTime` for older ones."""
 
 # Notes beyond the options, and an example.
 _NOTES = {

@@ -3,6 +3,9 @@
 import asyncio
 import errno
 import os
+from collections.abc import Sequence
+from functools import partial
+from operator import eq
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,16 @@ from typer.testing import CliRunner, Result
 from rocketbroker.app.mqstore import repair
 from rocketbroker.app.mqstore.cli import app
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.codec.message.batch_properties import FoundColumns
+from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.index_file_layout import entry_position
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store import message_appender
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.recovery.store_lock import StoreLock
 from tests.support import golden_store
 from tests.support.audited_store import (
@@ -28,7 +37,7 @@ from tests.support.audited_store import (
     queue_place,
 )
 from tests.support.fakes import FakeClock
-from tests.support.stores import crash_copy, make_store, message, read_queue
+from tests.support.stores import ALWAYS, crash_copy, fetch, make_store, message, pulled, read_queue
 
 
 def run(*arguments: object) -> Result:
@@ -271,6 +280,59 @@ async def kill(root: Path, into: Path) -> Path:
     killed = crash_copy(root, into)
     await store.stop()
     return killed
+
+
+async def with_wrong_batches(root: Path, killed: Path | None) -> None:
+    """Make a store whose queue entries and index keys of batches have the first message's tags, as older ones may."""
+    clock = FakeClock()
+    store = make_store(root, clock)
+    await store.start()
+    right = message_appender.find_properties_of_batch
+    with pytest.MonkeyPatch.context() as patched:
+
+        def wrong(raws: Sequence[bytes], length: int | None = None) -> FoundColumns:
+            found = right(raws, length)
+            return found._replace(tags=[found.tags[0]] * len(raws))
+
+        patched.setattr(message_appender, "find_properties_of_batch", wrong)
+        for number in range(12):
+            raws = [
+                b"UNIQ_KEY\x01U%03d%d\x02WAIT\x01true\x02TAGS\x01Tag%c\x02" % (number, n, b"AB"[n]) for n in range(2)
+            ]
+            parts = BatchParts([0, 0], [b"a%d" % number, b"b%d" % number], raws)
+            assert store.appender.put_messages(message(topic="Batches"), parts).status is PutMessageStatus.PUT_OK
+            clock.advance(0.25)
+    if killed is not None:
+        crash_copy(root, killed)
+    await store.stop()
+
+
+async def tagged(root: Path, tag: str) -> tuple[list[bytes], int]:
+    """Return the bodies of a queue's messages by the tags code of their entries, and the number that a query finds."""
+    store = make_store(root)
+    await store.start()
+    try:
+        result = fetch(store, "Batches", 0, 0, 1000, matches=partial(eq, tags_code(tag)))
+        found = [each.body for each in decode_messages(pulled(result))]
+        asked = await store.queries.query_message("Batches", tag, 1000, 0, ALWAYS, "T")
+        return found, len(asked.records)
+    finally:
+        await store.stop()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_entries_and_keys_with_the_tags_of_another_message_are_mended(tmp_path: Path, store: Path, clean: bool) -> None:
+    root = store if clean else tmp_path / "killed"
+    asyncio.run(with_wrong_batches(store, None if clean else root))
+    before = errors(check(root))
+    assert not clean or before == {"queue-entry-mismatch": 12, "index-entry-mismatch": 12}
+
+    result = run(root, "--yes")
+
+    assert result.exit_code == 0, result.output
+    assert check(root).findings == []
+    for tag, letter in (("TagA", b"a"), ("TagB", b"b")):
+        assert asyncio.run(tagged(root, tag)) == ([b"%b%d" % (letter, number) for number in range(12)], 12)
 
 
 @pytest.mark.parametrize("yes", [(), ("--yes",)])
