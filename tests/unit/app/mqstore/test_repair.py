@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from rocketbroker.app.mqstore import repair
 from rocketbroker.app.mqstore.cli import app
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.codec.message.batch_properties import FoundColumns
+from rocketbroker.codec.message.batch_properties import FoundColumns, find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -22,7 +22,6 @@ from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.index_file_layout import entry_position
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store import message_appender
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.recovery.store_lock import StoreLock
 from tests.support import golden_store
@@ -287,14 +286,13 @@ async def with_wrong_batches(root: Path, killed: Path | None) -> None:
     clock = FakeClock()
     store = make_store(root, clock)
     await store.start()
-    right = message_appender.find_properties_of_batch
     with pytest.MonkeyPatch.context() as patched:
 
         def wrong(raws: Sequence[bytes], length: int | None = None) -> FoundColumns:
-            found = right(raws, length)
+            found = find_properties_of_batch(raws, length)
             return found._replace(tags=[found.tags[0]] * len(raws))
 
-        patched.setattr(message_appender, "find_properties_of_batch", wrong)
+        patched.setattr("rocketbroker.store.message_appender.find_properties_of_batch", wrong)
         for number in range(12):
             raws = [
                 b"UNIQ_KEY\x01U%03d%d\x02WAIT\x01true\x02TAGS\x01Tag%c\x02" % (number, n, b"AB"[n]) for n in range(2)
