@@ -309,7 +309,7 @@ class CrashScript(RecordedScript[Promised]):
         offsets.load()
         store = MessageStore(config, V4_HOST, NoListener(), clock, file_system, _TOPICS)
         await store.start()
-        await OffsetRecovery(offsets, store.queues, store.lock, nothing_to_wait_for).start()
+        await OffsetRecovery(offsets, store.queues, nothing_to_wait_for).start()
         return store, offsets
 
     async def check(self, root: Path, promised: Promised, loss: Loss, number: int = 0) -> None:

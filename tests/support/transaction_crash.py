@@ -66,7 +66,7 @@ async def started(root: Path, flush_disk_type: str, clock: FakeClock, file_syste
     offsets.load()
     store = MessageStore(config, V4_HOST, NoListener(), clock, file_system)
     await store.start()
-    await OffsetRecovery(offsets, store.queues, store.lock, nothing_to_wait_for).start()
+    await OffsetRecovery(offsets, store.queues, nothing_to_wait_for).start()
     found = Transactions(store, clock, offsets, transaction_check_max=NEVER)
     await found.recovery.run()
     return found

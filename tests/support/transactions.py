@@ -55,9 +55,7 @@ class Transactions:
         self.service = TransactionalMessageService(
             store.appender, store.flusher, offsets, self.config, STORE_HOST, clock, stats
         )
-        self.recovery = HalfQueueRecovery(
-            store.commit_log, store.queues, store.queries, store.lock, offsets, self.service
-        )
+        self.recovery = HalfQueueRecovery(store.commit_log, store.queues, store.queries, offsets, self.service)
         self.checks = TransactionalMessageCheckService(
             self.service,
             TransactionalMessageCheckListener(self.producers, self.topic_configs, "broker-a", STORE_HOST),
@@ -65,7 +63,6 @@ class Transactions:
             store.appender,
             store.queues,
             store.queries,
-            store.lock,
             store.acknowledgements,
             config=self.config,
             store_config=store.config,

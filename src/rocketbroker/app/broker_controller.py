@@ -194,7 +194,7 @@ class BrokerController:
             (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
             (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
-            (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, store.lock, self._persist.drain)),
+            (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, self._persist.drain)),
             (ANY_ROLE, OffsetFlushService(self.consumer_offsets, self.schedule, config, self._settings.store)),
             (ANY_ROLE, self.cleaning),
             # Before all that stores messages, so that slaves get the last of them at a stop.
@@ -250,9 +250,8 @@ class BrokerController:
 
     def _make_half_recovery(self) -> HalfQueueRecovery:
         store = self.store
-        lock = None if self._is_slave else store.lock
         return HalfQueueRecovery(
-            store.commit_log, store.queues, store.queries, lock, self.consumer_offsets, self.transactions
+            store.commit_log, store.queues, store.queries, self.consumer_offsets, self.transactions
         )
 
     def _make_acting_services(self) -> PartList:
@@ -281,7 +280,6 @@ class BrokerController:
             store.appender,
             store.queues,
             store.queries,
-            store.lock,
             store.acknowledgements,
             config=config,
             store_config=self._settings.store,

@@ -336,7 +336,7 @@ class MessageStore:
         indexed = self._is_index_synced()
         self._checkpoint.save()
         # Only an unclean start looks for messages that queues or index lack.
-        failed = self.lock.stays_marked or self.flusher.error or self._queue_flusher.error or self.appender.has_pending
+        failed = self.flusher.error or self._queue_flusher.error or self.appender.has_pending
         if indexed and not failed:
             self._write_ends()
             self.lock.mark_stopped()

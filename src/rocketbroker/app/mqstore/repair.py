@@ -83,14 +83,11 @@ def _tell_plan(damaged: list[Path]) -> None:
 
 
 async def _recover(config: MessageStoreConfig) -> None:
-    """Recover the store and its consumer offsets.
-
-    Offsets beyond the end of their queue are set back here: after this clean stop the next start does not check them.
-    """
+    """Recover the store, and set back consumer offsets beyond the end of their queue."""
     offsets = ConsumerOffsetManager(config.config_dir / "consumerOffset.json", SystemClock(), write_table)
 
     async def set_back(store: MessageStore) -> None:
-        await OffsetRecovery(offsets, store.queues, store.lock, _written_at_once).start()
+        await OffsetRecovery(offsets, store.queues, _written_at_once).start()
 
     await recover_store(config, offsets.load, set_back)
 

@@ -1,9 +1,10 @@
 """Recovery of the open transactions from half messages and op messages.
 
 After a kill, op messages lack two things: half messages put back since the consumer offsets were written, and
-transactions committed since the last op message. RocketMQ checks all of them again, so that their messages may be
-delivered twice. Here the copies reveal the first, and the index the second: it finds a committed message by its unique
-id. Without the index (``messageIndexEnable=false``), committed transactions are checked again.
+transactions committed since the last op message. So they do in the log of a slave that is promoted, however it was
+stopped. RocketMQ checks all of them again, so that their messages may be delivered twice. Here the copies reveal the
+first, and the index the second: it finds a committed message by its unique id, at each start, since a clean stop does
+not tell who wrote the log. Without the index (``messageIndexEnable=false``), committed transactions are checked again.
 """
 
 import asyncio
@@ -31,7 +32,6 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
-from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,6 @@ class HalfQueueRecovery:
         commit_log: the log, recovered.
         queues: the queues, recovered.
         queries: finds committed messages by their unique id.
-        lock: knows how the last broker stopped; ``None`` for a slave, whose log another broker wrote.
         consumer_offsets: loaded; offsets beyond the end of a queue are set back already.
         transactions: receives the open half messages.
     """
@@ -53,17 +52,14 @@ class HalfQueueRecovery:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         queries: MessageQueries,
-        lock: StoreLock | None,
         consumer_offsets: ConsumerOffsetManager,
         transactions: TransactionalMessageService,
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
         self._queries = queries
-        self._lock = lock
         self._consumer_offsets = consumer_offsets
         self._transactions = transactions
-        self._is_first = True
 
     async def run(self) -> None:
         """Find the open transactions before any message is sent or ended."""
@@ -76,16 +72,13 @@ class HalfQueueRecovery:
             raise
         self._transactions.begin(half_offsets)
         ended = 0
-        # Another master may have been killed since the first run.
-        if not (self._is_first and self._lock is not None and self._lock.was_clean):
-            for half in open_halves:
-                if await self._is_committed(half):
-                    self._transactions.end(half, half.queue_offset)
-                    ended += 1
-        self._is_first = False
+        for half in open_halves:
+            if await self._is_committed(half):
+                self._transactions.end(half, half.queue_offset)
+                ended += 1
         if open_halves:
             log.info(
-                "%s transactions are open; %s were committed shortly before the unclean stop",
+                "%s transactions are open; %s others were committed shortly before the last broker ended",
                 len(open_halves) - ended,
                 ended,
             )

@@ -46,7 +46,6 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
-from rocketbroker.store.recovery.store_lock import StoreLock
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,6 @@ class TransactionalMessageCheckService:
         appender: makes the copies readable.
         queues: hold the half messages.
         queries: reads them.
-        lock: stays marked if the next start has to search for commits.
         acknowledgements: report when a copy may be read.
         config: intervals and limits of the checks.
         store_config: retention time of messages.
@@ -85,7 +83,7 @@ class TransactionalMessageCheckService:
         clock: decides what is due.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a check depends on
+    def __init__(  # noqa: PLR0913 - each is one thing that a check depends on
         self,
         transactions: TransactionalMessageService,
         listener: TransactionalMessageCheckListener,
@@ -93,7 +91,6 @@ class TransactionalMessageCheckService:
         appender: MessageAppender,
         queues: ConsumeQueueStore,
         queries: MessageQueries,
-        lock: StoreLock,
         acknowledgements: Acknowledgements,
         *,
         config: BrokerConfig,
@@ -107,7 +104,6 @@ class TransactionalMessageCheckService:
         self._appender = appender
         self._queues = queues
         self._queries = queries
-        self._lock = lock
         self._acknowledgements = acknowledgements
         self._config = config
         self._store_config = store_config
@@ -132,9 +128,7 @@ class TransactionalMessageCheckService:
     async def stop(self) -> None:
         """Stop checking; write op messages and progress."""
         await self._tasks.stop()
-        if not await self._transactions.close():
-            # As after a kill, the next start must search for commits without an op message.
-            self._lock.stays_marked = True
+        await self._transactions.close()
 
     async def _check_when_due(self) -> None:
         if (self._clock.monotonic() - self._last_check) * 1000 >= self._config.transaction_check_interval:

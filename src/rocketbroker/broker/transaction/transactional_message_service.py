@@ -154,19 +154,14 @@ class TransactionalMessageService:
         if written:
             self._appender.dispatch()
 
-    async def close(self) -> bool:
-        """Write the collected op messages, and commit the progress, all of it if the log can be synced.
-
-        Returns:
-            True if op messages record the end of every ended transaction.
-        """
+    async def close(self) -> None:
+        """Write the collected op messages, and commit the progress, all of it if the log can be synced."""
         if self._batch:
             await self._flusher.sync()
             self.write_ops()
         self.keep_progress()
         if self._progress.is_behind and (await self._flusher.sync()).ok:
             self.keep_progress()
-        return not self._batch
 
     def keep_progress(self) -> None:
         """Commit the positions in both queues that are safe to continue from after a power loss."""

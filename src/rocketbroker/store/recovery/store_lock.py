@@ -30,8 +30,6 @@ class StoreLock:
         self._fd = -1
         # The last broker stopped cleanly; known once the lock is acquired.
         self.was_clean = True
-        # True if the next start must find an unclean stop: a repair of this one is not on disk.
-        self.stays_marked = False
 
     def acquire(self) -> None:
         """Acquire the lock unless this object holds it.

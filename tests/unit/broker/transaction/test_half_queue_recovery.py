@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
 from rocketbroker.codec.message.message_properties import encode_properties
 from tests.support.golden_store import unpack
 from tests.support.replicas import log_bytes
-from tests.support.stores import message
+from tests.support.stores import make_store, message
 from tests.support.transactions import COMMIT, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
 
 
@@ -107,16 +106,25 @@ async def test_a_change_of_role_finds_what_became_of_transactions_meanwhile(tmp_
         await each.close()
 
 
-async def test_a_slave_looks_for_commits_in_its_first_run_although_it_stopped_cleanly(tmp_path: Path):
-    master = await Transactions.open(tmp_path / "store")
+async def test_a_promoted_slave_looks_for_commits_although_it_stopped_cleanly(tmp_path: Path):
+    master = await Transactions.open(tmp_path / "master")
     committed, still_open = (master.send() for _ in range(2))
     master.end(committed)
-    assert (master.store.lock.was_clean, master.ops()) == (True, [])
-    store, found = master.store, master.service
-    slave = HalfQueueRecovery(store.commit_log, store.queues, store.queries, None, master.offsets, found)
-    await slave.run()
-    assert open_bodies(master) == [still_open.body]
-    await master.close()
+    assert master.ops() == []
+    slave = make_store(tmp_path / "slave", master.clock)
+    await slave.start()
+    copy = slave.make_replica_log()
+    await copy.start()
+    copy.append(0, log_bytes(master.store))
+    await copy.stop()
+    await slave.stop()
+
+    promoted = await Transactions.open(tmp_path / "slave", master.clock, master.committed())
+
+    assert promoted.store.lock.was_clean
+    assert open_bodies(promoted) == [still_open.body]
+    for each in (master, promoted):
+        await each.close()
 
 
 async def test_without_the_index_such_a_commit_is_asked_for_again(tmp_path: Path):
