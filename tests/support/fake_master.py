@@ -4,15 +4,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.slave.master_client import LogState
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.handler import Connection, MethodTable
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
 from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
@@ -28,8 +32,10 @@ CONFIG = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
 class FakeMaster:
     """Server on a free port of 127.0.0.1.
 
-    ``bodies`` are answers by code, instead of those of the tables; ``commits`` are the offsets that it received, and
-    ``announced`` the HA addresses and addresses of masters, answered by ``announce_answer``.
+    ``bodies`` are answers by code, instead of those of the tables. ``log`` is the state of its log, ``records`` are in
+    it by their offset, and ``before_state`` and ``before_record`` are called before it answers them. ``commits`` are
+    the offsets that it received, and ``announced`` the HA addresses and addresses of masters, answered by
+    ``announce_answer``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,6 +51,9 @@ class FakeMaster:
             RequestCode.GET_TIMER_CHECK_POINT: TimerCheckpoint().encode(),
             RequestCode.GET_TIMER_METRICS: b'{"timingCount":{}}',
         }
+        self.log = LogState("1", 0)
+        self.records: dict[int, bytes] = {}
+        self.before_state = self.before_record = lambda: None
         self.announce_answer = response()
         self.announced: list[tuple[str | None, str | None]] = []
         self.commits: list[UpdateConsumerOffsetRequestHeader] = []
@@ -60,6 +69,10 @@ class FakeMaster:
             table.add(code, self._instead(code, processor.process), header)
         for code in list(self.bodies):
             table.add(code, self._instead(code, None))
+        table.add(
+            RequestCode.GET_BROKER_RUNTIME_INFO, self._instead(RequestCode.GET_BROKER_RUNTIME_INFO, self._answer_state)
+        )
+        table.add(RequestCode.VIEW_MESSAGE_BY_ID, self._answer_record, ViewMessageRequestHeader)
         table.add(RequestCode.UPDATE_CONSUMER_OFFSET, self._commit, UpdateConsumerOffsetRequestHeader)
         table.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._announce, ExchangeHAInfoRequestHeader)
         self.server = RemotingServer(table.routes, host="127.0.0.1")
@@ -81,6 +94,16 @@ class FakeMaster:
             return await process(connection, command) if body is None else response(body=body)
 
         return answer
+
+    async def _answer_state(self, _connection: Connection, _command: Command) -> Command:
+        self.before_state()
+        started, end = self.log
+        return response(body=KVTable({"bootTimestamp": started, "commitLogMaxOffset": str(end)}).encode())
+
+    def _answer_record(self, _connection: Connection, command: Command) -> Command:
+        self.before_record()
+        record = self.records.get(command.header.offset)
+        return response(body=record) if record else response(ResponseCode.SYSTEM_ERROR, "can not find message")
 
     def _announce(self, _connection: Connection, command: Command) -> Command:
         self.announced.append((command.header.master_ha_address, command.header.master_address))

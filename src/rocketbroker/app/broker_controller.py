@@ -39,6 +39,7 @@ from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessag
 from rocketbroker.broker.slave.broker_pre_online import Progress
 from rocketbroker.broker.slave.copied_table import CopiedTables
 from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.master_progress import MasterProgressGate
 from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
@@ -288,20 +289,16 @@ class BrokerController:
         )
 
     def _make_slave_synchronize(self) -> SlaveSynchronize:
+        store, replica = self.store, self.replication.replica_log
+        client = MasterClient(self._client, self._executor, lambda: self.master_address.master.address)
         synchronize = SlaveSynchronize(
             self.master_address,
-            MasterClient(self._client, self._executor, lambda: self.master_address.master.address),
-            FollowedTables(
-                self.topic_configs,
-                self.subscription_groups,
-                self.consumer_offsets,
-                self.schedule,
-                self.timer,
-                self._copied,
-            ),
+            client,
+            FollowedTables(*self._tables, self.timer, self._copied),
+            MasterProgressGate(client, store.commit_log, lambda: replica.last_record, store.flusher),
             self._clock,
             self.outer_api.register_all,
-            lambda: self.store.queues.topics,
+            lambda: store.queues.topics,
             lambda: self.replication.client.other_log,
             lambda: self.acting.state.is_acting,
         )

@@ -372,6 +372,7 @@ def _add_statistics(
             fast_failure.runtime_info,
             parts.admin.replication_problem,
         ).process,
+        audience=Audience.BROKER,
     )
     add(
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,

@@ -121,6 +121,11 @@ class ReplicaLog:
         """CommitLog offset of the next bytes."""
         return self._commit_log.max_offset
 
+    @property
+    def last_record(self) -> int:
+        """CommitLog offset of the last record that consumers may read, -1 without one."""
+        return self._reput.last_record
+
     async def let_dispatch(self) -> None:
         """Let others have their turn, and a dispatch that is behind a few: it costs less while it has the records."""
         for _ in range(_TURNS):

@@ -5,7 +5,7 @@ called every ``flushConsumerOffsetInterval``, schedules a write of a changed tab
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from rocketbroker.broker.offset.reset_offset_table import ResetOffsetTable
@@ -80,24 +80,44 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._changed |= bool(self.slave_commits)
         self.slave_commits = {}
 
-    def follow(self, table: OffsetTable, version: DataVersion | None) -> None:
+    def follow(self, table: OffsetTable, version: DataVersion | None, before: OffsetTable) -> None:
         """Take over the offsets of a slave's master, except where this slave's own are ahead and not returned yet.
 
-        Offsets that only this slave has stay. Offsets beyond ``maxConsumerOffsetNums`` are taken over as well.
+        Offsets beyond ``maxConsumerOffsetNums`` are taken over as well. Offsets that only this slave has stay, unless
+        the master deleted them: then a topic or group of the same name must not continue at them.
+
+        Args:
+            table: the master's table.
+            version: its version.
+            before: the table that was taken over last; empty if another process had it.
         """
+        for key, queues in before.items():
+            if deleted := queues.keys() - table.get(key, {}).keys():
+                self._forget(key, deleted)
         for key, queues in table.items():
             kept = self.slave_commits.get(key, {})
             merged = queues | {
                 queue_id: offset for queue_id, offset in kept.items() if offset > queues.get(queue_id, -1)
             }
-            before = self.table.get(key, {})
-            if any(before.get(queue_id) != offset for queue_id, offset in merged.items()):
-                self.table[key] = before | merged
+            own = self.table.get(key, {})
+            if any(own.get(queue_id) != offset for queue_id, offset in merged.items()):
+                self.table[key] = own | merged
                 self._changed = True
         if version is not None:
             self.data_version = version
         if self._changed:
             self._recount()
+
+    def _forget(self, key: str, queue_ids: Collection[int]) -> None:
+        """Forget the offsets of some queues."""
+        for table in (self.table, self.slave_commits):
+            if key in table:
+                left = {queue_id: offset for queue_id, offset in table[key].items() if queue_id not in queue_ids}
+                if left:
+                    table[key] = left
+                else:
+                    del table[key]
+        self._changed = True
 
     def take_over(self, table: OffsetTable, end_of: Callable[[str, int], int]) -> int:
         """Take over the offsets of a slave that are ahead of this master's; return their number.

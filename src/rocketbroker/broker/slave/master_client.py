@@ -16,10 +16,12 @@ from rocketbroker.codec.remoting.bodies.slave_tables import (
     TimerMetricsSerializeWrapper,
 )
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigSerializeWrapper
 from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader
 from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.headers.subscription_group import (
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
@@ -44,6 +46,13 @@ _INLINE_BYTES: Final = 65_536
 
 T = TypeVar("T", bound=RemotingSerializable)
 P = TypeVar("P", TopicConfigSerializeWrapper, SubscriptionGroupWrapper)
+
+
+class LogState(NamedTuple):
+    """Process that answered, by its start time as text, and the CommitLog offset after its last message."""
+
+    started: str
+    end: int
 
 
 class _PagedTable(NamedTuple, Generic[P]):
@@ -100,6 +109,9 @@ class MasterClient:
     async def consumer_offsets(self) -> ConsumerOffsetSerializeWrapper:
         """Return the consumer offsets, by GET_ALL_CONSUMER_OFFSET."""
         answer = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        # Offsets that a table lacks were deleted; one without the field is another answer.
+        if b'"offsetTable"' not in (answer.body or b""):
+            raise CodecError("it has no offsetTable")
         return await self._decode(answer, ConsumerOffsetSerializeWrapper)
 
     async def delay_offsets(self) -> DelayOffsetSerializeWrapper:
@@ -122,6 +134,20 @@ class MasterClient:
     async def timer_metrics(self) -> TimerMetricsSerializeWrapper:
         """Return the waiting timer messages by topic, by GET_TIMER_METRICS."""
         return await self._decode(await self._ask(RequestCode.GET_TIMER_METRICS), TimerMetricsSerializeWrapper)
+
+    async def log_state(self) -> LogState:
+        """Return the state of the log, by GET_BROKER_RUNTIME_INFO: brokers of all versions answer it."""
+        table = (await self._decode(await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO), KVTable)).table
+        started, end = table.get("bootTimestamp", ""), table.get("commitLogMaxOffset", "")
+        if not started or not end.isdecimal():
+            raise CodecError(f"its start time is {started[:40]!r}, the end of its log {end[:40]!r}")
+        return LogState(started, int(end))
+
+    async def record(self, offset: int) -> bytes:
+        """Return the record at a CommitLog offset, by VIEW_MESSAGE_BY_ID; empty if no message is there."""
+        command = request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset))
+        answer = await self._client.invoke(self._address(), command, _TIMEOUT_S)
+        return bytes(answer.body or b"") if answer.code == ResponseCode.SUCCESS else b""
 
     async def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commit a consumer offset, one-way: an answered commit of a stranger would be an administrator's reset."""

@@ -4,8 +4,8 @@ Each table is fetched whole, checked, and then taken over in one step. A failed,
 nothing, and neither does an invalid entry. Consumer filters need no request: consumers send their heartbeats to slaves
 as well.
 
-Progress of deliveries is taken over one round late. The log is copied meanwhile, so that a delivery counts as done only
-when the slave most likely has its copy; otherwise a takeover would lose the message.
+Topics and groups are taken over at once. Progress of consumers and of deliveries waits until the own log has all that
+it counts (``master_progress.py``).
 """
 
 import asyncio
@@ -13,21 +13,20 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple, TypeVar
 
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
 from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.copied_table import CopiedTables
-from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.master_client import LogState, MasterClient
 from rocketbroker.broker.slave.master_names import MasterNames
+from rocketbroker.broker.slave.master_progress import MasterProgress, MasterProgressGate
 from rocketbroker.broker.slave.offset_return import OffsetReturn
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
-from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
@@ -61,6 +60,7 @@ class SlaveSynchronize:
         master: address of the master.
         client: sends the requests.
         tables: the tables of this broker.
+        gate: holds progress back.
         clock: checks the times of the master.
         register: registers this broker again, to learn of a master.
         stored_topics: returns the topics that have messages in this broker's store.
@@ -74,6 +74,7 @@ class SlaveSynchronize:
         master: MasterAddress,
         client: MasterClient,
         tables: FollowedTables,
+        gate: MasterProgressGate,
         clock: Clock,
         register: Callable[[], object],
         stored_topics: Callable[[], Collection[str]],
@@ -83,6 +84,7 @@ class SlaveSynchronize:
         self._master = master
         self._client = client
         self._tables = tables
+        self._gate = gate
         self._clock = clock
         self._register = register
         self._stored_topics = stored_topics
@@ -91,9 +93,10 @@ class SlaveSynchronize:
         self._topic_names = MasterNames("topics", tables.topics.system_topics)
         self._group_names = MasterNames("consumer groups", BUILT_IN_GROUPS)
         self._offset_return = OffsetReturn(tables.offsets, client)
-        # Progress of the last round.
-        self._delay_offsets: DelayOffsetSerializeWrapper | None = None
-        self._timer_checkpoint: TimerCheckpoint | None = None
+        # Progress that this round fetches.
+        self._fetched = MasterProgress(LogState("", 0))
+        # Consumer offsets taken over last, and the process that had them.
+        self._offsets_before: tuple[str, OffsetTable] = "", {}
         # Topics with messages that no table of the master had so far.
         self._unknown: set[str] = set()
         # Last log text of each table that could not be followed.
@@ -106,7 +109,6 @@ class SlaveSynchronize:
         """Start following; the tables must be loaded."""
         self._tables.offsets.keep_commits()
         self._tasks.forever(self._run, "run")
-        self._tasks.every(LOOK_S, self._look_for_topics, "look for topics")
 
     async def stop(self) -> None:
         """Stop following."""
@@ -117,7 +119,7 @@ class SlaveSynchronize:
         self._wake.set()
 
     def _master_changed(self, _master: Master) -> None:
-        self._delay_offsets = self._timer_checkpoint = None
+        self._gate.clear()
         self._wake.set()
 
     def _look_for_topics(self) -> None:
@@ -134,12 +136,25 @@ class SlaveSynchronize:
             if self._master.master.address and not self._is_acting():
                 await self.sync_all()
             else:
+                self._gate.clear()
                 self._register()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for the next round; look for topics meanwhile, and for progress that the log covers by then."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + INTERVAL_S
+        while not self._wake.is_set() and (left_s := end - loop.time()) > 0:
             try:
-                async with asyncio.timeout(INTERVAL_S):
+                async with asyncio.timeout(min(LOOK_S, left_s)):
                     await self._wake.wait()
             except TimeoutError:
-                continue
+                self._look_for_topics()
+                try:
+                    await self._take_over_progress()
+                except (RemotingError, CodecError) as error:
+                    # The next round tries again, and logs the failure.
+                    log.debug("SlaveSynchronize: no progress is taken over: %s", error)
 
     async def sync_all(self) -> None:
         """Fetch all tables once; a table that fails is logged, and keeps its content."""
@@ -147,11 +162,14 @@ class SlaveSynchronize:
         steps: Iterable[tuple[str, Callable[[], Awaitable[object]]]] = (
             ("topics", self._sync_topics),
             ("consumer groups", self._sync_groups),
-            ("consumer offsets", self._sync_offsets),
-            ("delay offsets", self._sync_delay_offsets),
+            ("log offsets", self._begin_progress),
+            ("consumer offsets", self._fetch_offsets),
+            ("delay offsets", self._fetch_delay_offsets),
             ("message request modes", self._sync_message_request_modes),
-            ("timer checkpoint", self._sync_timer_checkpoint),
+            ("timer checkpoint", self._fetch_timer_checkpoint),
             ("timer metrics", self._sync_timer_metrics),
+            ("log offsets", self._end_progress),
+            ("progress", self._take_over_progress),
         )
         if reason := self._other_log():
             self._waits(reason)
@@ -182,6 +200,9 @@ class SlaveSynchronize:
         topics.follow(valid, gone, names.version(topics.data_version, answer.data_version))
         for name in gone:
             self._tables.offsets.remove_topic(name)
+        if gone:
+            # It may have offsets from before the deletion.
+            self._gate.clear()
 
     async def _sync_groups(self) -> None:
         answer = await self._client.groups()
@@ -193,27 +214,51 @@ class SlaveSynchronize:
         forbidden = {name: topics for name, topics in forbidden.items() if name in valid or name not in table}
         groups.follow(valid, forbidden, gone, version)
 
-    async def _sync_offsets(self) -> None:
-        answer = await self._client.consumer_offsets()
-        table = self._valid("consumer offsets", answer.offset_table, self._offset_fault)
-        await self._offset_return.send(table)
-        self._tables.offsets.follow(table, answer.data_version)
+    async def _begin_progress(self) -> None:
+        self._fetched = MasterProgress(LogState("", 0))
+        self._fetched.log = await self._client.log_state()
 
-    async def _sync_delay_offsets(self) -> None:
-        answer, before = await self._client.delay_offsets(), self._delay_offsets
+    async def _fetch_offsets(self) -> None:
+        answer = await self._client.consumer_offsets()
+        table = answer.offset_table
+        answer.offset_table = self._valid("consumer offsets", table, self._offset_fault)
+        await self._offset_return.send(answer.offset_table)
+        self._fetched.offsets, self._fetched.invalid = answer, frozenset(table.keys() - answer.offset_table.keys())
+
+    async def _fetch_delay_offsets(self) -> None:
+        answer = await self._client.delay_offsets()
         answer.offset_table = self._valid("delay offsets", answer.offset_table, level_fault)
-        self._delay_offsets = answer
-        if before is not None and not self._is_acting():
-            self._tables.schedule.follow(before)
+        self._fetched.delays = answer
+
+    async def _fetch_timer_checkpoint(self) -> None:
+        self._fetched.timer = await self._client.timer_checkpoint(self._clock.time_ms())
+
+    async def _end_progress(self) -> None:
+        """Let the fetched progress wait for the own log, if one process of the master answered all of it."""
+        state = await self._client.log_state()
+        if state.started == self._fetched.log.started and not self._is_acting():
+            self._fetched.log = state
+            self._gate.add(self._fetched)
+
+    async def _take_over_progress(self) -> None:
+        """Take over what the own log covers; an acting master makes its own progress."""
+        progress = await self._gate.take()
+        if progress is None or self._is_acting():
+            return
+        tables, (started, before) = self._tables, self._offsets_before
+        if (offsets := progress.offsets) is not None:
+            # A master that was started again may have lost its last commits: what it lacks then was not deleted.
+            had = before.items() if started == progress.log.started else ()
+            known = {key: queues for key, queues in had if key not in progress.invalid}
+            tables.offsets.follow(offsets.offset_table, offsets.data_version, known)
+            self._offsets_before = progress.log.started, offsets.offset_table
+        if progress.delays is not None:
+            tables.schedule.follow(progress.delays)
+        if progress.timer is not None:
+            tables.timer.follow(progress.timer)
 
     async def _sync_message_request_modes(self) -> None:
         self._tables.copied.message_request_modes.follow(await self._client.message_request_modes())
-
-    async def _sync_timer_checkpoint(self) -> None:
-        answer, before = await self._client.timer_checkpoint(self._clock.time_ms()), self._timer_checkpoint
-        self._timer_checkpoint = answer
-        if before is not None and not self._is_acting():
-            self._tables.timer.follow(before)
 
     async def _sync_timer_metrics(self) -> None:
         self._tables.copied.timer_metrics.follow(await self._client.timer_metrics())

@@ -79,6 +79,8 @@ class ReputMessageService:
         # Begin and progress of ``run``: CommitLog offset and store time in ms of the last record.
         self.offset = 0
         self.last_stored_ms = 0
+        # CommitLog offset of that record, -1 while only the queues know it.
+        self._last_record = -1
         # Bytes that a step reads from the log.
         self._step = LEAST_STEP
         self._fresh: deque[Stretch] = deque()
@@ -168,13 +170,22 @@ class ReputMessageService:
             raise
         self.offset = stretch.end_offset
         self._step = step_like(stretch)
-        self.last_stored_ms = store_timestamp(stretch[len(stretch) - 1])
+        last = stretch[len(stretch) - 1]
+        self.last_stored_ms, self._last_record = store_timestamp(last), stretch.end_offset - len(last)
 
     def continue_from(self, offset: int, last_stored_ms: int) -> None:
         """Continue at an offset, before which the last record was stored at a time; queues may have changed."""
-        self.offset, self.last_stored_ms = offset, last_stored_ms
+        self.offset, self.last_stored_ms, self._last_record = offset, last_stored_ms, -1
         self._fresh.clear()
         self._forget_queues()
+
+    @property
+    def last_record(self) -> int:
+        """CommitLog offset of the last record before ``offset``, -1 without one."""
+        if self._last_record < 0:
+            last = (queue.entry(queue.max_offset - 1) for queue in self._queues if queue.max_offset)
+            self._last_record = max((entry.physical_offset for entry in last if entry is not None), default=-1)
+        return self._last_record
 
     def _forget_queues(self) -> None:
         self.__dict__.pop("_columns", None)

@@ -12,6 +12,7 @@ from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.copied_table import CopiedTables
 from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.master_progress import MasterProgressGate
 from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
@@ -66,6 +67,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         stored_topics=set(),
         address=MasterAddress(lambda: "127.0.0.1:1"),
         other_log="",
+        last_record=-1,
         is_acting=False,
     )
     found.address.registered("ns", Master(master.address, ""))
@@ -77,6 +79,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
                 found.address,
                 found.client,
                 tables,
+                MasterProgressGate(found.client, store.commit_log, lambda: found.last_record, store.flusher),
                 clock,
                 lambda: found.registrations.append(1),
                 lambda: found.stored_topics,

@@ -88,11 +88,11 @@ def test_they_survive_a_restart(offsets, tmp_path):
 def test_own_offsets_stay_ahead_until_they_are_returned(offsets):
     offsets.commit("G", "T", 0, 5)
 
-    offsets.follow({"T@G": {0: 3, 1: 4}, "U@G": {0: 1}}, None)
+    offsets.follow({"T@G": {0: 3, 1: 4}, "U@G": {0: 1}}, None, {})
     assert offsets.table == {"T@G": {0: 5, 1: 4}, "U@G": {0: 1}}
 
     offsets.forget_slave_commit("T@G", 0)
-    offsets.follow({"T@G": {0: 3}}, None)
+    offsets.follow({"T@G": {0: 3}}, None, {})
     assert offsets.query("G", "T", 0) == 3
     assert offsets.query("G", "T", 1) == 4
 

@@ -4,10 +4,14 @@ import pytest
 
 from rocketbroker.broker.out.master_address import Master
 from rocketbroker.broker.slave import slave_synchronize
+from rocketbroker.broker.slave.master_client import LogState
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
+from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.flush.acknowledgement import Acknowledgement
+from tests.support.stores import message
 from tests.support.waiting import until
 
 TABLES = {
@@ -19,6 +23,8 @@ TABLES = {
     RequestCode.GET_TIMER_CHECK_POINT: "timer checkpoint",
     RequestCode.GET_TIMER_METRICS: "timer metrics",
 }
+# Longer than any wait for what comes at once.
+NEVER_S = 3600.0
 
 
 @pytest.fixture
@@ -88,6 +94,7 @@ async def test_an_empty_master_wipes_nothing(slave, filled, caplog):
     del filled.topics.topics["T"]
     del filled.groups.groups["G"]
     filled.offsets.table.clear()
+    filled.log = LogState("2", 0)
     filled.topics.data_version.counter = filled.groups.data_version.counter = 0
 
     await slave.sync.sync_all()
@@ -135,18 +142,233 @@ async def test_long_tables_come_in_pages(slave, filled):
     assert slave.groups.groups == filled.groups.groups
 
 
-async def test_progress_is_taken_over_one_round_late(slave, master):
-    master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:5}}'
-    delivered = TimerCheckpoint(slave.clock.time_ms(), 0, 9, 9)
-    master.bodies[RequestCode.GET_TIMER_CHECK_POINT] = delivered.encode()
-    await slave.sync.sync_all()
-    assert (slave.schedule.offset_table, slave.timer.progress.delivered) == ({}, ())
+PROGRESS = {
+    RequestCode.GET_ALL_CONSUMER_OFFSET: b'{"offsetTable":{"T@G":{0:%d}}}',
+    RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{1:%d}}',
+}
 
-    master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:6}}'
+
+class Copied:
+    """A slave's log that has a prefix of its master's, message by message; the master's progress counts its messages.
+
+    ``copied`` is the number of messages that the slave has.
+    """
+
+    def __init__(self, slave, master, store) -> None:
+        self._slave, self._master, self._store = slave, master, store
+        self.copied = 0
+        self._ends = [0]
+
+    def master_stores(self) -> None:
+        """Let the master store a message, and make progress by it."""
+        result = self._store.appender.put_message(message(b"%d" % len(self._ends)))
+        self._store.appender.dispatch()
+        begin, end = result.physical_offset, result.physical_offset + result.size
+        self._ends.append(end)
+        self._master.records[begin] = self._store.commit_log.record(begin)
+        self._master.log = LogState(self._master.log.started, end)
+        count = len(self._ends) - 1
+        for code, body in PROGRESS.items():
+            self._master.bodies[code] = body % count
+        delivered = TimerCheckpoint(self._slave.clock.time_ms(), 0, count, count)
+        self._master.bodies[RequestCode.GET_TIMER_CHECK_POINT] = delivered.encode()
+
+    def slave_gets(self, count: int) -> None:
+        """Let the slave have the first ``count`` messages."""
+        self.copied = count
+        self._slave.last_record = self._ends[count - 1] if count else -1
+
+    def taken_over(self) -> int:
+        """Return the number of messages that the slave's progress counts, the same in each of its tables."""
+        found: set[int] = {
+            max(self._slave.offsets.query("G", "T", 0), 0),
+            self._slave.schedule.offset_table.get(1, 0),
+            self._slave.timer.progress.delivered[-1][1] if self._slave.timer.progress.delivered else 0,
+        }
+        assert len(found) == 1, found
+        return found.pop()
+
+
+@pytest.fixture
+def logs(slave, master, store) -> Copied:
+    """The logs of master and slave, without messages."""
+    return Copied(slave, master, store)
+
+
+async def test_progress_waits_until_the_log_has_what_it_counts(slave, logs):
+    for _ in range(3):
+        logs.master_stores()
+    for has in (0, 1, 2):
+        logs.slave_gets(has)
+        await slave.sync.sync_all()
+        assert logs.taken_over() == 0
+
+    logs.slave_gets(3)
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 3
+
+
+async def test_a_slave_that_is_always_behind_advances(slave, logs):
+    for count in range(1, 10):
+        logs.master_stores()
+        logs.slave_gets(count - 1)
+        await slave.sync.sync_all()
+        assert count - 3 <= logs.taken_over() <= logs.copied
+    assert len(slave.sync._gate._waiting) <= 2
+
+
+async def test_progress_counts_nothing_that_a_master_stores_after_it_was_asked_for_its_log(slave, logs, master):
+    logs.master_stores()
+    logs.slave_gets(1)
+    asked: list[int] = []
+
+    def stores_first() -> None:
+        # After the tables, which may count the message already.
+        if len(asked) == 1:
+            logs.master_stores()
+        asked.append(1)
+
+    master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:2}}'
+    master.before_state = stores_first
     await slave.sync.sync_all()
 
-    assert slave.schedule.offset_table == {1: 5}
-    assert slave.timer.progress.delivered == ((delivered.last_read_time_ms, 9),)
+    assert slave.schedule.offset_table == {}
+
+
+@pytest.mark.parametrize("when", ["after the tables", "before the log is there", "amid the comparison"])
+async def test_progress_of_a_master_that_was_started_again_is_never_taken_over(slave, logs, master, when):
+    """It may have lost the end of its log, and have stored other messages at the same offsets."""
+    logs.master_stores()
+    again = LogState("2", master.log.end)
+    asked: list[int] = []
+
+    def restart_after_tables() -> None:
+        if asked:
+            master.log = again
+        asked.append(1)
+
+    def restart_amid_comparison() -> None:
+        master.log = again
+
+    if when == "after the tables":
+        master.before_state = restart_after_tables
+    if when == "amid the comparison":
+        master.before_record = restart_amid_comparison
+    if when == "amid the comparison":
+        logs.slave_gets(1)
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 0
+    master.log = again
+    for code in (*PROGRESS, RequestCode.GET_TIMER_CHECK_POINT):
+        master.bodies[code] = b"unreadable"
+    logs.slave_gets(1)
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 0
+
+
+async def test_progress_is_that_of_the_same_log(slave, logs, master):
+    logs.master_stores()
+    logs.slave_gets(1)
+    (offset,) = master.records
+    record = master.records[offset]
+    for other in (record[:-1] + b"?", b""):
+        master.records[offset] = other
+        await slave.sync.sync_all()
+        assert logs.taken_over() == 0
+
+    master.records[offset] = record
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 1
+
+
+async def test_progress_of_a_former_master_is_forgotten(slave, logs, master):
+    logs.master_stores()
+    await slave.sync.sync_all()
+    slave.address.registered("ns", Master("127.0.0.1:1", ""))
+    slave.address.registered("ns", Master(master.address, ""))
+    for code in (*PROGRESS, RequestCode.GET_TIMER_CHECK_POINT):
+        master.bodies[code] = b"unreadable"
+
+    logs.slave_gets(1)
+    await slave.sync.sync_all()
+
+    assert logs.taken_over() == 0
+
+
+async def test_progress_waits_for_the_own_disk(slave, logs, store, monkeypatch):
+    logs.master_stores()
+    logs.slave_gets(1)
+    monkeypatch.setattr(store.flusher, "sync", failed_sync)
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 0
+
+    monkeypatch.undo()
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 1
+    assert store.flusher.flushed_offset == store.commit_log.max_offset
+
+
+async def failed_sync() -> Acknowledgement:
+    return Acknowledgement(PutMessageStatus.FLUSH_DISK_TIMEOUT, "the disk is broken")
+
+
+async def test_progress_is_taken_over_between_two_rounds(slave, logs, monkeypatch):
+    monkeypatch.setattr(slave_synchronize, "INTERVAL_S", NEVER_S)
+    monkeypatch.setattr(slave_synchronize, "LOOK_S", 0.01)
+    logs.master_stores()
+    await slave.sync.start()
+    await until(lambda: slave.sync._gate._waiting)
+
+    logs.slave_gets(1)
+
+    await until(lambda: logs.taken_over() == 1)
+
+
+async def test_what_waits_is_forgotten_by_an_acting_master(slave, logs):
+    logs.master_stores()
+    await slave.sync.sync_all()
+    slave.is_acting = True
+    await slave.sync.start()
+    await until(lambda: slave.registrations)
+
+    assert not slave.sync._gate._waiting
+
+
+async def test_offsets_that_the_master_deleted_go(slave, filled):
+    filled.offsets.commit("G", "T", 1, 3)
+    filled.offsets.commit("H", "T", 0, 5)
+    await slave.sync.sync_all()
+
+    filled.offsets.remove_group("H")
+    filled.offsets.table["T@G"] = {1: 1}
+    await slave.sync.sync_all()
+
+    assert slave.offsets.table == {"T@G": {1: 1}}
+
+
+async def test_offsets_that_a_master_lost_with_its_last_commits_stay(slave, filled):
+    await slave.sync.sync_all()
+    filled.offsets.table.clear()
+    filled.log = LogState("2", 0)
+    await slave.sync.sync_all()
+    assert slave.offsets.table == {"T@G": {0: 7}}
+
+    await slave.sync.sync_all()
+    assert slave.offsets.table == {"T@G": {0: 7}}
+
+
+async def test_a_deleted_topic_takes_the_progress_that_waits_with_it(slave, filled):
+    filled.topics.update(TopicConfig("Stays", 4, 4))
+    await slave.sync.sync_all()
+    filled.log = LogState("1", 100)
+    await slave.sync.sync_all()
+    filled.topics.delete("T")
+    filled.offsets.remove_topic("T")
+    filled.bodies[RequestCode.GET_BROKER_RUNTIME_INFO] = b"unreadable"
+    await slave.sync.sync_all()
+    del filled.bodies[RequestCode.GET_BROKER_RUNTIME_INFO]
+    assert slave.offsets.table == {}
+    assert not slave.sync._gate._waiting
 
 
 async def test_an_acting_master_keeps_its_own_progress(slave, master):
@@ -227,8 +449,8 @@ INVALID = {
     "queues": (TOPICS, '"T":{"topicName":"T","readQueueNums":-1}', "topic T has -1 read and 16 write queues"),
     "group": (GROUPS, '"a b":{"groupName":"a b"}', "group: a b, contains illegal characters"),
     "other group": (GROUPS, '"G":{"groupName":"a b"}', "group 'G' has the name 'a b'"),
-    "key": (OFFSETS, '"T":{0:1}', "'T' is not a topic and a group"),
-    "topic of a key": (OFFSETS, '"../x@G":{0:1}', "'../x@G' is not a topic and a group"),
+    "key": (OFFSETS, '"T":{0:1},"T@G":{0:7}', "'T' is not a topic and a group"),
+    "topic of a key": (OFFSETS, '"../x@G":{0:1},"T@G":{0:7}', "'../x@G' is not a topic and a group"),
     "offset": (OFFSETS, '"T@G":{0:-2}', "a queue or an offset of T@G is out of range"),
     "queue": (OFFSETS, '"T@G":{70000:2}', "a queue or an offset of T@G is out of range"),
     "level": (LEVELS, "0:1", "delay level 0 with offset 1"),
@@ -299,7 +521,8 @@ async def test_nothing_follows_while_the_log_does_not(slave, filled, caplog):
     assert "T" in slave.topics.topics
 
 
-async def test_another_look_fetches_the_tables_at_once(slave, filled):
+async def test_another_look_fetches_the_tables_at_once(slave, filled, monkeypatch):
+    monkeypatch.setattr(slave_synchronize, "INTERVAL_S", NEVER_S)
     slave.other_log = "not compared yet"
     await slave.sync.start()
     await until(lambda: slave.sync._logged)
@@ -310,7 +533,8 @@ async def test_another_look_fetches_the_tables_at_once(slave, filled):
     await until(lambda: "T" in slave.topics.topics)
 
 
-async def test_a_new_master_is_followed_at_once(slave, filled):
+async def test_a_new_master_is_followed_at_once(slave, filled, monkeypatch):
+    monkeypatch.setattr(slave_synchronize, "INTERVAL_S", NEVER_S)
     good = slave.address.master
     slave.address.registered("ns", Master())
     await slave.sync.start()
@@ -339,6 +563,7 @@ async def test_offsets_committed_here_return_to_the_master(slave, filled):
 
 
 async def test_a_message_of_a_new_topic_fetches_the_tables_at_once(slave, master, monkeypatch):
+    monkeypatch.setattr(slave_synchronize, "INTERVAL_S", NEVER_S)
     monkeypatch.setattr(slave_synchronize, "LOOK_S", 0.01)
     await slave.sync.start()
     await until(lambda: slave.topics.data_version == master.topics.data_version)

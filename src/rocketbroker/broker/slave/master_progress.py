@@ -1,0 +1,102 @@
+"""Progress of a master that waits until the log of its slave has all that it counts.
+
+A slave that takes over a progress states: what it counts as done was done, and what came of it is in my log: copies of
+delayed messages, messages of committed transactions, messages that were sent back. Nobody does it again once the slave
+is promoted, so the statement must be true at any moment at which the master is lost. Rather twice than not at all:
+
+- The end of the master's log is asked for after the tables. All that they count was stored before it.
+- Tables and end are of one process: its start time is asked for before the tables and with the end. A master that was
+  started again may have lost the end of its log, and have stored other messages at the same offsets. So has another
+  master. What waits of an earlier process goes.
+- The own log has passed that end, with the entries in its queues: the last dispatched record ends there or later.
+- It is the log of that process: its record at this offset is the same. Records hold their offset and times, so logs
+  with the same record have the same history up to it (``ha/history_check.py``). The start time is compared after it.
+- All of it is on this slave's disk before a table changes. A power loss or a kill then leaves a log with that end.
+
+What waits is in memory only. A slave that starts again has the progress that it had taken over, and asks again. At a
+master of this kind no record of a deleted topic is found: then the progress waits for the next message.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocketbroker.broker.slave.master_client import LogState, MasterClient
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
+from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+
+
+@dataclass(slots=True, eq=False)
+class MasterProgress:
+    """Answers of a master in one round, ``None`` for one that failed.
+
+    Attributes:
+        log: state of the master after the answers.
+        invalid: keys of consumer offsets that were left out.
+    """
+
+    log: LogState
+    offsets: ConsumerOffsetSerializeWrapper | None = None
+    invalid: frozenset[str] = frozenset()
+    delays: DelayOffsetSerializeWrapper | None = None
+    timer: TimerCheckpoint | None = None
+
+
+class MasterProgressGate:
+    """Holds progress back until the own log has all that it counts. All methods are for the event loop.
+
+    Two rounds wait at most: the newest, and the oldest, which a log that is always behind reaches nevertheless.
+
+    Args:
+        client: asks the master.
+        commit_log: the own log.
+        last_record: returns the CommitLog offset of the last record that is dispatched, -1 without one.
+        flusher: syncs the own log.
+    """
+
+    def __init__(
+        self, client: MasterClient, commit_log: CommitLog, last_record: Callable[[], int], flusher: CommitLogFlusher
+    ) -> None:
+        self._client = client
+        self._commit_log = commit_log
+        self._last_record = last_record
+        self._flusher = flusher
+        self._waiting: list[MasterProgress] = []
+
+    def add(self, progress: MasterProgress) -> None:
+        """Let the progress of a round wait."""
+        oldest = self._waiting[:1]
+        self._waiting = [each for each in oldest if each.log.started == progress.log.started] + [progress]
+
+    def clear(self) -> None:
+        """Forget what waits: its master is no longer followed, or this broker makes its own progress."""
+        self._waiting = []
+
+    async def take(self) -> MasterProgress | None:
+        """Return the newest progress that the own log covers, and forget it and older ones; ``None`` without one.
+
+        Raises:
+            RemotingError: The master does not answer.
+            CodecError: Its answer is wrong.
+        """
+        if not self._waiting:
+            return None
+        offset, record = self._last_record(), None
+        if offset >= 0:
+            record = await asyncio.get_running_loop().run_in_executor(None, self._commit_log.record, offset)
+        # A log without a record covers the progress of a log without one.
+        end = offset + len(record) if record else 0
+        covered = [each for each in self._waiting if each.log.end <= end]
+        if not covered or (record and await self._client.record(offset) != record):
+            return None
+        progress = covered[-1]
+        if (await self._client.log_state()).started != progress.log.started:
+            self.clear()
+            return None
+        # Also when the disk fails: what is not on it counts for nothing.
+        if not (await self._flusher.sync()).ok or progress not in self._waiting:
+            return None
+        self._waiting = [each for each in self._waiting if each not in covered]
+        return progress
