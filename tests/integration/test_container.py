@@ -26,7 +26,7 @@ def words(instruction: str) -> list[str]:
 
 async def started(command: list[str], folder: Path, **environment: str) -> asyncio.subprocess.Process:
     """Start one of our commands from the checkout."""
-    modules = {"mqdev": "rocketbroker.app.mqdev", "mqadmin": "rocketbroker.app.mqadmin.cli"}
+    modules = {"mqdev": "rocketbroker.testing.mqdev", "mqadmin": "rocketbroker.app.mqadmin.cli"}
     run = f"import sys; sys.argv[0] = {command[0]!r}; from {modules[command[0]]} import main; sys.exit(main())"
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", run, *command[1:],

@@ -19,8 +19,11 @@ TOOLS = {"go": "go", "javascript": "node"}
 
 
 def marked(page: Path) -> object:
-    languages = {block.language for block in blocks_of(page)}
-    missing = sorted(tool for language, tool in TOOLS.items() if language in languages and not shutil.which(tool))
+    blocks = blocks_of(page)
+    languages = {block.language for block in blocks}
+    tools = {tool for language, tool in TOOLS.items() if language in languages}
+    tools |= {"curl"} if any("$ curl " in block.text for block in blocks) else set()
+    missing = sorted(tool for tool in tools if not shutil.which(tool))
     marks = [pytest.mark.java] if "java" in languages else []
     marks += [pytest.mark.skip(reason=f"needs {', '.join(missing)}")] if missing else []
     return pytest.param(page, id=f"{page.parent.name}/{page.name}", marks=marks)

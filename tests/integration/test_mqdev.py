@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +15,9 @@ from rocketbroker.app.demo_outcome import TOPIC
 from rocketbroker.app.dev_server import DevServer
 from rocketbroker.client import Message, Producer, PushConsumer, SendStatus
 from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.common.errors import BrokerResponseError
 
-COMMAND = (sys.executable, "-m", "rocketbroker.app.mqdev")
+COMMAND = (sys.executable, "-m", "rocketbroker.testing.mqdev")
 # Ready in about a second; machines that run other tests at the same time are slower.
 READY_S = 60.0
 
@@ -85,6 +87,41 @@ async def keep_messages(store: Path, count: int) -> None:
                 await producer.send(Message(TOPIC, b"of an earlier run"))
     finally:
         await server.stop()
+
+
+async def test_settings_and_control_of_an_ephemeral_one(tmp_path: Path):
+    ready = tmp_path / "ready.env"
+    options = ("--ephemeral", "--control-port", "0", "--ready-file", str(ready), "--set", "maxMessageSize=100")
+    async with started(tmp_path, *options) as process:
+        namesrv = await address_in(process)
+        found = dict(line.split("=", 1) for line in ready.read_text().split())
+        assert found["NAMESRV_ADDR"] == namesrv
+        async with Producer("shop", namesrv, retry_times_when_send_failed=0) as producer:
+            await producer.send(Message("Orders", b"order"))
+            with pytest.raises(BrokerResponseError, match="maxMessageSize"):
+                await producer.send(Message("Orders", bytes(200)))
+        reply = await asyncio.to_thread(post, f"{found['CONTROL_URL']}/reset")
+        assert reply == b"{}\n"
+        async with AdminClient(namesrv) as admin:
+            assert "Orders" not in await admin.fetch_all_topic_list()
+        [store] = stores_in(tmp_path)
+        assert sum(path.stat().st_blocks for path in store.rglob("*") if path.is_file()) * 512 < 20 << 20
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.wait_for(process.communicate(), READY_S)
+    assert (process.returncode, err) == (0, b"")
+    assert (stores_in(tmp_path), ready.exists()) == ([], False)
+
+
+async def test_an_ephemeral_one_takes_little_room(tmp_path: Path):
+    async with started(tmp_path, "--ephemeral") as process:
+        await address_in(process)
+        [store] = stores_in(tmp_path)
+        assert sum(path.stat().st_blocks for path in store.rglob("*") if path.is_file()) * 512 < 20 << 20
+
+
+def post(url: str) -> bytes:
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=READY_S) as answer:
+        return bytes(answer.read())
 
 
 @pytest.mark.spark

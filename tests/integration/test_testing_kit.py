@@ -119,6 +119,24 @@ async def test_silent_clients_expire_with_the_clock():
         await producer.send(Message("Orders", b"2"))
 
 
+async def test_clients_live_by_the_clock_of_the_system(mq: RocketMQServer):
+    """Sums as the manual says: a time to deliver at is one of the server's clock."""
+    mq.clock.advance(3600)
+    system_ms = time.time_ns() // 1_000_000
+    async with Producer("orders", mq.namesrv_addr) as producer:
+        await producer.send(Message("Orders", b"past", deliver_time_ms=system_ms + 60_000))
+        await producer.send(Message("Orders", b"ahead", deliver_time_ms=mq.clock.time_ms() + 60_000))
+        await producer.send(Message("Orders", b"after", delay_time_ms=60_000))
+        await mq.eventually(lambda: mq.assert_messages("Orders", [b"past"]))
+        mq.clock.advance(61)
+        await mq.eventually(
+            lambda: sorted(each.body for each in mq.messages("Orders")) == [b"after", b"ahead", b"past"]
+        )
+    [past] = [each for each in mq.messages("Orders") if each.body == b"past"]
+    assert abs(past.born_timestamp - system_ms) < 60_000
+    assert past.store_timestamp - past.born_timestamp > 3_000_000
+
+
 def is_connected(mq: RocketMQServer) -> bool:
     [broker] = mq._brokers()
     return broker.controller.producers.available_channel("orders") is not None

@@ -30,7 +30,7 @@ def start(servers: OurServers, layout: str) -> tuple[OurServer, str]:
     options = [*(["--layout", layout] if layout else []), "--ephemeral", "--ready-file", str(ready)]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            servers.command("app.mqdev", *options), stdout=out, stderr=subprocess.STDOUT,
+            servers.command("testing.mqdev", *options), stdout=out, stderr=subprocess.STDOUT,
             cwd=servers.home, env=servers.environment(),
         )  # fmt: skip
     server = OurServer("mqdev", process, log)

@@ -75,6 +75,7 @@ class Session:
         broker = free_ports(-2, -1, 1)  # VIP port, name server, HA
         self._ports = {"9876": str(broker - 1), "10911": str(broker)}
         self._servers: list[subprocess.Popen[bytes]] = []
+        self._sourced = ""  # commands that read variables for all commands below them
         self._make_commands()
         shutil.copytree(ROOT / "conf", folder / "conf")
         golden_store.unpack("clean", folder).rename(folder / "apache-store")
@@ -111,8 +112,8 @@ class Session:
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command line to its end, as a reader types it."""
         return subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=self._environment, capture_output=True, text=True,
-            timeout=LIMIT_S, check=False,
+            ["bash", "-c", self._sourced + command], cwd=self.folder, env=self._environment,
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
 
     def _with_ports(self, text: str) -> str:
@@ -122,6 +123,8 @@ class Session:
         words = shlex.split(step.command)
         if words[:2] == ["pip", "install"]:
             check_extras(words[2:])
+        elif words[0] == "." and len(words) == 2:
+            self._sourced += f"{step.command} && "
         elif words[0] in SERVERS and not ENDING & set(words):
             self._serve(words[0], step)
         else:

@@ -1,9 +1,10 @@
 """RocketMQ's cluster layouts on one machine, for ``mqdev --layout``: a name server and its brokers as processes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketbroker.app.dev_broker import check_not_set
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE
 from rocketbroker.app.store_folder import StoreFolder
 from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
@@ -53,13 +54,14 @@ class ClusterLayout:
         store: folder for all data; None creates a temporary one.
         host: address to listen on.
         advertise: address that clients connect to.
+        properties: settings of all brokers by RocketMQ's names.
         show: takes the status lines.
 
     Raises:
         ConfigError: The layout is unknown.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - options of mqdev
         self,
         layout: str,
         namesrv_port: int,
@@ -68,6 +70,7 @@ class ClusterLayout:
         *,
         host: str,
         advertise: str,
+        properties: Mapping[str, str],
         show: Callable[[str], None],
     ) -> None:
         if layout not in LAYOUTS:
@@ -78,6 +81,7 @@ class ClusterLayout:
         self._folder = StoreFolder(store)
         self._host = host
         self._advertise = advertise
+        self._properties = properties
         # The advertised address may not lead back here, as from within a container.
         self._members_host = LOOPBACK if host == "0.0.0.0" else host  # noqa: S104
         self._members_namesrv_addr = ""
@@ -125,22 +129,21 @@ class ClusterLayout:
         self._members_namesrv_addr = join_address(self._members_host, port)
 
     async def _start_broker(self, number: int, member: Member) -> None:
-        path = self._write(
-            member.title,
-            {
-                "brokerName": member.name,
-                "brokerId": member.broker_id,
-                "brokerRole": member.role,
-                "brokerIP1": self._advertise,
-                "brokerIP2": self._members_host,
-                "bindAddress": self._host,
-                "listenPort": self._broker_port and self._broker_port + number * _PORTS_APART,
-                "namesrvAddr": self._members_namesrv_addr,
-                "slaveReadEnable": "true",
-                "storePathRootDir": self.store / member.title,
-                **({"inSyncReplicas": 2} if member.role == "SYNC_MASTER" else {}),
-            },
-        )
+        given = self._properties
+        settings = {
+            "brokerName": member.name,
+            "brokerId": member.broker_id,
+            "brokerRole": member.role,
+            "brokerIP1": self._advertise,
+            "brokerIP2": self._members_host,
+            "bindAddress": self._host,
+            "listenPort": self._broker_port and self._broker_port + number * _PORTS_APART,
+            "namesrvAddr": self._members_namesrv_addr,
+            "storePathRootDir": self.store / member.title,
+        }
+        check_not_set(settings, given)
+        replicas = {"inSyncReplicas": 2} if member.role == "SYNC_MASTER" else {}
+        path = self._write(member.title, {**settings, "slaveReadEnable": "true", **replicas, **given})
         await self.processes.add(Program(member.title, "rocketbroker.app.broker_startup", ("-c", str(path))))
 
     def _write(self, title: str, settings: dict[str, object]) -> Path:
@@ -148,7 +151,8 @@ class ClusterLayout:
         path = self.store / title / f"{title}.properties"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+            lines = (f"{name}={value}".replace("\\", r"\\") + "\n" for name, value in settings.items())
+            path.write_text("".join(lines))
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}; choose another --store") from error
         return path

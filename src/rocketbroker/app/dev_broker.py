@@ -135,8 +135,16 @@ def broker_settings(
         "storePathRootDir": str(store),
         "haListenPort": str(port and port + 1),
     }
-    taken = sorted(given.keys() & (properties or {}).keys())
-    if taken:
-        raise ConfigError(f"{taken[0]} is set by the server itself; leave it out of the properties")
+    check_not_set(given, properties or {})
     entries = [Entry(key, str(value), "properties") for key, value in {**given, **(properties or {})}.items()]
     return broker_settings_of(entries)
+
+
+def check_not_set(own: Mapping[str, object], properties: Mapping[str, str]) -> None:
+    """Check that properties leave out what a development server sets itself.
+
+    Raises:
+        ConfigError: One is among the server's own.
+    """
+    for name in sorted(own.keys() & properties.keys()):
+        raise ConfigError(f"{name} is set by the server itself; leave it out of the properties")

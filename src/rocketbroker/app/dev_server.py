@@ -1,6 +1,6 @@
 """A name server and its brokers in one process, as ``mqdev`` and ``rocketbroker.testing`` start them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.resolve import resolve
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.lifecycle import stop_all, uninterrupted
+
+_LOG_FILE = 8 * 1024 * 1024
 
 
 class DevServer:
@@ -91,10 +93,14 @@ class DevServer:
             await self.stop()
             raise
 
-    async def _start_servers(self) -> None:
+    async def _start_namesrv(self) -> NamesrvController:
         namesrv = NamesrvController(namesrv_settings(self._namesrv_port, self.store, self._host, self._properties))
         await namesrv.start()
         self._namesrv, self.namesrv_addr = namesrv, join_address(self._advertise, namesrv.port)
+        return namesrv
+
+    async def _start_servers(self) -> None:
+        namesrv = await self._start_namesrv()
         for name in self._names:
             settings = broker_settings(
                 0 if self.brokers else self._broker_port,
@@ -106,6 +112,29 @@ class DevServer:
                 properties=self._properties,
             )
             broker = self.brokers[name] = DevBroker(settings, self._bind)
+            await broker.start()
+
+    async def reset(self, emptied: Callable[[], None]) -> None:
+        """Make all as at the start, on the same addresses; stopped brokers run again.
+
+        Args:
+            emptied: called while nothing runs and nothing is stored.
+
+        Raises:
+            ConfigError: The store is to be kept, or another process took a port.
+        """
+        if self.keeps_store:
+            self._folder.clear()  # raises
+        for broker in self.brokers.values():
+            await broker.stop(keep_ports=True)
+        if self._namesrv is not None:
+            self._namesrv_port = self._namesrv.port
+            await self._namesrv.stop()
+            self._namesrv = None
+        self._folder.clear()
+        emptied()
+        await self._start_namesrv()
+        for broker in self.brokers.values():
             await broker.start()
 
     async def stop(self) -> None:
@@ -120,6 +149,22 @@ class DevServer:
                 self._folder.remove,
             )
         )
+
+
+def small_files(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with sizes of store files for servers that live as long as a test, unless some are given.
+
+    Blocks of the first two log files are allocated at the start. Each holds the longest message, however few there are.
+    """
+    longest = properties.get("maxMessageSize", "")
+    log_file = max(_LOG_FILE, 2 * int(longest)) if longest.isdecimal() else _LOG_FILE
+    return {
+        "mappedFileSizeCommitLog": str(log_file),
+        "mappedFileSizeConsumeQueue": "200000",
+        "maxHashSlotNum": "10000",
+        "maxIndexNum": "40000",
+        **properties,
+    }
 
 
 def advertised(host: str, advertise: str | None) -> str:

@@ -55,6 +55,24 @@ class StoreFolder:
         fcntl.flock(self._marker, fcntl.LOCK_EX)
         os.write(self._marker, _CONTENT)
 
+    def clear(self) -> None:
+        """Remove all data of a temporary folder.
+
+        Raises:
+            ConfigError: The folder is to be kept.
+        """
+        if self.is_kept:
+            raise ConfigError(
+                f"the data in {self.path} is to be kept; leave out the store for data that can be removed"
+            )
+        for path in self.path.iterdir():
+            if path.name == _MARKER:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
     def remove(self) -> None:
         """Remove a temporary folder."""
         if self._marker >= 0:

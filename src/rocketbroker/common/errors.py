@@ -28,6 +28,7 @@ RocketBrokerError
 ├── ClientError                failure of a client operation, with a tree of its own (client.errors)
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.errors)
 ├── ClockError                 a clock that tests move cannot go back (testing.errors)
+├── ControlError               request to the control port that is answered by an error (testing.errors)
 └── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.java_runtime)
 """
 

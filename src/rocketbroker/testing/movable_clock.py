@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.testing.controlled_clock import ControlledClock
 from rocketbroker.testing.errors import ClockError
+
+_MOST_S = 10 * 365 * 86_400
 
 
 class MovableClock:
@@ -30,13 +33,17 @@ class MovableClock:
         """Move the server's time forward: what falls due meanwhile happens at once.
 
         Raises:
-            ClockError: The time is negative.
+            ClockError: The time is negative, or more than ten years.
             ServerStateError: The server does not run.
         """
-        if not seconds >= 0:
-            raise ClockError(f"the clock cannot advance by {seconds} s; give 0 or more seconds")
+        if not 0 <= seconds <= _MOST_S:
+            raise ClockError(f"the clock cannot advance by {seconds} s; give 0 to {_MOST_S:,} s")
         self._clock.advance(seconds)
         self._moved()
+
+    def set_back(self) -> None:
+        """Return to the system's time, while no server runs that would see it. ``monotonic`` never goes back."""
+        self._clock.set_time(SystemClock().time_ms())
 
 
 class ClockedEventLoop(asyncio.SelectorEventLoop):

@@ -11,11 +11,12 @@ from typing import Any, Self, TypeVar
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import FIRST_BROKER, DevBroker, disk_use
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.dev_server import DevServer, small_files
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.testing import stored_state
 from rocketbroker.testing.differences import lag_difference, message_difference, offset_difference, total_lag
 from rocketbroker.testing.errors import ServerStateError
@@ -28,13 +29,9 @@ T = TypeVar("T")
 
 _POLL_S = 0.01
 _BROKER_NAMES = tuple(f"broker-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
-# Small files start and stop fast. The clock that tests move must not end connections that are in use. The log is
-# flushed by SYNC_FLUSH and by ``flush`` alone, so that a test knows what a power loss takes.
+# The clock that tests move must not end connections that are in use. The log is flushed by SYNC_FLUSH and by ``flush``
+# alone, so that a test knows what a power loss takes.
 _PROPERTIES = {
-    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
-    "mappedFileSizeConsumeQueue": "200000",
-    "maxHashSlotNum": "10000",
-    "maxIndexNum": "40000",
     "flushIntervalCommitLog": "60000",
     "flushCommitLogThoroughInterval": "600000",
     "channelExpiredTimeout": "86400000",
@@ -53,6 +50,10 @@ class RocketMQServer:
         properties: settings of the brokers by RocketMQ's names, such as ``{"flushDiskType": "SYNC_FLUSH"}``.
         brokers: number of brokers: broker-a, broker-b and so on.
         store: folder that keeps the data; None for a temporary one.
+        namesrv_port: port of the name server; 0 picks a free one.
+        broker_port: port of the first broker; 0 picks a free one.
+        host: address to listen on.
+        advertise: address that clients connect to; the default is ``host``, or this machine's if ``host`` is 0.0.0.0.
 
     Attributes:
         clock: clock of the server, which a test can move forward.
@@ -60,7 +61,15 @@ class RocketMQServer:
     """
 
     def __init__(
-        self, properties: Mapping[str, str] | None = None, *, brokers: int = 1, store: Path | None = None
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        brokers: int = 1,
+        store: Path | None = None,
+        namesrv_port: int = 0,
+        broker_port: int = 0,
+        host: str = LOOPBACK,
+        advertise: str | None = None,
     ) -> None:
         if not 1 <= brokers <= len(_BROKER_NAMES):
             raise ValueError(f"brokers={brokers}; give a number from 1 to {len(_BROKER_NAMES)}")
@@ -71,11 +80,13 @@ class RocketMQServer:
         self._is_frozen = False
         self._life = asyncio.Lock()
         self._server = DevServer(
-            0,
-            0,
+            namesrv_port,
+            broker_port,
             store,
+            host=host,
+            advertise=advertise,
             brokers=_BROKER_NAMES[:brokers],
-            properties=_PROPERTIES | dict(properties or {}),
+            properties=small_files(_PROPERTIES | dict(properties or {})),
             bind=self._bind,
         )
 
@@ -172,6 +183,26 @@ class RocketMQServer:
     def _wake(self) -> None:
         self._running().call(lambda: None)
 
+    def reset(self) -> None:
+        """Make the server as new, on the same addresses, for the next test.
+
+        No topic, group, message or offset is left, all brokers run, disks are free, and no fault is ordered. The clock
+        shows the system's time. Connections of clients are closed; clients connect again.
+
+        Raises:
+            ServerStateError: The server has a store that is to be kept.
+        """
+        if self._server.keeps_store:
+            raise ServerStateError(f"reset() would remove what {self._server.store} keeps; leave out store=")
+        self.thaw()
+        self.faults.clear()
+        self._disk_percent = 0
+        self._run(self._reset())
+
+    async def _reset(self) -> None:
+        async with self._life:
+            await self._server.reset(self.clock.set_back)
+
     # -- addresses
 
     @property
@@ -185,6 +216,11 @@ class RocketMQServer:
         """``host:port`` of the first broker."""
         self._running()
         return self._server.broker_addr
+
+    @property
+    def broker_names(self) -> tuple[str, ...]:
+        """Names of the brokers."""
+        return tuple(broker.name for broker in self._brokers())
 
     @property
     def store(self) -> Path:

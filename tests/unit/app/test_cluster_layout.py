@@ -6,14 +6,22 @@ import pytest
 from rocketbroker.app.cluster_layout import LAYOUTS, ClusterLayout
 from rocketbroker.app.supervised_processes import Program
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.errors import ConfigError
 
 
 def made(
-    layout: str, store: Path, monkeypatch: pytest.MonkeyPatch, host: str = "127.0.0.1", advertise: str = "127.0.0.1"
+    layout: str,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str = "127.0.0.1",
+    advertise: str = "127.0.0.1",
+    **properties: str,
 ) -> list[Program]:
     """Return the programs that a layout would run."""
     programs: list[Program] = []
-    cluster = ClusterLayout(layout, 0, 10911, store, host=host, advertise=advertise, show=lambda _line: None)
+    cluster = ClusterLayout(
+        layout, 0, 10911, store, host=host, advertise=advertise, properties=properties, show=lambda _line: None
+    )
 
     async def add(program: Program) -> str:
         programs.append(program)
@@ -58,3 +66,13 @@ def test_each_layout_has_the_brokers_of_its_folder_in_conf(layout: str):
     folder = Path(__file__).resolve().parents[3] / "conf" / layout
 
     assert {f"{member.title}.properties" for member in LAYOUTS[layout]} == {path.name for path in folder.iterdir()}
+
+
+def test_properties_go_to_each_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    programs = made("2m-2s-sync", tmp_path, monkeypatch, regionId=r"C:\data", inSyncReplicas="1")
+
+    brokers = [load_broker_settings(program.arguments[1]) for program in programs[1:]]
+    assert [settings.broker.region_id for settings in brokers] == [r"C:\data"] * 4
+    assert [settings.store.in_sync_replicas for settings in brokers] == [1] * 4
+    with pytest.raises(ConfigError, match="brokerRole is set by the server itself"):
+        made("2m-2s-sync", tmp_path, monkeypatch, brokerRole="SLAVE")

@@ -63,7 +63,35 @@ def test_workers_of_xdist_have_servers_of_their_own(tmp_path: Path):
 def test_an_unknown_scope_is_explained(tmp_path: Path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nrocketmq_scope = package\n")
     (tmp_path / "test_orders.py").write_text("def test_one(rocketmq): pass\n")
-    assert "rocketmq_scope=package: rocketmq takes function, module, session" in run(tmp_path)
+    printed = run(tmp_path)
+    assert printed.strip() == "ERROR: rocketmq_scope=package is unknown; give one of function, module, session"
+
+
+SHARED = """
+import asyncio
+import pytest
+from rocketbroker.client import Message, Producer
+
+@pytest.mark.parametrize("number", range(3))
+def test_with_a_server(rocketmq, number):
+    assert len(rocketmq.messages("Orders")) == (0 if RESET else number)
+    rocketmq.clock.advance(3600)
+    async def send():
+        async with Producer("shop", rocketmq.namesrv_addr) as producer:
+            await producer.send(Message("Orders", b"order"))
+    asyncio.run(send())
+    rocketmq.assert_messages("Orders", [b"order"] * (1 if RESET else number + 1))
+"""
+
+
+@pytest.mark.parametrize("scope", ["module", "session"])
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_shared_server_is_reset_before_each_test(tmp_path: Path, scope: str, *, reset: bool):
+    option = "" if reset else "rocketmq_reset = false\n"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nrocketmq_scope = {scope}\n{option}")
+    for number in range(2 if scope == "module" else 1):
+        (tmp_path / f"test_orders_{number}.py").write_text(SHARED.replace("RESET", str(reset)))
+    assert f"{6 if scope == 'module' else 3} passed" in run(tmp_path, "-p", "no:asyncio")
 
 
 def test_pytest_finds_the_plugin_of_an_installed_package():

@@ -132,10 +132,54 @@ async def test_a_delayed_message_arrives_when_the_clock_is_advanced(mq: RocketMQ
 
 def test_the_clock_does_not_go_back(mq: RocketMQServer):
     before = mq.clock.time_ms()
-    for seconds in (-1, float("nan")):
+    for seconds in (-1, float("nan"), float("inf"), 1e12):
         with pytest.raises(ClockError, match="cannot advance by"):
             mq.clock.advance(seconds)
     assert before <= mq.clock.time_ms() < before + 60_000
+
+
+async def test_a_reset_leaves_a_new_server_on_the_same_addresses():
+    async with RocketMQServer(brokers=2) as mq, Producer("shop", mq.namesrv_addr) as producer:
+        sent = await producer.send(Message("Orders", b"1"))
+        await producer.send(Message("Orders", b"later", delay_time_level=LEVEL_2_HOURS))
+        async with PullConsumer("billing", mq.namesrv_addr) as consumer:
+            await consumer.commit_offset(sent.message_queue, sent.queue_offset + 1)
+            await mq.eventually(lambda: mq.offsets("billing", "Orders") != {})
+        addresses = mq.namesrv_addr, mq.broker_addr
+        mq.clock.advance(24 * 3600)
+        mq.faults.answer(ResponseCode.SYSTEM_BUSY, times=None)
+        mq.fill_disk()
+        mq.stop_broker("broker-b")
+        mq.freeze()
+
+        mq.reset()
+
+        assert (mq.namesrv_addr, mq.broker_addr) == addresses
+        assert mq.messages("Orders") == []
+        assert mq.offsets("billing", "Orders") == {}
+        assert abs(mq.clock.time_ms() - time.time_ns() // 1_000_000) < 60_000
+        mq.restart_broker("broker-b")
+        await producer.send(Message("Orders", b"2"))  # the same producer
+        mq.clock.advance(3 * 3600)
+        mq.assert_messages("Orders", [b"2"])
+
+
+def test_a_store_that_is_kept_is_not_reset(tmp_path: Path):
+    with RocketMQServer(store=tmp_path) as mq:
+        asyncio.run(send(mq, b"1"))
+        with pytest.raises(ServerStateError, match=rf"reset\(\) would remove what {tmp_path} keeps; leave out store="):
+            mq.reset()
+        mq.assert_messages("Orders", [b"1"])
+
+
+@pytest.mark.parametrize(("properties", "most_mib"), [({}, 18), ({"maxMessageSize": str(10 << 20)}, 42)])
+def test_an_empty_server_takes_little_room(properties: dict[str, str], most_mib: int):
+    with RocketMQServer(properties) as mq:
+        mq.flush()
+        asyncio.run(send(mq, bytes((4 << 20) - 1000), timeout_s=20))
+        files = [path for path in mq.store.rglob("*") if path.is_file()]
+        taken = sum(path.stat().st_blocks * 512 for path in files)
+    assert taken <= most_mib << 20
 
 
 async def test_clients_stay_connected_when_hours_pass(mq: RocketMQServer):

@@ -1,13 +1,13 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
 mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR | --ephemeral]
-      [--ready-file FILE] [--layout LAYOUT | --demo [--messages COUNT]]
+      [--set KEY=VALUE] [--control-port PORT] [--ready-file FILE] [--layout LAYOUT | --demo [--messages COUNT]]
 """
 
 import os
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,13 +19,17 @@ from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.host_address import host_address
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
+from rocketbroker.common.config.load import broker_settings_of
 from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
     from rocketbroker.app.dev_server import DevServer
+    from rocketbroker.testing.control_server import ControlServer
+    from rocketbroker.testing.rocketmq_server import RocketMQServer
 
 DEMO_MESSAGES = 10_000
 
@@ -84,12 +88,29 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         typer.Option(
             "--ready-file",
             metavar="FILE",
-            help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit.",
+            help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit. With "
+            "--control-port it also has CONTROL_URL.",
         ),
     ] = None,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For test suites: free ports, and a store that is removed at exit.")
     ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Setting of the brokers by RocketMQ's name, such as flushDiskType=SYNC_FLUSH; can be repeated.",
+        ),
+    ] = None,
+    control_port: Annotated[
+        int | None,
+        _port(
+            "--control-port",
+            "With --ephemeral: port of 127.0.0.1 for HTTP requests that move the clock, order faults or reset all; 0 "
+            "picks a free one.",
+        ),
+    ] = None,
     layout: Annotated[
         str | None,
         typer.Option(
@@ -112,14 +133,28 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         raise typer.BadParameter("--ephemeral keeps nothing and --store keeps all; give one of them")
     if demo and layout is not None:
         raise typer.BadParameter("--demo runs one broker and --layout several; give one of them")
+    if control_port is not None and (demo or layout is not None or not ephemeral):
+        raise typer.BadParameter(
+            "--control-port is for test suites; give it with --ephemeral, without --layout or --demo"
+        )
     try:
         set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
         raise_open_file_limit(TransportConfig().reserved_open_files)
         on_free_ports = demo or ephemeral
         namesrv_port = (0 if on_free_ports else NAMESRV_PORT) if port is None else port
         first_port = (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port
+        properties = _properties(settings or (), ephemeral=ephemeral)
         if layout is not None:
-            _serve_layout(layout, namesrv_port, first_port, store, host, advertise, ready_file)
+            _serve_layout(layout, namesrv_port, first_port, store, host, advertise, properties, ready_file)
+            return
+        if control_port is not None:
+            from rocketbroker.testing.control_server import ControlServer
+            from rocketbroker.testing.rocketmq_server import RocketMQServer
+
+            mq = RocketMQServer(
+                properties, namesrv_port=namesrv_port, broker_port=first_port, host=host, advertise=advertise
+            )
+            _serve_controlled(mq, ControlServer(mq, control_port), ready_file, started)
             return
         from rocketbroker.app.broker_controller import BrokerController
         from rocketbroker.app.dev_server import DevServer
@@ -130,6 +165,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             store,
             host=host,
             advertise=advertise,
+            properties=properties,
             bind=partial(BrokerController.bind, when_warm=spare_the_collector),
         )
         if demo:
@@ -141,13 +177,45 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         raise typer.Exit(1) from error
 
 
+def _properties(settings: Sequence[str], *, ephemeral: bool) -> dict[str, str]:
+    """Return the properties of the brokers.
+
+    Raises:
+        ConfigError: A setting is unknown or invalid.
+    """
+    from rocketbroker.app.dev_server import small_files
+
+    properties: dict[str, str] = {}
+    for text in settings:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise typer.BadParameter(f"--set {text}: give KEY=VALUE, such as flushDiskType=SYNC_FLUSH")
+        properties[key.strip()] = value.strip()
+    broker_settings_of([Entry(key, value, "--set") for key, value in properties.items()])  # raises
+    return small_files(properties) if ephemeral else properties
+
+
+def _print_addresses(server: "DevServer | RocketMQServer", started: float, kept: str) -> None:
+    print(f"ready in {time.monotonic() - started:.2f} s")
+    print(f"  namesrv {server.namesrv_addr}  <- the address to use")
+    print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
+    print(f"  store   {server.store}{kept}")
+
+
+def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready_file: Path | None, started: float) -> None:
+    def booted() -> None:
+        _print_addresses(mq, started, "  (removed at exit)")
+        print(f"  control {control.url}  <- clock, faults and reset by HTTP")
+        print("Ctrl-C stops it.", flush=True)
+        if ready_file is not None:
+            _write_ready(ready_file, f"NAMESRV_ADDR={mq.namesrv_addr}\nCONTROL_URL={control.url}\n")
+
+    _run_with_ready_file(serve(control, booted), ready_file)
+
+
 def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None:
     def booted() -> None:
-        kept = "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)"
-        print(f"ready in {time.monotonic() - started:.2f} s")
-        print(f"  namesrv {server.namesrv_addr}  <- the address to use")
-        print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
-        print(f"  store   {server.store}{kept}")
+        _print_addresses(server, started, "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)")
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
             print("                      free some space, or choose a folder on another disk with --store DIR")
@@ -158,13 +226,14 @@ def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None
     _run_with_ready_file(serve(server, booted), ready_file)
 
 
-def _serve_layout(
+def _serve_layout(  # noqa: PLR0913, PLR0917 - options of the command
     layout: str,
     namesrv_port: int,
     broker_port: int,
     store: Path | None,
     host: str,
     advertise: str | None,
+    properties: Mapping[str, str],
     ready_file: Path | None,
 ) -> None:
     from rocketbroker.app.cluster_layout import ClusterLayout
@@ -172,7 +241,14 @@ def _serve_layout(
 
     show = partial(print, flush=True)
     cluster = ClusterLayout(
-        layout, namesrv_port, broker_port, store, host=host, advertise=advertised(host, advertise), show=show
+        layout,
+        namesrv_port,
+        broker_port,
+        store,
+        host=host,
+        advertise=advertised(host, advertise),
+        properties=properties,
+        show=show,
     )
 
     def booted() -> None:

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError
-from rocketbroker.app import demo, mqdev
+from rocketbroker.app import demo
 from rocketbroker.app.dev_server import DevServer
+from rocketbroker.testing import mqdev
 
 FULL = "the disk of /store/commitlog is 93.1 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"
 
@@ -98,3 +99,21 @@ def test_an_unknown_layout_is_named_with_those_that_there_are():
     assert os.environ == before
     assert said.exit_code == 1
     assert said.stderr == "mqdev: --layout 3m is unknown; give one of 2m-noslave, 2m-2s-async, 2m-2s-sync\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (["--set", "flushDiskType"], 2, "--set flushDiskType: give KEY=VALUE, such as flushDiskType=SYNC_FLUSH"),
+        (["--set", "flushDiskTyp=SYNC_FLUSH"], 1, "did you mean flushDiskType"),
+        (["--set", "maxMessageSize=many"], 1, "maxMessageSize=many"),
+        (["--set", "brokerName=b"], 1, "brokerName is set by the server itself"),
+        (["--control-port", "0"], 2, "give it with --ephemeral"),
+        (["--control-port", "0", "--ephemeral", "--demo"], 2, "give it with --ephemeral, without --layout or --demo"),
+    ],
+)
+def test_a_wrong_option_is_explained(options: list[str], code: int, text: str):
+    said = CliRunner(env={"COLUMNS": "200"}).invoke(mqdev.app, ["--port", "0", "--broker-port", "0", *options])
+
+    assert said.exit_code == code
+    assert text in " ".join(said.stderr.split())
