@@ -7,6 +7,7 @@ from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.handler import Answer
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.address_shares import address_key
 
 
 class FakeClock:
@@ -34,6 +35,7 @@ class FakeConnection:
         self.remote_address = remote_address
         self.remote_host = host_bytes(host, int(port) % 65_536)
         self.audience = audience
+        self.share = address_key(self.remote_host) if audience is Audience.CLIENT else None
         self.is_open = True
         self.is_behind = False
         self.last_read = 0.0

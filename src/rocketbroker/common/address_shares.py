@@ -2,6 +2,9 @@
 
 from collections import Counter
 
+from rocketbroker.common.clock import Clock
+
+_DAY_S = 86_400
 _PORT_BYTES = 4
 # An IPv6 host may use all addresses of its /64 network.
 _NETWORK_BYTES = 8
@@ -29,30 +32,40 @@ class AddressShares:
     """Number of entries that each address has in a table; an entry may count for several.
 
     An address may add an entry while the table has more free entries than the address has taken. So one address gets
-    half of the table, two get a third each, and whatever number of addresses fills it, the next one finds some free.
+    half of the free ones, the next a quarter, and whatever number of addresses fills the table, one more finds some
+    free. ``None`` stands for a trusted peer, which may take all.
+
+    Args:
+        clock: for a table whose entries outlast their clients, and whose removals do not name an address: counts
+            restart each day, so that a client which creates and deletes is rejected for a day at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._day = 0.0
         self._taken: Counter[bytes] = Counter()
 
     def taken(self, key: bytes) -> int:
         """Return the number of entries of an address."""
         return self._taken.get(key, 0)
 
-    def allows(self, key: bytes, free: int, weight: int = 1) -> bool:
+    def allows(self, key: bytes | None, free: int, weight: int = 1) -> bool:
         """Return true if an address may add an entry to a table with this number of free entries."""
+        if key is None:
+            return weight <= free
+        if self._clock is not None and (day := self._clock.monotonic() // _DAY_S) != self._day:
+            self._day = day
+            self._taken.clear()
         return self._taken.get(key, 0) + weight <= free
 
-    def add(self, key: bytes, weight: int = 1) -> None:
+    def add(self, key: bytes | None, weight: int = 1) -> None:
         """Count an entry of an address."""
-        self._taken[key] += weight
+        if key is not None:
+            self._taken[key] += weight
 
-    def remove(self, key: bytes, weight: int = 1) -> None:
+    def remove(self, key: bytes | None, weight: int = 1) -> None:
         """Uncount an entry of an address."""
-        self._taken[key] -= weight
-        if not self._taken[key]:
-            del self._taken[key]
-
-    def clear(self) -> None:
-        """Forget all counts."""
-        self._taken.clear()
+        if key is not None:
+            self._taken[key] -= weight
+            if not self._taken[key]:
+                del self._taken[key]

@@ -114,10 +114,10 @@ class ConsumerSendMsgBackProcessor:
             self._fast_failure.check(connection)
         header = command.header
         check_client_group(header.group, connection)
-        group = self._writable_group(header.group)
+        group = self._writable_group(connection, header.group)
         if group.retry_queue_nums <= 0:
             return response()
-        retry_topic = self._retry_topic(header, group)
+        retry_topic = self._retry_topic(connection, header, group)
         found = self._find(header.offset)
         self._check_allowed(connection, found)
         limit = group.retry_max_times
@@ -125,7 +125,7 @@ class ConsumerSendMsgBackProcessor:
             limit = header.max_reconsume_times
         is_dlq = header.delay_level < 0 or found.reconsume_times >= limit
         if is_dlq:
-            topic, queue_nums, delay_level = self._dlq_topic(header.group), DLQ_NUMS_PER_GROUP, 0
+            topic, queue_nums, delay_level = self._dlq_topic(connection, header.group), DLQ_NUMS_PER_GROUP, 0
         else:
             topic, queue_nums = retry_topic, group.retry_queue_nums
             delay_level = header.delay_level or FIRST_RETRY_LEVEL + found.reconsume_times
@@ -138,8 +138,8 @@ class ConsumerSendMsgBackProcessor:
         wait = self._acknowledgements.wait_for(result, waits)
         return self._fast_failure.answer_when_acknowledged(wait, partial(acknowledged_answer, response()))
 
-    def _writable_group(self, name: str) -> SubscriptionGroupConfig:
-        group = self._subscription_groups.find(name)
+    def _writable_group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
+        group = self._subscription_groups.find(name, connection.share)
         if group is None:
             remark = f"subscription group not exist, {name[:_SHOWN]} {_FAQ}"
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -151,12 +151,15 @@ class ConsumerSendMsgBackProcessor:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return group
 
-    def _retry_topic(self, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig) -> str:
+    def _retry_topic(
+        self, connection: Connection, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig
+    ) -> str:
         topic = self._topic_configs.create_in_send_message_back(
             RETRY_GROUP_TOPIC_PREFIX + header.group,
             group.retry_queue_nums,
             PERM_READ_WRITE,
             UNIT_SUB_FLAG if header.unit_mode else 0,
+            share=connection.share,
         )
         if not topic.perm & PERM_WRITE:
             remark = (
@@ -166,9 +169,11 @@ class ConsumerSendMsgBackProcessor:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         return topic.topic_name
 
-    def _dlq_topic(self, group: str) -> str:
+    def _dlq_topic(self, connection: Connection, group: str) -> str:
         name = DLQ_GROUP_TOPIC_PREFIX + group
-        self._topic_configs.create_in_send_message_back(name, DLQ_NUMS_PER_GROUP, PERM_READ_WRITE)
+        self._topic_configs.create_in_send_message_back(
+            name, DLQ_NUMS_PER_GROUP, PERM_READ_WRITE, share=connection.share
+        )
         return name
 
     def _find(self, physical_offset: int) -> MessageExt:

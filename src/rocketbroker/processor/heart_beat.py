@@ -80,7 +80,7 @@ class HeartBeatProcessor:
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
-        no_room = self._limit.no_room(heartbeat)
+        no_room = self._limit.no_room(connection, heartbeat)
         refusals = [self._refusal(connection, data, no_room) for data in heartbeat.consumer_data_set]
         changed = [
             self._register_consumer(channel, data, heartbeat)
@@ -124,19 +124,20 @@ class HeartBeatProcessor:
 
     def _register_consumer(self, channel: ClientChannelInfo, data: ConsumerData, heartbeat: HeartbeatData) -> bool:
         """Register one group; return true if the client must send its subscriptions again."""
-        group = self._subscription_groups.find(data.group_name)
+        group = self._subscription_groups.find(data.group_name, channel.connection.share)
         if group is None:
             log.debug("%r consumes in the group %s, which does not exist", channel, data.group_name)
             return False
         retry_topic = RETRY_GROUP_TOPIC_PREFIX + data.group_name
         # Without a retry topic the group consumes nevertheless, and what it sends back is rejected.
-        if self._topic_configs.may_create(retry_topic):
+        if self._topic_configs.may_create(retry_topic, channel.connection.share):
             self._topic_configs.create_in_send_message_back(
                 retry_topic,
                 group.retry_queue_nums,
                 PERM_READ_WRITE,
                 UNIT_SUB_FLAG if data.unit_mode else 0,
                 order=any(self._topic_configs.is_order_topic(each.topic) for each in data.subscription_data_set),
+                share=channel.connection.share,
             )
         info = self._consumers.group_info(data.group_name)
         subscribed = info is not None and bool(info.subscription_table)

@@ -6,7 +6,6 @@ from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -16,7 +15,6 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.shown_name import shown
@@ -65,8 +63,7 @@ class LockBatchMqProcessor:
         check_client_group(body.consumer_group, connection)
         self._check_member(body.consumer_group, body.client_id)
         queues = [kept for queue in dict.fromkeys(body.mq_set) if (kept := self._existing(queue)) is not None]
-        share = address_key(connection.remote_host) if connection.audience is Audience.CLIENT else None
-        locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id, share)
+        locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id, connection.share)
         return response(body=LockBatchResponseBody(locked).encode())
 
     def _existing(self, queue: MessageQueue) -> MessageQueue | None:

@@ -150,7 +150,7 @@ class PullMessageProcessor:
         if self._is_slave and code is not _SUCCESS:
             code, result = self._suggested.adjust_on_slave(header, code, result)
         if code is _NOT_FOUND and held is None and header.sys_flag & FLAG_SUSPEND:
-            self._note_pulled(header, result)
+            self._note_pulled(connection, header, result)
             self._suspend(connection, command, wanted, result.max_offset)
             return HELD
         return self._answer(connection, command, code, result, topic, group)
@@ -182,7 +182,7 @@ class PullMessageProcessor:
         group: SubscriptionGroupConfig,
     ) -> list[Buffer]:
         header = command.header
-        exists = self._note_pulled(header, result)
+        exists = self._note_pulled(connection, header, result)
         stats = self._stats.group_get(header.topic, header.consumer_group) if exists else self._stats.passing_gets
         if code is _SUCCESS:
             stats.add(result.message_count, result.total_size)
@@ -203,16 +203,19 @@ class PullMessageProcessor:
         heartbeat after a restart of the broker, and its offset is ignored.
         """
         if header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
-            group = header.consumer_group
-            if self._consumers.may_commit(group, connection) and self._subscription_groups.find(group) is not None:
-                self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset)
+            group, share = header.consumer_group, connection.share
+            if (
+                self._consumers.may_commit(group, connection)
+                and self._subscription_groups.find(group, share) is not None
+            ):
+                self._offsets.commit(group, header.topic, header.queue_id, header.commit_offset, share)
 
-    def _note_pulled(self, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:
+    def _note_pulled(self, connection: Connection, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:
         """Record the next offset of the pulls of a group; return true if the group exists."""
         group = header.consumer_group
         exists = self._subscription_groups.contains(group)
         if exists:
-            self._offsets.commit_pull(group, header.topic, header.queue_id, result.next_begin_offset)
+            self._offsets.commit_pull(group, header.topic, header.queue_id, result.next_begin_offset, connection.share)
         return exists
 
     def _redirect(self, connection: Connection, header: PullMessageRequestHeader) -> GetMessageResult | None:

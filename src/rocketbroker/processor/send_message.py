@@ -115,7 +115,7 @@ class SendMessageProcessor:
         config, own = self._config, self._own
         if config.trace_on is not own.trace_on or config.region_id is not own.region_id:
             own = self._own = BrokerProperties(config, self._store_host)  # UPDATE_BROKER_CONFIG changed them
-        target = self._targets.find(header, connection.remote_address)
+        target = self._targets.find(header, connection)
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
             queue_id = other_queue(header, target)

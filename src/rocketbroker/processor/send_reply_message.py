@@ -91,7 +91,7 @@ class SendReplyMessageProcessor:
             )
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, text)
         header = command.header
-        target = self._targets.find(header, connection.remote_address)
+        target = self._targets.find(header, connection)
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
             queue_id = other_queue(header, target)

@@ -60,15 +60,15 @@ class UpdateConsumerOffsetProcessor:
         check_client_group(header.consumer_group, connection)
         if not self._consumers.may_commit(header.consumer_group, connection):
             raise _not_a_member(header.consumer_group, connection)
-        self._subscription_groups.find(header.consumer_group)
+        self._subscription_groups.find(header.consumer_group, connection.share)
         info = self._consumers.group_info(header.consumer_group)
         if command.is_oneway or (info is not None and connection in info.channels):
-            return self._commit(header)
+            return self._commit(connection, header)
         if header.commit_offset > self._queues.min_offset_in_queue(header.topic, header.queue_id):
             check_offset_range(self._queues, header.topic, header.queue_id, header.commit_offset)
         is_reset = info is not None and connection.audience is Audience.ADMINISTRATION and self._reset.reaches(info)
         if header.commit_offset < 0 or not is_reset:
-            return self._commit(header)
+            return self._commit(connection, header)
         self._reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})
         return response(header={})
 
@@ -86,8 +86,10 @@ class UpdateConsumerOffsetProcessor:
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
         return None
 
-    def _commit(self, header: Header) -> Command:
-        kept = self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    def _commit(self, connection: Connection, header: Header) -> Command:
+        kept = self._offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.share
+        )
         return response(remark=None if kept else _WAS_RESET, header={})
 
 

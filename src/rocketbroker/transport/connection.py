@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Answer
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.errors import RemoteProtocolError
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_reader import FrameReader
@@ -38,6 +39,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     remote_address = "?"
     remote_host = bytes(8)
     audience = Audience.CLIENT
+    share: bytes | None = None
     last_read = 0.0
     waited_s = 0.0
 
@@ -83,6 +85,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Choose the peer's audience and its routes, by its address."""
         if self._writer.transport is not None:
             self.audience, table = self._endpoint.admitted(self._writer.transport)
+            self.share = address_key(self.remote_host) if self.audience is Audience.CLIENT else None
             self._reader.use(table)
 
     def connection_lost(self, exc: Exception | None) -> None:

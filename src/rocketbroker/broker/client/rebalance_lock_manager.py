@@ -126,12 +126,11 @@ class RebalanceLockManager:
 
     def _removed(self, entry: _LockEntry) -> None:
         self._count -= 1
-        if entry.share is not None:
-            self._shares.remove(entry.share)
+        self._shares.remove(entry.share)
 
     def _has_room(self, share: bytes | None) -> bool:
         free = self._config.max_queue_locks - self._count
-        if free > 0 and (share is None or self._shares.allows(share, free)):
+        if self._shares.allows(share, free):
             return True
         now = self._clock.monotonic()
         if now >= self._full_logged + _REPEAT_LOG_S:
@@ -154,8 +153,7 @@ class RebalanceLockManager:
             log.debug("rebalance: %s locks %s in group %s", client_id, queue, group)
             entries[queue] = _LockEntry(client_id, now, share)
             self._count += 1
-            if share is not None:
-                self._shares.add(share)
+            self._shares.add(share)
             return True
         if entry.client_id != client_id:
             return False

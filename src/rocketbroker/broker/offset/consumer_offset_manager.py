@@ -17,6 +17,7 @@ from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWra
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
+from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -47,6 +48,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         # Offsets in both tables.
         self._count = 0
         self._full_logged = False
+        self._shares = AddressShares(clock)
         self.data_version = DataVersion(timestamp=clock.time_ms())
         self.table: OffsetTable = {}
         # Last pull offsets of groups that keep their offsets elsewhere (broadcasting); for reports only.
@@ -146,29 +148,41 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._recount()
         return count
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, share: bytes | None = None) -> bool:
         """Commit an offset; it may go back, since consumers may be reset.
+
+        Args:
+            group: the consumer group.
+            topic: the topic.
+            queue_id: the queue.
+            offset: of the next message to consume.
+            share: address whose share of ``maxConsumerOffsetNums`` a first offset counts for; ``None`` for a trusted
+                peer, and for the broker itself.
 
         Returns:
             False if it was ignored, because a consumer has still to take over a reset of the queue.
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR; it is the first of its queue, and there are too many offsets.
+            BrokerResponseError: SYSTEM_ERROR; it is the first of its queue, and there are too many offsets, or too many
+                of this address.
         """
         key = f"{topic}@{group}"
         if self.resets and self.resets.holds(key, queue_id):
             return False
-        if not self._has_room and queue_id not in self.table.get(key, ()):
+        is_first = queue_id not in self.table.get(key, ())
+        if is_first and not self._shares.allows(share, self._free):
             limit = self._config.max_consumer_offset_nums
             remark = (
-                f"maxConsumerOffsetNums: {self._count:,} consumer offsets reach the limit of {limit:,}; delete unused "
-                "groups or raise maxConsumerOffsetNums"
+                f"maxConsumerOffsetNums: {self._count:,} consumer offsets reach the limit of {limit:,}, or this "
+                "address's share of it; delete unused groups or raise maxConsumerOffsetNums"
             )
             if not self._full_logged:
                 # Clients commit one-way, and get no answer.
                 self._full_logged = True
                 log.error("consumer group %s cannot commit its first offset in topic %s: %s", group, topic, remark)
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        if is_first:
+            self._shares.add(share)
         self._keep(key, queue_id, offset)
         if self._keeps_commits:
             self.slave_commits.setdefault(key, {})[queue_id] = offset
@@ -193,8 +207,8 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return self.resets.redirect(f"{topic}@{group}", queue_id, connection)
 
     @property
-    def _has_room(self) -> bool:
-        return self._count < self._config.max_consumer_offset_nums
+    def _free(self) -> int:
+        return self._config.max_consumer_offset_nums - self._count
 
     def _keep(self, key: str, queue_id: int, offset: int) -> None:
         queues = self.table.get(key)
@@ -213,12 +227,16 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         queues = self.table.get(f"{topic}@{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
-    def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Record the offset that the group pulled from last; not for a new queue if there are too many offsets."""
+    def commit_pull(self, group: str, topic: str, queue_id: int, offset: int, share: bytes | None = None) -> None:
+        """Record the offset that the group pulled from last; not for a new queue if there are too many offsets.
+
+        Args: see ``commit``.
+        """
         queues = self.pull_table.get(f"{topic}@{group}")
         if queues is None or queue_id not in queues:
-            if not self._has_room:
+            if not self._shares.allows(share, self._free):
                 return
+            self._shares.add(share)
             self._count += 1
             queues = self.pull_table.setdefault(f"{topic}@{group}", {})
         queues[queue_id] = offset
@@ -346,7 +364,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def _recount(self) -> None:
         self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
-        self._full_logged &= not self._has_room
+        self._full_logged &= self._free <= 0
 
 
 def _copy(table: OffsetTable) -> OffsetTable:

@@ -18,6 +18,7 @@ from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
+from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -58,6 +59,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
     ) -> None:
         super().__init__(path, clock, on_persist)
         self._config = config
+        self._shares = AddressShares(clock)
         self._texts: EntryTexts[SubscriptionGroupConfig] = EntryTexts()
         # Groups that have pulled and are otherwise unknown, oldest first.
         self._passing: OrderedDict[str, SubscriptionGroupConfig] = OrderedDict()
@@ -79,8 +81,13 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
                 self._passing.popitem(last=False)
         return found
 
-    def find(self, group: str) -> SubscriptionGroupConfig | None:
+    def find(self, group: str, share: bytes | None = None) -> SubscriptionGroupConfig | None:
         """Return the group; create a new one with a legal name if ``autoCreateSubscriptionGroup`` is set.
+
+        Args:
+            group: its name.
+            share: address whose share of ``maxAutoCreateGroupNums`` a new group counts for; ``None`` for a trusted
+                peer.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; there are too many groups to create one.
@@ -88,25 +95,26 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         found = self.groups.get(group)
         if found is not None or not self._may_create(group):
             return found
-        self.check_room(1)
+        self.check_room(1, share)
+        self._shares.add(share)
         created = SubscriptionGroupConfig(group_name=group)
         log.info("consumer group %s is created", group)
         self._passing.pop(group, None)
         self._put(created)
         return created
 
-    def check_room(self, count: int) -> None:
-        """Check that ``count`` more groups may be created automatically.
+    def check_room(self, count: int, share: bytes | None = None) -> None:
+        """Check that ``count`` more groups may be created automatically, for an address as in ``find``.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST.
         """
         limit = self._config.max_auto_create_group_nums
-        if count and len(self.groups) + count > limit:
+        if count and not self._shares.allows(share, limit - len(self.groups), count):
             remark = (
                 f"maxAutoCreateGroupNums: {count:,} new consumer groups beside {len(self.groups):,} exceed the limit "
-                f"of {limit:,}; delete unused groups, create this one by an administrator or raise "
-                "maxAutoCreateGroupNums"
+                f"of {limit:,}, or this address's share of it; delete unused groups, create this one by an "
+                "administrator or raise maxAutoCreateGroupNums"
             )
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 

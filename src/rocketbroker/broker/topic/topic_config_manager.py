@@ -13,12 +13,13 @@ from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struc
 from rocketbroker.broker.persist.table_changes import TableChanges
 from rocketbroker.broker.topic.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
 from rocketbroker.broker.topic.system_topics import system_topic_configs
-from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, is_system_topic
+from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, SYSTEM_TOPIC_SET
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from rocketbroker.codec.remoting.perm_name import PERM_INHERIT
+from rocketbroker.codec.remoting.perm_name import PERM_INHERIT, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
+from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -57,6 +58,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     ) -> None:
         super().__init__(path, clock, on_persist)
         self._config = config
+        self._shares = AddressShares(clock)
         self._listeners: list[ChangeListener] = []
         self._texts: EntryTexts[TopicConfig] = EntryTexts()
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in system_topic_configs(config)}
@@ -83,18 +85,34 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return found is not None and found.order
 
     def create_in_send_message(
-        self, topic: str, default_topic: str, remote_address: str, queue_nums: int, topic_sys_flag: int
+        self,
+        topic: str,
+        default_topic: str,
+        remote_address: str,
+        queue_nums: int,
+        topic_sys_flag: int,
+        share: bytes | None = None,
     ) -> TopicConfig | None:
         """Return the topic; create a new one from ``default_topic`` (createTopicInSendMessageMethod).
 
         A new topic has min(``queue_nums``, those of the default topic) queues, and its permissions without
-        PERM_INHERIT.
+        PERM_INHERIT. Apache RocketMQ also makes topics without queues, which no producer can use from then on.
+
+        Args:
+            topic: its name.
+            default_topic: name of the topic to copy.
+            remote_address: of the client.
+            queue_nums: number of queues that the client asks for.
+            topic_sys_flag: see TopicSysFlag.
+            share: address whose share of ``maxAutoCreateTopicNums`` it counts for; ``None`` for a trusted peer.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST; there are too many topics.
+            BrokerResponseError: TOPIC_NOT_EXIST if there are too many topics, INVALID_PARAMETER if it would have no
+                queue.
 
         Returns:
-            ``None`` if the default topic is missing or not inheritable, or ``autoCreateTopicEnable`` is off.
+            ``None`` if the default topic is missing, not inheritable or not writable, or ``autoCreateTopicEnable`` is
+            off.
         """
         found = self.topics.get(topic)
         if found is not None:
@@ -103,7 +121,13 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         if template is None or not self._may_inherit(template):
             log.info("topic %s of %s is not created: %s cannot be inherited", topic, remote_address, default_topic)
             return None
-        nums = max(0, min(queue_nums, template.write_queue_nums))
+        nums = min(queue_nums, template.write_queue_nums)
+        if nums <= 0:
+            remark = (
+                f"defaultTopicQueueNums: topic {topic} would have {nums} queues, the least of {queue_nums} in the "
+                f"request and {template.write_queue_nums} of topic {default_topic}; use 1 or more"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         return self._create(
             TopicConfig(
                 topic_name=topic,
@@ -112,11 +136,19 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
                 perm=template.perm & ~PERM_INHERIT,
                 topic_filter_type=template.topic_filter_type,
                 topic_sys_flag=topic_sys_flag,
-            )
+            ),
+            share,
         )
 
     def create_in_send_message_back(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
+        self,
+        topic: str,
+        queue_nums: int,
+        perm: int,
+        sys_flag: int = 0,
+        *,
+        order: bool = False,
+        share: bytes | None = None,
     ) -> TopicConfig:
         """Return the retry or dead-letter topic; create a new one (createTopicInSendMessageBackMethod).
 
@@ -133,7 +165,8 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
                     perm=perm,
                     topic_sys_flag=sys_flag,
                     order=order,
-                )
+                ),
+                share,
             )
         if found.order != order:
             self._put(msgspec.structs.replace(found, order=order))
@@ -162,9 +195,14 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         if added and len(self.topics) + added > limit:
             raise _too_many("maxTopicNums", len(self.topics) + added, limit, ResponseCode.SYSTEM_ERROR)
 
-    def may_create(self, topic: str) -> bool:
-        """Return true if a client's request may create a new topic (``maxAutoCreateTopicNums``)."""
-        return topic in self.topics or len(self.topics) < self._auto_limit or is_system_topic(topic)
+    def may_create(self, topic: str, share: bytes | None = None) -> bool:
+        """Return true if a client's request may create a new topic (``maxAutoCreateTopicNums``).
+
+        Clients choose among any names with the prefix of system topics, so the few fixed names alone are exempt.
+        """
+        if topic in self.topics or topic in SYSTEM_TOPIC_SET:
+            return True
+        return self._shares.allows(share, self._auto_limit - len(self.topics))
 
     @property
     def _auto_limit(self) -> int:
@@ -215,13 +253,14 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     def _may_inherit(self, template: TopicConfig) -> bool:
         if template.topic_name == AUTO_CREATE_TOPIC_KEY_TOPIC and not self._config.auto_create_topic_enable:
             return False
-        return bool(template.perm & PERM_INHERIT)
+        return bool(template.perm & PERM_INHERIT and template.perm & PERM_WRITE)
 
-    def _create(self, topic: TopicConfig) -> TopicConfig:
-        if not self.may_create(topic.topic_name):
+    def _create(self, topic: TopicConfig, share: bytes | None) -> TopicConfig:
+        if not self.may_create(topic.topic_name, share):
             count = len(self.topics) + 1
             raise _too_many("maxAutoCreateTopicNums", count, self._auto_limit, ResponseCode.TOPIC_NOT_EXIST)
         log.info("topic %s is created: %s queues, perm %s", topic.topic_name, topic.write_queue_nums, topic.perm)
+        self._shares.add(share)
         self._put(topic)
         return topic
 
@@ -248,5 +287,8 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
 
 
 def _too_many(setting: str, count: int, limit: int, code: ResponseCode) -> BrokerResponseError:
-    remark = f"{setting}: {count:,} topics exceed the limit of {limit:,}; delete unused topics or raise {setting}"
+    share = ", or this address's share of it" if code is ResponseCode.TOPIC_NOT_EXIST else ""
+    remark = (
+        f"{setting}: {count:,} topics exceed the limit of {limit:,}{share}; delete unused topics or raise {setting}"
+    )
     return BrokerResponseError(code, remark)

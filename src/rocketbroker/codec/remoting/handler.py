@@ -42,6 +42,10 @@ class Connection(Protocol):
         """Kind of peer as which the peer is admitted; a change of settings may change it."""
 
     @property
+    def share(self) -> bytes | None:
+        """Key of the peer's address in shares of tables; ``None`` for a peer that is more than a client."""
+
+    @property
     def is_open(self) -> bool:
         """True if writes still reach the peer."""
 

@@ -158,7 +158,7 @@ class AlikeSends(ABC, Generic[R]):
         if connection.waited_s * 1000 >= config.wait_time_mills_in_send_queue and config.broker_fast_failure_enable:
             return None
         try:
-            target = self._targets.find(header, connection.remote_address)
+            target = self._targets.find(header, connection)
         except BrokerResponseError:
             return None
         return None if target.is_retry else target

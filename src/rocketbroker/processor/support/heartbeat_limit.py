@@ -84,11 +84,13 @@ class HeartbeatLimit:
                 "maxFilterLengthPerClient", _filter_length(heartbeat), "characters", config.max_filter_length_per_client
             )
 
-    def no_room(self, heartbeat: HeartbeatData) -> BrokerResponseError | None:
+    def no_room(self, connection: Connection, heartbeat: HeartbeatData) -> BrokerResponseError | None:
         """Return the error if the new groups of a heartbeat cannot be created, ``None`` if there is room for all."""
         consumed = {data.group_name for data in heartbeat.consumer_data_set}
         try:
-            self._subscription_groups.check_room(sum(map(self._subscription_groups.creates, consumed)))
+            self._subscription_groups.check_room(
+                sum(map(self._subscription_groups.creates, consumed)), connection.share
+            )
         except BrokerResponseError as refusal:
             return refusal
         return None

@@ -15,6 +15,7 @@ from rocketbroker.codec.message.topic_validator import (
     validate_topic,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicFilterType
+from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -82,7 +83,7 @@ class TopicTargets:
         # Half messages count here, because their own topic gets a message only at the commit.
         self.half_stats = stats.topic_put(RMQ_SYS_TRANS_HALF_TOPIC)
 
-    def find(self, header: SendMessageRequestHeader, remote_address: str) -> TopicTarget:
+    def find(self, header: SendMessageRequestHeader, connection: Connection) -> TopicTarget:
         """Find the topic of a send.
 
         Raises:
@@ -92,7 +93,7 @@ class TopicTargets:
         target = self._targets.get(header.topic)
         # A changed topic is another object.
         if target is None or target.config is not self._topics.get(header.topic):
-            config = self._checked(header, remote_address)
+            config = self._checked(header, connection)
             if len(self._targets) > len(self._topics):
                 self._forget_deleted()
             target = self._targets[header.topic] = TopicTarget(config, self._stats.topic_put(header.topic))
@@ -113,7 +114,7 @@ class TopicTargets:
         for topic in self._targets.keys() - self._topics.keys():
             del self._targets[topic]
 
-    def _checked(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
+    def _checked(self, header: SendMessageRequestHeader, connection: Connection) -> TopicConfig:
         topic = header.topic
         result = validate_topic(topic)
         if not result.valid:
@@ -121,7 +122,7 @@ class TopicTargets:
         # Apache RocketMQ accepts messages for its timer's topic, which then name their own target.
         if is_not_allowed_send_topic(topic) or topic == TIMER_TOPIC:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-        config = self._topics.get(topic) or self._create(header, remote_address)
+        config = self._topics.get(topic) or self._create(header, connection)
         if not config.perm & PERM_WRITE:
             remark = f"sending message to topic[{topic}] is forbidden: its perm is {config.perm}, which lacks write (2)"
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
@@ -130,16 +131,23 @@ class TopicTargets:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, f"topic[{topic}] has {unserved}, {_NOT_WRITTEN}")
         return config
 
-    def _create(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig:
+    def _create(self, header: SendMessageRequestHeader, connection: Connection) -> TopicConfig:
         topic = header.topic
         sys_flag = 0
         if header.unit_mode:
             sys_flag = _UNIT_SUB_FLAG if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else _UNIT_FLAG
         created = self._manager.create_in_send_message(
-            topic, header.default_topic, remote_address, header.default_topic_queue_nums, sys_flag
+            topic,
+            header.default_topic,
+            connection.remote_address,
+            header.default_topic_queue_nums,
+            sys_flag,
+            connection.share,
         )
         if created is None and topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            created = self._manager.create_in_send_message_back(topic, 1, PERM_READ_WRITE, sys_flag)
+            created = self._manager.create_in_send_message_back(
+                topic, 1, PERM_READ_WRITE, sys_flag, share=connection.share
+            )
         if created is None:
             remark = (
                 f"topic[{topic}] not exist, apply first please! Create it with mqadmin updateTopic; "

@@ -258,3 +258,21 @@ def test_offsets_beyond_the_limit_are_rejected(tmp_path, caplog):
         loaded.commit("h", "T", 0, 1)
     loaded.remove_group("g")
     assert loaded.commit("h", "T", 0, 1)
+
+
+def test_an_address_leaves_offsets_to_the_next(tmp_path):
+    config, clock = BrokerConfig(max_consumer_offset_nums=1_000), FakeClock()
+    manager = ConsumerOffsetManager(tmp_path / "consumerOffset.json", clock, None, config)
+    for queue_id in range(250):
+        manager.commit("g", "T", queue_id, 1, b"a")
+        manager.commit_pull("g", "T", queue_id, 1, b"a")
+    with pytest.raises(BrokerResponseError, match="maxConsumerOffsetNums"):
+        manager.commit("g", "T", 250, 1, b"a")
+    manager.commit_pull("g", "T", 250, 1, b"a")
+    assert len(manager.pull_table["T@g"]) == 250
+    assert manager.commit("g", "T", 7, 2, b"a"), "not a first one"
+    assert manager.commit("lawful", "T", 0, 1, b"b")
+    assert manager.commit("of the broker", "T", 0, 1)
+    # A client that creates and deletes for days is not rejected for ever.
+    clock.advance(86_400)
+    assert manager.commit("g", "T", 250, 1, b"a")

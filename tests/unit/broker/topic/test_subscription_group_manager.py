@@ -70,13 +70,25 @@ def test_clients_create_no_more_groups_than_the_limit(tmp_path):
         manager.find("c")
     assert error.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert error.value.remark.startswith(
-        "maxAutoCreateGroupNums: 1 new consumer groups beside 10 exceed the limit of 10; delete unused groups"
+        "maxAutoCreateGroupNums: 1 new consumer groups beside 10 exceed the limit of 10, or this address's share"
     )
     assert manager.find("a") is not None
     manager.update(SubscriptionGroupConfig(group_name="made by an administrator"))
     manager.delete("a")
     manager.delete("b")
     assert manager.find("c") is not None
+
+
+def test_an_address_leaves_groups_to_the_next(tmp_path):
+    manager = make(tmp_path, max_auto_create_group_nums=28)
+    for number in range(10):
+        manager.find(f"g{number}", b"a")
+    with pytest.raises(BrokerResponseError, match="maxAutoCreateGroupNums"):
+        manager.find("one-more", b"a")
+    manager.check_room(10, b"b")
+    with pytest.raises(BrokerResponseError, match="maxAutoCreateGroupNums"):
+        manager.check_room(11, b"b")
+    assert manager.find("lawful", b"b") is not None
 
 
 @pytest.mark.parametrize("name", ["", " ", "../../etc", "a/b", "a@b", "a" * 121, "\u00e4"])

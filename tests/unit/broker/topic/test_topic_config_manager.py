@@ -6,6 +6,7 @@ import pytest
 from rocketbroker.broker.persist.config_manager import ConfigManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from tests.support.fakes import FakeClock
@@ -73,8 +74,50 @@ def test_auto_create_inherits_from_tbw102(tmp_path):
     assert manager.data_version.counter == counter + 1
     assert manager.create_in_send_message("New", "TBW102", "127.0.0.1:1", 9, 0) is topic
     assert manager.create_in_send_message("Wide", "TBW102", "127.0.0.1:1", 99, 0).read_queue_nums == 8
-    assert manager.create_in_send_message("None", "TBW102", "127.0.0.1:1", -5, 0).read_queue_nums == 0
-    assert len(changes) == 3
+    assert len(changes) == 2
+
+
+@pytest.mark.parametrize("queue_nums", [0, -1, -(2**31)])
+def test_no_topic_without_queues_is_created(tmp_path, queue_nums):
+    manager = make(tmp_path)
+    with pytest.raises(BrokerResponseError, match="defaultTopicQueueNums: topic orders would have") as error:
+        manager.create_in_send_message("orders", "TBW102", "127.0.0.1:1", queue_nums, 0)
+    assert error.value.code == ResponseCode.INVALID_PARAMETER
+    assert manager.select("orders") is None
+    assert manager.create_in_send_message("orders", "TBW102", "127.0.0.1:1", 2**31 - 1, 0).write_queue_nums == 8
+
+
+def test_no_topic_without_permissions_is_created(tmp_path):
+    """The topic that brokers of a name share may be inherited, but has no other permission."""
+    manager = make(tmp_path)
+    template = next(name for name in manager.topics if name.startswith("rmq_sys_SYNC_BROKER_MEMBER_"))
+    assert manager.create_in_send_message("orders", template, "127.0.0.1:1", 4, 0) is None
+    assert manager.select("orders") is None
+
+
+def test_names_like_those_of_system_topics_count(tmp_path):
+    manager = make(tmp_path, max_auto_create_topic_nums=100)
+    for number in range(100 - len(manager.topics)):
+        manager.create_in_send_message(f"rmq_sys_{number}", "TBW102", "10.0.0.9:1", 4, 0)
+    with pytest.raises(BrokerResponseError, match="maxAutoCreateTopicNums") as error:
+        manager.create_in_send_message("rmq_sys_more", "TBW102", "10.0.0.9:1", 4, 0)
+    assert error.value.code == ResponseCode.TOPIC_NOT_EXIST
+    assert len(manager.topics) == 100
+    assert manager.create_in_send_message("RMQ_SYS_TRACE_TOPIC", "TBW102", "10.0.0.9:1", 4, 0) is not None
+
+
+def test_an_address_leaves_topics_to_the_next(tmp_path):
+    manager = make(tmp_path, max_auto_create_topic_nums=100)
+    half = (101 - len(manager.topics)) // 2
+    for number in range(half):
+        manager.create_in_send_message(f"T{number}", "TBW102", "10.0.0.9:1", 4, 0, b"a")
+    with pytest.raises(BrokerResponseError, match="maxAutoCreateTopicNums"):
+        manager.create_in_send_message("more", "TBW102", "10.0.0.9:1", 4, 0, b"a")
+    assert len(manager.topics) in {100 - half, 101 - half}
+    assert not manager.may_create("orders", b"a")
+    assert manager.may_create("orders", b"b")
+    assert manager.create_in_send_message("orders", "TBW102", "10.0.0.8:1", 4, 0, b"b") is not None
+    assert manager.create_in_send_message_back("%RETRY%g", 1, 6, share=b"b") is not None
 
 
 @pytest.mark.parametrize("default_topic", ["Missing", "SELF_TEST_TOPIC", ""])

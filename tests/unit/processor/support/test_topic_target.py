@@ -8,6 +8,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
+from tests.support.fakes import FakeConnection
 
 
 @pytest.fixture
@@ -16,7 +17,9 @@ def targets(parts: SimpleNamespace) -> TopicTargets:
 
 
 def find(targets: TopicTargets, topic: str) -> TopicTarget:
-    return targets.find(SendMessageRequestHeader("PG", topic, "TBW102", 4, 0, 0, 1_000, 7, ""), "127.0.0.1:5555")
+    return targets.find(
+        SendMessageRequestHeader("PG", topic, "TBW102", 4, 0, 0, 1_000, 7, ""), FakeConnection("127.0.0.1:5555")
+    )
 
 
 def test_a_topic_is_found_again_until_it_changes(parts: SimpleNamespace, targets: TopicTargets):
