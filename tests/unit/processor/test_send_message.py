@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -324,13 +325,19 @@ def test_a_batch_over_the_limit_is_rejected_whatever_its_bodies(send: Send, stor
     assert store.commit_log.max_offset == 0
 
 
-def test_a_batch_whose_ids_no_answer_could_carry_is_rejected(send: Send, store: MessageStore, monkeypatch):
-    monkeypatch.setattr(batch_send, "_MOST_IN_BATCH", 2)
+def test_a_batch_of_too_many_messages_is_rejected_before_it_is_split(send: Send, store: MessageStore, monkeypatch):
+    apply_updates([store.config], {"maxMessagesPerBatch": "12000"})
+    at_limit = encode_batch([(0, b"", b"")] * 12_000)
+    split = Mock(wraps=split_batch)
+    monkeypatch.setattr(batch_send, "split_batch", split)
 
-    code, remark = refused(send, batch_command(encode_batch([(0, b"", b"")] * 3)))
+    code, remark = refused(send, batch_command(at_limit + encode_batch([(0, b"", b"")])))
 
-    assert (code, store.commit_log.max_offset) == (ResponseCode.MESSAGE_ILLEGAL, 0)
-    assert "the batch has 3 messages" in remark
+    assert (code, split.call_count, store.commit_log.max_offset) == (ResponseCode.MESSAGE_ILLEGAL, 0, 0)
+    assert remark.startswith("maxMessagesPerBatch: the batch has more messages than the limit of 12,000; split it or")
+    _, remark = refused(send, batch_command(at_limit))
+    assert split.call_count == 1
+    assert "mappedFileSizeCommitLog" in remark, "it has few enough messages, but this log has small files"
 
 
 def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: MessageStore):

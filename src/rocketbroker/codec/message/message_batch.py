@@ -21,6 +21,7 @@ from rocketbroker.codec.message.message_properties import check_properties_lengt
 from rocketbroker.common.errors import CodecError
 
 _HEAD: Final = Struct(">iiiii")
+_TOTAL_SIZE: Final = Struct(">i")
 #: totalSize, flag and bodyLength.
 SIZE_FLAG_LENGTH: Final = Struct(">i8xii")
 #: Position of the body in a message of a batch.
@@ -51,6 +52,22 @@ class BatchParts(msgspec.Struct, frozen=True, gc=False):
     def messages(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield flag, body and properties of each message."""
         return zip(self.flags, self.bodies, self.properties, strict=True)
+
+
+def holds_more_than(body: ReadableBuffer, most: int) -> bool:
+    """Return true if a body says that it has more messages than ``most``; a broken one may say anything.
+
+    It reads no more than the lengths of so many messages.
+    """
+    if len(body) <= most * MIN_INNER_SIZE:
+        return False
+    end, size = 0, len(body) - MIN_INNER_SIZE
+    for _ in range(most):
+        (length,) = _TOTAL_SIZE.unpack_from(body, end)
+        end += length
+        if length < MIN_INNER_SIZE or end > size:
+            return False
+    return True
 
 
 def split_batch(body: ReadableBuffer) -> BatchParts:

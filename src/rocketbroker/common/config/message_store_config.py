@@ -159,6 +159,17 @@ class MessageStoreConfig(HASettings):
         low=1,
         high=32_767,
     )
+    max_messages_per_batch: Whole = setting(
+        "maxMessagesPerBatch",
+        16_384,
+        "Maximum number of messages in a batch; one with more is rejected with MESSAGE_ILLEGAL. Batches of a topic "
+        "with queue.type=BatchCQ may have 32,767.",
+        Trait(hot=True, own=True),
+        # The requests of one read have fewer messages, so runs of batches need no check. The ids of 400,000 fit into
+        # the header of an answer.
+        low=12_000,
+        high=400_000,
+    )
     max_msgs_num_batch: Whole = setting(
         "maxMsgsNumBatch", 64, "Maximum number of messages that one QUERY_MESSAGE looks up.", _HOT, low=1, high=10_000
     )

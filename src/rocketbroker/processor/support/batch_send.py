@@ -5,7 +5,8 @@ from typing import Final
 
 from rocketbroker.broker.schedule.delay_rewrite import DELAY
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
-from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.message.message_batch import holds_more_than, split_batch
 from rocketbroker.codec.message.message_properties import find_properties, get_property, replace_property
 from rocketbroker.codec.message.message_sys_flag import (
     INNER_BATCH_FLAG,
@@ -30,8 +31,6 @@ from rocketbroker.processor.support.topic_target import TopicTarget
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 
-# Messages whose ids, of 33 bytes each, fit into the header of an answer.
-_MOST_IN_BATCH: Final = 400_000
 # Looking a member up in its enum takes 20 times as long.
 _PUT_OK: Final = PutMessageStatus.PUT_OK
 _DELAYS: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
@@ -43,7 +42,7 @@ class BatchSend:
     """Stores batches: message by message, or as one record in a topic with ``queue.type=BatchCQ``.
 
     Args:
-        store_config: the limit of a batch.
+        store_config: the limits of a batch.
         appender: append path of the messages.
         store_host: the broker's address in the form of records.
         key_limit: limit of index keys for each message.
@@ -72,7 +71,7 @@ class BatchSend:
         header = command.header
         properties = header.properties.encode()
         _, unique_key, _, is_special = find_properties(properties)
-        self._check(header, target, len(command.body))
+        self._check(header, target, command.body)
         if is_special and any(get_property(properties, name) is not None for name in _DELAYS):
             raise _illegal("a batch cannot be delayed; send its messages one by one")
         try:
@@ -80,10 +79,6 @@ class BatchSend:
         except CodecError as error:
             raise _illegal(str(error)) from error
         count = len(parts)
-        if count > _MOST_IN_BATCH:
-            raise _illegal(
-                f"the batch has {count} messages; the ids of at most {_MOST_IN_BATCH} fit into an answer; split it"
-            )
         self._key_limit.check(properties)
         if parts.lengths is None or parts.lengths[1] > self._key_limit.always_fits:
             self._key_limit.check_all(parts.properties)
@@ -112,15 +107,21 @@ class BatchSend:
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, suffix)
         return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer
 
-    def _check(self, header: SendMessageRequestHeader, target: TopicTarget, length: int) -> None:
+    def _check(self, header: SendMessageRequestHeader, target: TopicTarget, body: ReadableBuffer) -> None:
         """Reject features that a batch cannot have (CommitLog.asyncPutMessages)."""
-        limit = self._store_config.max_message_size
+        limit, length = self._store_config.max_message_size, len(body)
+        most = self._store_config.max_messages_per_batch
         if target.is_retry:
             remark = f"batch request does not support retry group {header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)}"
         elif length > limit:
             remark = (
                 f"maxMessageSize: the batch has {length:,} bytes, above the limit of {limit:,}; "
                 "split it or raise maxMessageSize"
+            )
+        elif not target.is_batch_cq and holds_more_than(body, most):
+            remark = (
+                f"maxMessagesPerBatch: the batch has more messages than the limit of {most:,}; "
+                "split it or raise maxMessagesPerBatch"
             )
         elif header.sys_flag & TRANSACTION_ROLLBACK_TYPE:
             remark = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.message_batch import encode_batch, split_batch, unwrap_batch
+from rocketbroker.codec.message.message_batch import encode_batch, holds_more_than, split_batch, unwrap_batch
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import CodecError
 from tests.support import golden_store
@@ -46,6 +46,20 @@ def test_batches_of_messages_alike_round_trip_and_are_checked(
     spoilt[data.draw(st.integers(0, len(flags) - 1)) * size + field + 1] ^= 1
     with pytest.raises(CodecError, match=r"message \d of the batch, at byte \d+: "):
         split_batch(bytes(spoilt))
+
+
+@given(
+    st.lists(st.tuples(int32, st.binary(max_size=9), st.binary(max_size=9)), min_size=1, max_size=9), st.integers(1, 9)
+)
+def test_the_number_of_messages_is_known_without_splitting(messages: list[tuple[int, bytes, bytes]], most: int) -> None:
+    body = encode_batch(messages)
+    assert holds_more_than(body, most) == (len(messages) > most)
+    assert not holds_more_than(memoryview(bytes(22 * 9) + body), most), "broken ones are left to those who split"
+
+
+@pytest.mark.parametrize("length", [-1, 0, 21, 1 << 30])
+def test_a_wrong_length_ends_the_count(length: int) -> None:
+    assert not holds_more_than(struct.pack(">i18x", length) * 50, 20)
 
 
 @given(batch)
