@@ -99,6 +99,19 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
         info = await self.examine_broker_cluster_info()
         return {name for name, data in info.broker_addr_table.items() if address in data.broker_addrs.values()}
 
+    async def fetch_broker_address(self, broker: str) -> str:
+        """Return the address of a broker's master by its name; an address is returned as it is.
+
+        Raises:
+            BrokerNotFoundError: no registered broker has the name; the text names the known ones.
+        """
+        if ":" in broker:
+            return broker
+        table = (await self.examine_broker_cluster_info()).broker_addr_table
+        if broker in table:
+            return addresses_of([table[broker]])[0]
+        raise BrokerNotFoundError(f"no registered broker is named {broker!r}; there are {', '.join(sorted(table))}")
+
     async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
         """Return the runtime statistics of a broker, all values as text."""
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)

@@ -103,7 +103,8 @@ def address_in(msg_id: str) -> str:
 
 def settings_in(answer: Command, source: str) -> dict[str, str]:
     """Return the settings in an answer, all values as text."""
-    return {entry.key: entry.value for entry in parse_properties(bytes(answer.body).decode(), source)}
+    entries = parse_properties(bytes(answer.body).decode(), source, drops_backslashes=True)
+    return {entry.key: entry.value for entry in entries}
 
 
 def settings_body(settings: Mapping[str, str]) -> bytes:

@@ -60,6 +60,7 @@ class ClientInstance:
             self.name_server.topic_route,
             refresh_interval_s=config.poll_name_server_interval_s,
             on_change=self._processor.rebalance_soon,
+            has_brokers=self.name_server.has_brokers,
         )
         self.heartbeats = HeartbeatSender(
             self.remoting,

@@ -7,13 +7,19 @@ from collections.abc import Callable
 
 from rocketbroker.client.errors import NameServerError, TopicRouteError
 from rocketbroker.client.requests import check_success, client_request
-from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.bodies.route import ClusterInfo, TopicRouteData
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_server_client import fetch_name_servers
-from rocketbroker.common.errors import CodecError, ConfigError, RemotingConnectError, RemotingError
+from rocketbroker.common.errors import (
+    CodecError,
+    ConfigError,
+    RemotingConnectError,
+    RemotingError,
+    RocketBrokerError,
+)
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 
 log = logging.getLogger(__name__)
@@ -135,6 +141,14 @@ class NameServerClient:
             address: check_success(await self._remoting.invoke(address, command(), self._timeout_s))
             for address in await self.addresses()
         }
+
+    async def has_brokers(self) -> bool:
+        """Return true if a broker is registered, or if that cannot be found out."""
+        try:
+            answer = check_success(await self.invoke(client_request(RequestCode.GET_BROKER_CLUSTER_INFO)))
+            return bool(ClusterInfo.decode(answer.body).broker_addr_table)
+        except RocketBrokerError:
+            return True
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Return the route of a topic.

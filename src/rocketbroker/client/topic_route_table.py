@@ -82,6 +82,7 @@ class TopicRouteTable:
         refresh_interval_s: seconds between refreshes of known routes (pollNameServerInterval).
         default_topic_queue_nums: how many queues of each broker a topic gets that does not exist yet.
         on_change: called when a refresh finds a changed route.
+        has_brokers: says, for an error, if a broker is registered.
     """
 
     def __init__(
@@ -91,8 +92,10 @@ class TopicRouteTable:
         refresh_interval_s: float = 30.0,
         default_topic_queue_nums: int = 4,
         on_change: Callable[[], None] | None = None,
+        has_brokers: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._fetch = fetch
+        self._has_brokers = has_brokers
         self._on_change = on_change
         self._refresh_interval_s = refresh_interval_s
         self.default_topic_queue_nums = default_topic_queue_nums
@@ -154,8 +157,12 @@ class TopicRouteTable:
         try:
             data = await self._fetch(AUTO_CREATE_TOPIC_KEY_TOPIC)
         except TopicRouteError:
-            text = f"No route info of this topic: {topic}; no broker creates topics by itself (autoCreateTopicEnable)"
-            raise TopicRouteError(text) from None
+            reason = (
+                "no broker creates topics by itself: create it by mqadmin updateTopic, or set autoCreateTopicEnable"
+            )
+            if self._has_brokers is not None and not await self._has_brokers():
+                reason = "no broker is registered at the name servers: start one, or check its namesrvAddr"
+            raise TopicRouteError(f"No route info of this topic: {topic}; {reason}") from None
         template = topic_route(topic, data)
         limit = self.default_topic_queue_nums
         return msgspec.structs.replace(

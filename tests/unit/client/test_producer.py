@@ -444,3 +444,9 @@ async def test_more_sends_than_fit_wait_for_their_turn(stage: Stage):
     async with Producer("PG", stage.names.address, back_pressure_sends=1) as producer:
         results = await asyncio.gather(*(producer.send(Message("One", b"x")) for _ in range(5)))
     assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
+
+
+async def test_a_send_without_a_broker_says_so():
+    async with name_server({}) as names, Producer("PG", names.address) as producer:
+        with pytest.raises(TopicRouteError, match="no broker is registered at the name servers: start one"):
+            await producer.send(Message("T", b"x"))

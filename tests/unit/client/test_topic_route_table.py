@@ -138,3 +138,19 @@ async def test_another_broker_of_the_name_serves_when_asked_for():
     assert table.broker_address(queue, 2) == "h:2"
     assert table.addresses(masters_only=True) == set()
     assert table.addresses(masters_only=False) == {"h:1", "h:2"}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "text"),
+    [
+        (True, "no broker creates topics by itself: create it by mqadmin updateTopic"),
+        (False, "no broker is registered at the name servers: start one, or check its namesrvAddr"),
+    ],
+)
+async def test_a_topic_without_a_route_is_explained_by_the_brokers_there_are(text: str, *, brokers: bool):
+    async def has_brokers() -> bool:
+        return brokers
+
+    table = TopicRouteTable(Fetch({}), has_brokers=has_brokers)
+    with pytest.raises(TopicRouteError, match=f"No route info of this topic: New; {text}"):
+        await table.publish_route("New")

@@ -55,7 +55,8 @@ JSON: `brokers`, `orderConf` and `topicConfig`.""",
     ),
     "deleteTopic": (
         """\
-Messages of the topic can no longer be read. In JSON: `topic`, `clusterName` and `brokers`.""",
+Messages of the topic can no longer be read. A topic that neither a name server nor a master of the cluster knows is an
+error (exit code 1); Apache's tool reports success. In JSON: `topic`, `clusterName` and `brokers`.""",
         "mqadmin deleteTopic -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest",
     ),
     "topicStatus": (
@@ -87,9 +88,9 @@ In JSON: `group`, `topic` and `clients`. Each client has `clientId` and `queues`
     ),
     "resetOffsetByTime": (
         """\
-Running consumers move too. A time without a zone is local. With `-b` and `-q` only one queue of one broker moves; `-o`
-then gives an offset instead of a time. In JSON: `group`, `topic` and `queues` with `brokerName`, `queueId`
-and `offset`.""",
+Running consumers move too. A time without a zone is local. With `-b`, the name or address of a
+broker, and `-q` only one queue moves; `-o` then gives an offset instead of a time. In JSON: `group`, `topic` and
+`queues` with `brokerName`, `queueId` and `offset`.""",
         "mqadmin resetOffsetByTime -n 127.0.0.1:9876 -g CG_Test -t TopicTest -s 2026-11-21#09:59:24:121",
     ),
     "skipAccumulatedMessage": (

@@ -1,14 +1,18 @@
 """Output of reports: tables by rich, JSON by msgspec."""
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 
-from rocketbroker.app.mqadmin.report import Report, Table
+from rocketbroker.app.mqadmin.report import Column, Report, Table
 
 # Files and other programs get rows that are never folded.
 _UNLIMITED = 100_000
+# Columns between those of a table, and the least width of a text that is longer.
+_GAP = 2
+_LEAST_TEXT = 10
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
@@ -28,7 +32,10 @@ def print_json(data: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table, folded to the width of a terminal; elsewhere print each row on one line."""
+    """Print a table, folded to the width of a terminal; elsewhere print each row on one line.
+
+    Where folding would cut numbers and the words of titles, print a line for each cell instead.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -37,12 +44,46 @@ def print_table(table: Table) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, emoji=False, width=_UNLIMITED)
-    grid = RichTable(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in table.columns:
-        grid.add_column(Text(column.title), justify="right" if column.right else "left", overflow="fold")
+    cells = [[column.title, *(row[at] for row in table.rows)] for at, column in enumerate(table.columns)]
+    widths = [_least_width(column, cells[at]) for at, column in enumerate(table.columns)]
+    folds = sum(max(map(len, each)) + _GAP for each in cells) + 1 > console.width
+    if sum(widths) + len(widths) * _GAP + 1 > console.width:
+        print_cells(table)
+        return
+    # The box has a blank between two columns, and one at each edge.
+    grid = (
+        RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+        if console.is_terminal
+        else RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    )
+    for column, width in zip(table.columns, widths, strict=True):
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        # A column with a width is not made narrower for the others.
+        fixed = width if folds and column.right else None
+        grid.add_column(Text(column.title), justify=side, overflow="fold", width=fixed)
     for row in table.rows:
         grid.add_row(*map(Text, row))
     console.print(grid)
+
+
+def _least_width(column: Column, cells: Sequence[str]) -> int:
+    """Return the width below which a column cannot be read: numbers stay whole, and texts fold at ``_LEAST_TEXT``.
+
+    Args:
+        column: the column.
+        cells: its title and its values.
+    """
+    longest = max(map(len, cells[1:]), default=0)
+    return max(*map(len, column.title.split()), longest if column.right else min(longest, _LEAST_TEXT))
+
+
+def print_cells(table: Table) -> None:
+    """Print title and value of each cell on a line of its own, and an empty line after each row."""
+    width = max(len(column.title) for column in table.columns) + _GAP
+    for row in table.rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            print(f"{column.title:{width}}{cell}".rstrip())
+        print()
 
 
 def print_error(reason: str) -> None:

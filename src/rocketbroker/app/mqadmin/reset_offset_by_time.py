@@ -25,7 +25,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
         TrueFalse, typer.Option("-f", "--force", help="With false, only move offsets backwards.")
     ] = TrueFalse.true,
     broker: Annotated[
-        str | None, typer.Option("-b", "--broker", metavar="NAME", help="Broker of the one queue to move; needs -q.")
+        str | None,
+        typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Broker of the one queue to move; needs -q."),
     ] = None,
     queue: Annotated[
         int | None, typer.Option("-q", "--queue", min=0, metavar="ID", help="Id of the one queue to move; needs -b.")
@@ -54,7 +55,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketM
             )
         else:
             moved = await admin.reset_offset_by_queue_id(
-                broker.strip(),
+                await admin.fetch_broker_address(broker.strip()),
                 group.strip(),
                 topic.strip(),
                 queue,

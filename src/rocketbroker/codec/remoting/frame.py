@@ -25,6 +25,24 @@ MAX_HEADER_LENGTH = 0xFFFFFF
 JOIN_LIMIT = 64 * 1024
 
 
+# First four bytes of other protocols, which read as lengths beyond every limit.
+_HTTP_WORDS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"}
+_TLS_RECORDS = {b"\x16\x03", b"\x15\x03"}  # a handshake, or an alert
+
+
+def other_protocol(first: bytes) -> str:
+    """Return a sentence if the first four bytes of a frame are those of another protocol, else ""."""
+    if first == b"PRI ":
+        return "the peer speaks HTTP/2, as gRPC clients do; use a client of the remoting protocol (rocketmq-client)"
+    if first in _HTTP_WORDS:
+        return "the peer speaks HTTP; this port serves RocketMQ's remoting protocol"
+    if first == b"HTTP":
+        return "the peer answers in HTTP; give the address of a name server (9876) or a broker (10911)"
+    if first[:2] in _TLS_RECORDS:
+        return "the peer speaks TLS, and this side does not; switch TLS off or on at both (useTLS, tls)"
+    return ""
+
+
 def check_length(length: int, limit: int = FRAME_MAX_LENGTH) -> None:
     """Check the length field of a frame before memory is taken for it.
 
@@ -34,7 +52,10 @@ def check_length(length: int, limit: int = FRAME_MAX_LENGTH) -> None:
     if length < LENGTH.size:
         raise RemoteProtocolError(f"frame length {length} is below the minimum of 4")
     if length > limit:
-        raise RemoteProtocolError(f"frame length {length} exceeds the limit of {limit} bytes (frameMaxLength)")
+        reason = other_protocol(LENGTH.pack(length))
+        raise RemoteProtocolError(
+            reason or f"frame length {length} exceeds the limit of {limit} bytes (frameMaxLength)"
+        )
 
 
 def check_header_length(mark: int, limit: int) -> None:

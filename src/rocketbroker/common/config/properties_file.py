@@ -16,6 +16,9 @@ from rocketbroker.common.errors import ConfigError
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
+# A backslash that is no escape: java.util.Properties drops it, so ``C:\data`` is ``C:data``. It never writes one.
+_DROPPED_BACKSLASH = re.compile(r"(?<!\\)(?:\\\\)*\\([0-9A-Za-eg-mo-qsv-z])")
+_WRITE_BACKSLASH = "write \\\\ for a backslash, or / in a path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,14 @@ class Entry:
     where: str
 
 
-def parse_properties(text: str, source: str) -> list[Entry]:
+def parse_properties(text: str, source: str, *, drops_backslashes: bool = False) -> list[Entry]:
     """Return the entries of properties text in order, including duplicates.
+
+    Args:
+        text: the text.
+        source: its name for errors.
+        drops_backslashes: drop a backslash that is no escape, as Java does, instead of rejecting it. Brokers of Apache
+            answer with text that is not escaped.
 
     Raises:
         ConfigError: The text is malformed; the error names source and line.
@@ -40,10 +49,17 @@ def parse_properties(text: str, source: str) -> list[Entry]:
     try:
         for element in parse(text):
             if isinstance(element, KeyValue):
-                entries.append(_checked(Entry(element.key, element.value, f"{source}:{line}")))
+                entry = _checked(Entry(element.key, element.value, f"{source}:{line}"))
+                dropped = _DROPPED_BACKSLASH.search(element.source)
+                if dropped is not None and not drops_backslashes:
+                    raise ConfigError(
+                        f"{entry.where}: {entry.key} would be {entry.value!r}, since a backslash before "
+                        f"{dropped[1]!r} is dropped; {_WRITE_BACKSLASH}"
+                    )
+                entries.append(entry)
             line += len(_LINE_END.findall(element.source))
     except InvalidUEscapeError as error:
-        raise ConfigError(f"{source}:{line}: {error}; \\u takes four hexadecimal digits") from error
+        raise ConfigError(f"{source}:{line}: {error}; \\u takes four hexadecimal digits; {_WRITE_BACKSLASH}") from error
     return entries
 
 
@@ -51,7 +67,7 @@ def _checked(entry: Entry) -> Entry:
     if not (entry.key + entry.value).isprintable():
         raise ConfigError(
             f"{entry.where}: the entry contains bytes that are not UTF-8 or characters that do not print; "
-            "write characters beyond ASCII in UTF-8 or as \\uXXXX"
+            f"write characters beyond ASCII in UTF-8 or as \\uXXXX; {_WRITE_BACKSLASH}"
         )
     return entry
 

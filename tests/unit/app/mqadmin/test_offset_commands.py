@@ -90,8 +90,10 @@ async def test_reset_to_a_time(stage: Stage):
     assert asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)[-1].fields["isForce"] == "true"
 
 
-async def test_reset_of_one_queue(stage: Stage):
-    one = ("resetOffsetByTime", "-g", "CG", "-t", "T", "-b", stage.broker.address, "-q", "1")
+@pytest.mark.parametrize("by_name", [True, False])
+async def test_reset_of_one_queue(stage: Stage, *, by_name: bool):
+    broker = "broker-a" if by_name else stage.broker.address
+    one = ("resetOffsetByTime", "-g", "CG", "-t", "T", "-b", broker, "-q", "1")
     assert (await stage.json(*one, "-o", "7"))["queues"] == [ROW]
     await stage.json(*one, "-s", "1234")
     fields = [each.fields for each in stage.broker.of(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)]
@@ -99,6 +101,11 @@ async def test_reset_of_one_queue(stage: Stage):
         ("1", "7", "0"),
         ("1", "-1", "1234"),
     ]
+
+
+async def test_a_broker_that_is_not_there_is_named_with_those_that_are(stage: Stage):
+    code, _, err = await stage.call("resetOffsetByTime", "-g", "CG", "-t", "T", "-b", "b", "-q", "1", "-s", "0")
+    assert (code, err) == (1, "mqadmin: no registered broker is named 'b'; there are broker-a\n")
 
 
 @pytest.mark.parametrize(

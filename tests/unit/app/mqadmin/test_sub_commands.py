@@ -19,6 +19,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import BrokerData, ClusterInfo
 from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, OffsetWrapper, TopicOffset, TopicStatsTable
 from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -66,6 +67,11 @@ def scripts() -> dict[int, Script]:
         RequestCode.GET_CONSUMER_CONNECTION_LIST: not_online,
         RequestCode.UPDATE_AND_CREATE_TOPIC: answer(bytes),
         RequestCode.DELETE_TOPIC_IN_BROKER: answer(bytes),
+        RequestCode.GET_TOPIC_CONFIG: lambda fields, _body: (
+            response(body=TopicConfig("Unrouted").encode())
+            if fields["topic"] == "Unrouted"
+            else response(ResponseCode.TOPIC_NOT_EXIST, "No topic in this broker.")
+        ),
         RequestCode.VIEW_MESSAGE_BY_ID: answer(record),
         RequestCode.QUERY_MESSAGE: lambda fields, _body: (
             response(0, None, {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}, record())
@@ -205,6 +211,20 @@ async def test_delete_topic(stage: Stage):
     assert [asked.fields for asked in stage.broker.of(RequestCode.DELETE_TOPIC_IN_BROKER)] == [{"topic": "T"}]
     (asked,) = stage.names.of(RequestCode.DELETE_TOPIC_IN_NAMESRV)
     assert asked.fields == {"topic": "T", "clusterName": "DefaultCluster"}
+
+
+async def test_a_topic_that_is_nowhere_is_not_deleted(stage: Stage):
+    code, out, err = await stage.call("deleteTopic", "-c", "DefaultCluster", "-t", "Nope")
+    assert (code, out) == (1, "")
+    assert err.startswith("mqadmin: there is no topic 'Nope', and nothing was deleted; ")
+    assert stage.broker.of(RequestCode.DELETE_TOPIC_IN_BROKER) == []
+    assert stage.names.of(RequestCode.DELETE_TOPIC_IN_NAMESRV) == []
+
+
+async def test_a_topic_that_a_broker_alone_has_is_deleted(stage: Stage):
+    code, _, err = await stage.call("deleteTopic", "-c", "DefaultCluster", "-t", "Unrouted")
+    assert (code, err) == (0, "")
+    assert [asked.fields for asked in stage.broker.of(RequestCode.DELETE_TOPIC_IN_BROKER)] == [{"topic": "Unrouted"}]
 
 
 async def test_a_cluster_that_is_not_there_is_a_failure(stage: Stage):

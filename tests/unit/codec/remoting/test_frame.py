@@ -17,6 +17,7 @@ from rocketbroker.codec.remoting.frame import (
     decode_frame,
     encode_frame,
     frame_parts,
+    other_protocol,
     split_frame,
 )
 from rocketbroker.codec.remoting.language_code import LANGUAGES
@@ -228,3 +229,19 @@ def test_split_gives_views_of_the_frame():
 def test_a_header_that_no_mark_can_describe_is_not_sent():
     with pytest.raises(LocalProtocolError, match="16777216 bytes"):
         frame_parts(b"h" * (1 << 24), b"")
+
+
+@pytest.mark.parametrize(
+    "first", [b"PRI ", b"GET ", b"POST", b"PUT ", b"\x16\x03\x03\x00", b"\x15\x03\x01\x00", b"HTTP"]
+)
+def test_another_protocol_is_named_in_place_of_a_length(first: bytes):
+    with pytest.raises(RemoteProtocolError, match=r"^the peer (speaks|answers)"):
+        check_length(int.from_bytes(first, "big"))
+    assert other_protocol(first)
+
+
+@pytest.mark.parametrize("first", [b"GETS", b"PRI*", b"\x16\x04\x01\x00", b"\x7f\xff\xff\xff"])
+def test_other_lengths_are_lengths(first: bytes):
+    with pytest.raises(RemoteProtocolError, match=r"^frame length"):
+        check_length(int.from_bytes(first, "big"))
+    assert not other_protocol(first)

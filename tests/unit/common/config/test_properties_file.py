@@ -26,7 +26,7 @@ def test_entries_carry_the_line_they_begin_on():
 
 
 def test_a_broken_escape_names_its_line():
-    with pytest.raises(ConfigError, match=r"^f:2: .*four hexadecimal digits$"):
+    with pytest.raises(ConfigError, match=r"^f:2: .*four hexadecimal digits; write"):
         parse_properties("a=1\nb=\\u12\n", "f")
 
 
@@ -113,3 +113,33 @@ def test_an_empty_file_without_backup_is_one_without_entries(tmp_path):
     file = tmp_path / "b.conf"
     file.write_bytes(b"")
     assert load_properties(file) == []
+
+
+@pytest.mark.parametrize("value", [r"C:\data", r"D:\1\2", r"a\\\data", r"(\d+)"])
+def test_a_backslash_that_would_be_dropped_is_an_error(value: str):
+    with pytest.raises(ConfigError, match=r"f:2: storePathRootDir would be .* is dropped; write \\\\ for a backslash"):
+        parse_properties(f"a=1\nstorePathRootDir={value}\n", "f")
+    ((_, kept),) = [(each.key, each.value) for each in parse_properties(f"p={value}", "f", drops_backslashes=True)]
+    assert len(kept) < len(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"C\:\\data", r"C:\data"),
+        ("C:/data", "C:/data"),
+        (r"\#\!\=\ ", "#!= "),
+        (r"a\u0062", "ab"),
+        (r"\\\\host\\d", r"\\host\d"),
+        ("a\\\n  d", "ad"),
+        (r"\"q\"", '"q"'),
+    ],
+)
+def test_escapes_of_java_are_taken(text: str, value: str):
+    assert [each.value for each in parse_properties(f"p={text}", "f")] == [value]
+
+
+@pytest.mark.parametrize("value", [r"C:\new", r"C:\users"])
+def test_a_path_whose_backslash_begins_an_escape_is_an_error(value: str):
+    with pytest.raises(ConfigError, match=r"f:1: .*write \\\\ for a backslash, or / in a path"):
+        parse_properties(f"p={value}", "f")
