@@ -15,18 +15,18 @@ from typer.testing import CliRunner
 from rocketbroker import __version__
 
 MODULES = {
-    "mqadmin": "mqadmin.cli",
-    "mqanalytics": "mqanalytics.cli",
-    "mqbroker": "broker_startup",
-    "mqdev": "mqdev",
-    "mqnamesrv": "namesrv_startup",
-    "mqstore": "mqstore.cli",
+    "mqadmin": "app.mqadmin.cli",
+    "mqanalytics": "app.mqanalytics.cli",
+    "mqbroker": "app.broker_startup",
+    "mqdev": "testing.mqdev",
+    "mqnamesrv": "app.namesrv_startup",
+    "mqstore": "app.mqstore.cli",
 }
 LATE = ("numpy", "aiohttp", "rocketbroker.client", "rocketbroker.store", "pyspark", "pyarrow")
 
 
 def app_of(name: str) -> typer.Typer:
-    app: typer.Typer = import_module(f"rocketbroker.app.{MODULES[name]}").app
+    app: typer.Typer = import_module(f"rocketbroker.{MODULES[name]}").app
     return app
 
 
@@ -87,7 +87,7 @@ def test_a_mistyped_sub_command_is_answered_with_the_nearest(name: str, mistyped
 def test_shell_completion_offers_names_and_imports_little(name: str, words: str, expected: list[str]):
     code = (
         f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
-        f"from rocketbroker.app.{MODULES[name]} import main; main()"
+        f"from rocketbroker.{MODULES[name]} import main; main()"
     )
     environment = os.environ | {
         f"_{name.upper()}_COMPLETE": "complete_bash",
