@@ -1,5 +1,6 @@
 """A timer over a real store, whose time a test moves, and which a test stops in order or leaves as a kill would."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rocketbroker.broker.longpolling.waiting_message import Put
@@ -29,11 +30,18 @@ class Timer:
     Args:
         store: started, with the clock.
         clock: the time.
-        put: see ``TimerMessageStore``.
+        put, may_deliver: see ``TimerMessageStore``.
         settings: of ``MessageStoreConfig``.
     """
 
-    def __init__(self, store: MessageStore, clock: FakeClock, put: Put | None = None, **settings) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: FakeClock,
+        put: Put | None = None,
+        may_deliver: Callable[[], bool] = lambda: True,
+        **settings,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.config = MessageStoreConfig(store_path_root_dir=store.config.store_path_root_dir, **settings)
@@ -52,6 +60,7 @@ class Timer:
             clock=clock,
             stats=BrokerStatsManager(clock, "C"),
             put=put,
+            may_deliver=may_deliver,
         )
         self.rewrite = HandleScheduleMessage(self.config, clock, 18, lambda: self.service.precision_ms)
 

@@ -39,6 +39,7 @@ from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessag
 from rocketbroker.broker.slave.broker_pre_online import Progress
 from rocketbroker.broker.slave.copied_table import CopiedTables
 from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.master_deliveries import DeliveryLease, MasterDeliveries
 from rocketbroker.broker.slave.master_progress import MasterProgressGate
 from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -105,7 +106,7 @@ class BrokerController:
         config, folder = settings.broker, settings.store.config_dir
         self._store_host = host_bytes(host_address(config.broker_ip1), config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
-        self._tasks, self._client = TaskOwner("BrokerController"), RemotingClient()
+        self._tasks, self._client, self._lease = TaskOwner("BrokerController"), RemotingClient(), DeliveryLease(config)
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
         # Tables
         self._persist = ConfigPersistService()
@@ -190,6 +191,7 @@ class BrokerController:
         They stop in reverse order: offsets are flushed when nothing changes them any more, then written.
         """
         config, store = self._settings.broker, self.store
+        delayed, follow_progress = PartList(self.schedule, self.timer), self.transactions.follow_progress
         return RoleParts(
             (ANY_ROLE, store),
             (SLAVE, self.replication.replica_log),
@@ -200,10 +202,8 @@ class BrokerController:
             (ANY_ROLE, self.cleaning),
             # Before all that stores messages, so that slaves get the last of them at a stop.
             (MASTER, self.replication.service),
-            (MASTER, self.acting.pre_online),
-            (MASTER, self.schedule),
+            (MASTER, MasterDeliveries(self._lease, self.acting.pre_online, delayed, follow_progress)),
             (MASTER, self._transaction_checks),
-            (MASTER, self.timer),
             (SLAVE, TimerFollower(self.timer, self._settings.store.clean_resource_interval / 1000)),
             (ANY_ROLE, self.hold_service),
             (ANY_ROLE, self.stats),
@@ -231,6 +231,7 @@ class BrokerController:
             stats=self.stats,
             on_persist=self._persist.submit,
             put=self._escape.put if self._is_slave else None,
+            may_deliver=self._lease.holds,
         )
 
     def _make_timer(self) -> TimerMessageStore:
@@ -247,6 +248,7 @@ class BrokerController:
             clock=self._clock,
             stats=self.stats,
             put=self._escape.put if self._is_slave else None,
+            may_deliver=self._lease.holds,
         )
 
     def _make_half_recovery(self) -> HalfQueueRecovery:
@@ -286,6 +288,7 @@ class BrokerController:
             store_config=self._settings.store,
             store_host=self._store_host,
             clock=self._clock,
+            may_check=self._lease.holds,
         )
 
     def _make_slave_synchronize(self) -> SlaveSynchronize:
@@ -303,6 +306,7 @@ class BrokerController:
             lambda: self.acting.state.is_acting,
         )
         self.replication.client.on_change = synchronize.look_again
+        self.acting.state.on_answers = self._lease.extend
         self.master_address.on_change(self._master_changed)
         return synchronize
 

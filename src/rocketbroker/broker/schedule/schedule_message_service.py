@@ -10,7 +10,7 @@ level does not pass a message that the slave lacks or has damaged: it waits for 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages, unbroken
@@ -65,6 +65,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         stats: counts the puts.
         on_persist: see ``ConfigManager``.
         put: takes the messages that are due, for another master; by default the appender does.
+        may_deliver: returns false while another broker may deliver the same messages.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -81,8 +82,10 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         stats: BrokerStatsManager,
         on_persist: OnPersist | None = None,
         put: Put | None = None,
+        may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(path, on_persist)
+        self._may_deliver = may_deliver
         self._appender = appender
         self._put = put
         self._queues = queues
@@ -226,6 +229,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         if not count:
             return pause_s
         found = await self._read(level, queue, entries[:count])
+        if not self._may_deliver():
+            return DELAY_FOR_A_WHILE_S
         delivered_to, put = offset, self._put or self._appender.put_message
         try:
             for queue_offset, _, message in found:

@@ -47,6 +47,7 @@ class ActingMaster:
         is_acting: true while this broker acts as master.
         members: live brokers of the name by the last answers.
         on_change: called when this broker begins or ceases to act, or another master is there.
+        on_answers: called when name servers have answered, before the services go on.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class ActingMaster:
         self.is_acting = False
         self.members: Members = {}
         self.on_change: Callable[[], object] = lambda: None
+        self.on_answers: Callable[[], object] = lambda: None
 
     async def start(self) -> None:
         """Begin to follow the name servers, if ``enableSlaveActingMaster`` is on."""
@@ -137,6 +139,8 @@ class ActingMaster:
         if acts != acted or self.members.get(MASTER_ID) != before:
             self.on_change()
         await self._run_services()
+        # After a pause of this process the services wait for this: they run on only if it still acts.
+        self.on_answers()
 
     async def _ask(self, name_server: str) -> Members:
         try:

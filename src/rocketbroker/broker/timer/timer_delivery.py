@@ -51,7 +51,7 @@ class TimerDelivery:
         waits_for_master: true once a slave may deliver nothing more.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - a delivery depends on each of these
         self,
         appender: MessageAppender,
         entry_reader: EntryReader,
@@ -60,7 +60,9 @@ class TimerDelivery:
         stats: BrokerStatsManager,
         advance: Callable[[int, Slot, int], None],
         put: Put | None = None,
+        may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_deliver = may_deliver
         self._appender = appender
         self._put = put
         self._entry_reader = entry_reader
@@ -116,6 +118,8 @@ class TimerDelivery:
             return DELAY_FOR_A_WHILE_S
         entries = self._entry_reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
         messages, missing = await self.read(queue, entries)
+        if not self._may_deliver():
+            return DELAY_FOR_A_WHILE_S
         delivered_to = slot.messages[slot.done] if entries else 0
         put = self._put or self._appender.put_message
         try:
@@ -146,6 +150,8 @@ class TimerDelivery:
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
             messages, missing = await self.read(queue, entries)
+            if not self._may_deliver():
+                return False
             if missing is not None:
                 self.wait_for_message(missing)
                 return False

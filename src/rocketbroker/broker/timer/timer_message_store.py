@@ -64,6 +64,7 @@ class TimerMessageStore:
         stats: counts the puts.
         file_system: the disk.
         put: takes the messages that are due, for another master; by default the appender does.
+        may_deliver: returns false while another broker may deliver the same messages.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -81,6 +82,7 @@ class TimerMessageStore:
         stats: BrokerStatsManager,
         file_system: FileSystem = LOCAL,
         put: Put | None = None,
+        may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
         self._config = config
         self._appender = appender
@@ -90,7 +92,9 @@ class TimerMessageStore:
         self.progress = progress
         self._drain = drain
         self._waiting = WaitingMessages(TIMER_TOPIC, store_host)
-        self._delivery = TimerDelivery(appender, entry_reader, self._waiting, clock, stats, self._advance, put)
+        self._delivery = TimerDelivery(
+            appender, entry_reader, self._waiting, clock, stats, self._advance, put, may_deliver
+        )
         self._clock = clock
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")

@@ -81,6 +81,7 @@ class TransactionalMessageCheckService:
         store_config: retention time of messages.
         store_host: the broker's address as records hold it.
         clock: decides what is due.
+        may_check: returns false while another broker may check the same transactions.
     """
 
     def __init__(  # noqa: PLR0913 - each is one thing that a check depends on
@@ -97,7 +98,9 @@ class TransactionalMessageCheckService:
         store_config: MessageStoreConfig,
         store_host: bytes,
         clock: Clock,
+        may_check: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_check = may_check
         self._transactions = transactions
         self._listener = listener
         self._recover = recover
@@ -165,6 +168,8 @@ class TransactionalMessageCheckService:
         if kept is not None and self._is_immune(self._clock.time_ms() - kept.born_timestamp, kept.immunity):
             return True
         half = await self._read(queue, offset)
+        if not self._may_check():
+            return False
         if not half_offsets.is_open(offset):
             return True  # it was ended in the meantime
         if half is None:

@@ -85,6 +85,10 @@ class TransactionalMessageService:
         self._noted = half, op
         self._progress.replace(self._noted)
 
+    def follow_progress(self) -> None:
+        """Count no half message as open that another broker has dealt with, by the committed offset."""
+        self.half_offsets.skip_to(self._consumer_offsets.query(CID_SYS_RMQ_TRANS, RMQ_SYS_TRANS_HALF_TOPIC, QUEUE_ID))
+
     def open_offset(self, half: MessageExt) -> int | None:
         """Return the offset of the half message or copy that is open for the transaction; ``None`` after its end."""
         copy_offset = self.open_copy(half)

@@ -107,6 +107,17 @@ async def test_the_progress_of_a_master_takes_no_level_back_within_its_queue(ser
     assert service.offset_table == {1: 5, 3: 1}
 
 
+async def test_nothing_is_delivered_while_another_broker_may_deliver(service, store, clock, monkeypatch):
+    put(store, 1)
+    clock.advance(10)
+    monkeypatch.setattr(service, "_may_deliver", lambda: False)
+    await service.deliver_due()
+    assert delivered(store) == []
+    monkeypatch.setattr(service, "_may_deliver", lambda: True)
+    await service.deliver_due()
+    assert len(delivered(store)) == 1
+
+
 async def test_delivery_when_due_and_not_before(service, store, clock):
     put(store, 2)
     clock.advance(4.999)

@@ -55,6 +55,18 @@ async def test_the_copy_has_the_properties_of_the_recorded_one(store, clock, tim
     assert delivered.body == copy.body
 
 
+async def test_nothing_is_delivered_while_another_broker_may_deliver(store, clock):
+    may_deliver = [False]
+    timer = await Timer(store, clock, may_deliver=lambda: may_deliver[0]).load()
+    timer.put(b"due", TIMER_DELAY_SEC=1)
+    clock.advance(10)
+    await timer.run()
+    assert timer.delivered() == []
+    may_deliver[0] = True
+    await timer.run()
+    assert timer.bodies() == [b"due"]
+
+
 async def test_slots_are_delivered_in_their_order(timer, clock):
     for number, delay_s in enumerate((9, 3, 700, 3, 1200, 1)):
         timer.put(b"%d" % number, TIMER_DELAY_SEC=delay_s)

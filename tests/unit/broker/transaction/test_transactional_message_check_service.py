@@ -11,7 +11,7 @@ from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessag
 from rocketbroker.store.flush.write_refusal import Refusal
 from tests.support.damage import overwrite
 from tests.support.stores import read_queue
-from tests.support.transactions import CHECK_MAX_TOPIC, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
+from tests.support.transactions import CHECK_MAX_TOPIC, COMMIT, GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
 from tests.support.waiting import until
 
 
@@ -38,6 +38,45 @@ async def test_a_transaction_that_ends_meanwhile_is_not_checked(transactions: Tr
     transactions.end(halves[2], ROLLBACK)
     await transactions.check()
     assert [copy.body for copy in transactions.asked(producer)] == [halves[1].body, halves[3].body]
+
+
+@pytest.mark.parametrize("type_", [COMMIT, ROLLBACK])
+async def test_a_transaction_that_ends_while_the_check_reads_it_is_not_put_back(
+    transactions: Transactions, monkeypatch: pytest.MonkeyPatch, type_: int
+):
+    producer = transactions.producer("one")
+    half, other = transactions.send(), transactions.send()
+    read = transactions.store.queries.read_message
+
+    async def end_meanwhile(offset: int) -> bytes | None:
+        found = await read(offset)
+        if offset == half.commit_log_offset:
+            transactions.end(half, type_)
+        return found
+
+    monkeypatch.setattr(transactions.store.queries, "read_message", end_meanwhile)
+    await transactions.check()
+    (asked,) = transactions.asked(producer)
+    assert asked.body == other.body
+    assert [each.body for each in read_queue(transactions.store, HALF_TOPIC, 0)] == [half.body, other.body, other.body]
+    assert transactions.bodies() == ([half.body] if type_ == COMMIT else [])
+
+
+async def test_nothing_is_asked_while_another_broker_may_check(
+    transactions: Transactions, monkeypatch: pytest.MonkeyPatch
+):
+    producer = transactions.producer("one")
+    transactions.send()
+    transactions.send()
+    monkeypatch.setattr(transactions.checks, "_may_check", lambda: False)
+    await transactions.check()
+    assert transactions.asked(producer) == []
+    # The other broker has dealt with the first one.
+    transactions.offsets.commit(GROUP, HALF_TOPIC, 0, 1)
+    transactions.service.follow_progress()
+    monkeypatch.setattr(transactions.checks, "_may_check", lambda: True)
+    await transactions.check()
+    assert [copy.body for copy in transactions.asked(producer)] == [b"body 2"]
 
 
 async def test_each_turn_asks_once_and_young_ones_wait_behind(transactions: Transactions):
