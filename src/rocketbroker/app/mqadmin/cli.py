@@ -9,6 +9,7 @@ import typer
 
 from rocketbroker.app.lazy_commands import lazy_app
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
+from rocketbroker.app.terminal import say
 
 app = lazy_app(SUB_COMMANDS, load, "Administer RocketMQ clusters, topics, groups and messages.")
 
@@ -23,11 +24,11 @@ def show_help(
     """Show the options of a sub-command."""
     parent: Any = ctx.parent
     if not sub_command:
-        print(parent.get_help())
+        say(parent.get_help())
         return
     name, command, _ = parent.command.resolve_command(parent, [sub_command])
     with type(parent)(command, info_name=name, parent=parent) as child:
-        print(command.get_help(child))
+        say(command.get_help(child))
 
 
 def main() -> None:

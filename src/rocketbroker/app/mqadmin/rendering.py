@@ -1,12 +1,10 @@
 """Output of reports: tables by rich, JSON by msgspec."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import msgspec
-
 from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.app.terminal import escaped, say, say_json
 
 # Files and other programs get rows that are never folded.
 _UNLIMITED = 100_000
@@ -21,14 +19,14 @@ def print_report(report: Report, *, as_json: bool) -> None:
         print_json(report.data)
     else:
         for part in report.parts:
-            print(part) if isinstance(part, str) else print_table(part)
+            say(part) if isinstance(part, str) else print_table(part)
     for failure in report.failures:
         print_error(failure)
 
 
 def print_json(data: Any) -> None:
     """Print one JSON value."""
-    print(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+    say_json(data, indent=2)
 
 
 def print_table(table: Table) -> None:
@@ -41,6 +39,7 @@ def print_table(table: Table) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    table = Table(table.columns, [[escaped(cell) for cell in row] for row in table.rows])
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, emoji=False, width=_UNLIMITED)
@@ -82,10 +81,10 @@ def print_cells(table: Table) -> None:
     width = max(len(column.title) for column in table.columns) + _GAP
     for row in table.rows:
         for column, cell in zip(table.columns, row, strict=True):
-            print(f"{column.title:{width}}{cell}".rstrip())
-        print()
+            say(f"{column.title:{width}}{cell}".rstrip())
+        say()
 
 
 def print_error(reason: str) -> None:
     """Print the reason to stderr as one line."""
-    print("mqadmin:", " ".join(reason.split()), file=sys.stderr)
+    say("mqadmin:", " ".join(reason.split()), err=True)

@@ -11,6 +11,7 @@ from rocketbroker.app.mqadmin.report import Column, Table
 from rocketbroker.app.mqanalytics.options import AsJson, Stores
 from rocketbroker.app.mqanalytics.rendering import camel
 from rocketbroker.app.mqanalytics.running import EXIT_FOUND, failing_in_one_line, known_stores, running
+from rocketbroker.app.terminal import say
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.clock import SystemClock
@@ -151,7 +152,7 @@ def _print_json(
 def _print(found: Found, counts: Counter[tuple[str, str, str]], totals: tuple[int, int], not_read: "NotRead") -> None:
     ranges = f"{not_read.ranges:,} {'range' if not_read.ranges == 1 else 'ranges'}, {not_read.bytes:,} bytes not read"
     if not found:
-        print(f"nothing is wrong; {ranges}")
+        say(f"nothing is wrong; {ranges}")
         return
     columns = (Column("Broker"), Column("Rule"), Column("Severity"), Column("Count", right=True), Column("Meaning"))
     rows = [
@@ -160,11 +161,11 @@ def _print(found: Found, counts: Counter[tuple[str, str, str]], totals: tuple[in
     ]
     print_table(Table(columns, rows))
     for each in found:
-        print(_line(each))
+        say(_line(each))
     errors, warnings = (
         f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in zip(totals, ("error", "warning"), strict=True)
     )
-    print(f"{errors}, {warnings}, {len(found):,} of them shown; {ranges}")
+    say(f"{errors}, {warnings}, {len(found):,} of them shown; {ranges}")
 
 
 def _line(each: dict[str, Any]) -> str:

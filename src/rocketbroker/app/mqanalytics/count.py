@@ -10,6 +10,7 @@ from rocketbroker.app.mqanalytics.options import AsJson, Stores
 from rocketbroker.app.mqanalytics.rendering import last_line
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, reading, running
 from rocketbroker.app.mqanalytics.table_jobs import SkipDamage
+from rocketbroker.app.terminal import escaped, say
 
 if TYPE_CHECKING:
     from rocketbroker.analytics import TopicQueueCount
@@ -84,12 +85,13 @@ def _print_json(counts: "list[TopicQueueCount]", summary: dict[str, Any]) -> Non
 def _print_table(counts: "list[TopicQueueCount]", summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_footer=True)
     table.add_column("Topic", "all", overflow="fold")
     table.add_column("Queue", justify="right")
     table.add_column("Messages", f"{sum(row.messages for row in counts):,}", justify="right")
     for row in counts:
-        table.add_row(row.topic, str(row.queue_id), f"{row.messages:,}")
+        table.add_row(Text(escaped(row.topic)), str(row.queue_id), f"{row.messages:,}")
     Console().print(table)
-    print(last_line(len(counts), summary, "queue"))
+    say(last_line(len(counts), summary, "queue"))

@@ -9,6 +9,7 @@ from rocketbroker.app.mqanalytics.options import AsJson, Exact, Since, Stores, T
 from rocketbroker.app.mqanalytics.rendering import last_line
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, running, selection
 from rocketbroker.app.mqanalytics.table_jobs import SkipDamage
+from rocketbroker.app.terminal import say
 
 
 def command(  # noqa: PLR0913, PLR0917 - its options
@@ -38,4 +39,4 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     if as_json:
         print_json({"job": "export", **summary})
     else:
-        print(f"{to}: {last_line(written, summary, 'message')}")
+        say(f"{to}: {last_line(written, summary, 'message')}")

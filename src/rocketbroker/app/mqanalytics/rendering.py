@@ -7,6 +7,7 @@ from typing import Any
 
 from rocketbroker.app.mqadmin.rendering import print_json, print_table
 from rocketbroker.app.mqadmin.report import Column, Table
+from rocketbroker.app.terminal import say
 from rocketbroker.app.times import plain, shown_time
 
 Row = Mapping[str, Any]
@@ -29,7 +30,7 @@ def print_rows(
         print_json({"job": name, "rows": found, **summary})
         return
     print_table(Table([Column(title(column), _is_number(rows, column)) for column in columns], _texts(rows, columns)))
-    print(last_line(len(rows), summary))
+    say(last_line(len(rows), summary))
 
 
 def last_line(count: int, summary: Mapping[str, Any], what: str = "row") -> str:

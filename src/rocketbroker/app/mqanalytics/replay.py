@@ -9,6 +9,7 @@ import typer
 from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.options import AsJson, Since, Topics, Until
 from rocketbroker.app.mqanalytics.running import Progress, fail, failing_in_one_line, running, selection
+from rocketbroker.app.terminal import say
 from rocketbroker.client.producer import Producer
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
@@ -98,7 +99,7 @@ def _print(done: "Replayed", *, sent: bool, as_json: bool) -> None:
         print_json(data)
         return
     for topic, count in sorted(done.sent.items()):
-        print(f"{topic}: {count:,} {'sent' if sent else 'would be sent'}")
+        say(f"{topic}: {count:,} {'sent' if sent else 'would be sent'}")
     for reason, count in sorted(done.skipped.items()):
-        print(f"left out, {reason}: {count:,}")
-    print(f"{done.sent.total():,} messages {'sent' if sent else 'would be sent; --send sends them'}")
+        say(f"left out, {reason}: {count:,}")
+    say(f"{done.sent.total():,} messages {'sent' if sent else 'would be sent; --send sends them'}")

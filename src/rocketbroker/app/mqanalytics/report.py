@@ -7,6 +7,7 @@ import typer
 
 from rocketbroker.app.mqanalytics.options import Since, Stores, Topics, Until
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, reading, selection
+from rocketbroker.app.terminal import say
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def command(
         wanted = selection(since, until, topic)
         known_stores(stores, topic)
         for path in _written(stores, output, png, wanted, _in_words(since, until, topic)):
-            print(path)
+            say(path)
 
 
 def _written(stores: list[str], output: Path, png: Path | None, wanted: "Selection", asked: str) -> list[Path]:

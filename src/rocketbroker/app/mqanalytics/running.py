@@ -1,7 +1,6 @@
 """Stores, selections, Spark sessions and errors of all sub-commands."""
 
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
+from rocketbroker.app.terminal import say
 from rocketbroker.app.times import shown_ms
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
@@ -45,7 +45,7 @@ def failing_in_one_line() -> Iterator[None]:
 
 def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
     """Exit with one line on stderr."""
-    print("mqanalytics:", " ".join(reason.split()), file=sys.stderr)
+    say("mqanalytics:", " ".join(reason.split()), err=True)
     raise typer.Exit(exit_code)
 
 
@@ -71,7 +71,7 @@ def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
     for topic in set(topics) - known if known else ():
         near = get_close_matches(topic, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        print(f"mqanalytics: there is no topic {topic!r} in these stores{hint}", file=sys.stderr)
+        say(f"mqanalytics: there is no topic {topic!r} in these stores{hint}", err=True)
 
 
 def selection(since: int | None, until: int | None, topics: list[str] | None, *, exact: bool = False) -> "Selection":

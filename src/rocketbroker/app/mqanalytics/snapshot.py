@@ -8,6 +8,7 @@ import typer
 from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.options import AsJson, Stores
 from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores
+from rocketbroker.app.terminal import say
 from rocketbroker.common.clock import SystemClock
 
 
@@ -27,4 +28,4 @@ def command(
     if as_json:
         print_json({"job": "snapshot", "file": str(path), "offsets": snapshot.num_rows})
     else:
-        print(f"{path}: {snapshot.num_rows:,} offsets")
+        say(f"{path}: {snapshot.num_rows:,} offsets")

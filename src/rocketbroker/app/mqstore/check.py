@@ -10,6 +10,7 @@ import typer
 from rocketbroker.app.mqadmin.rendering import print_json, print_table
 from rocketbroker.app.mqadmin.report import Column, Table
 from rocketbroker.app.mqstore.running import EXIT_ERRORS, AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.app.terminal import say
 from rocketbroker.codec.storefile.audit_rules import Finding, Severity
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport, audit
@@ -94,16 +95,16 @@ def print_report(report: AuditReport) -> None:
     how = "stopped cleanly" if not state.unclean else "not stopped cleanly; the next start repairs it"
     if state.is_open:
         how = f"open in process {', '.join(map(str, state.holders))}; data written during the check may look wrong"
-    print(f"{report.root}: {how}")
-    print(f"{report.messages:,} messages from {report.begin} to {report.end}, {report.queues:,} queues")
+    say(f"{report.root}: {how}")
+    say(f"{report.messages:,} messages from {report.begin} to {report.end}, {report.queues:,} queues")
     if not report.counts:
-        print("nothing is wrong")
+        say("nothing is wrong")
         return
     print_table(_summary(report))
     for each in report.findings:
-        print(_line(report.root, each))
+        say(_line(report.root, each))
     errors, warnings = report.count_of(Severity.ERROR), report.count_of(Severity.WARNING)
-    print(f"{errors:,} errors, {warnings:,} warnings; {len(report.findings):,} shown")
+    say(f"{errors:,} errors, {warnings:,} warnings; {len(report.findings):,} shown")
 
 
 def _summary(report: AuditReport) -> Table:

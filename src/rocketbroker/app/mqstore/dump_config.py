@@ -9,6 +9,7 @@ import typer
 from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqstore.rows import print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.app.terminal import say
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.errors import CodecError, StoreError
@@ -49,7 +50,7 @@ def config(
             if as_json:
                 print_rows([{"file": path.name, "table": table}], as_json=True)
             else:
-                print(f"{path.name}:")
+                say(f"{path.name}:")
                 print_json(table)
 
 

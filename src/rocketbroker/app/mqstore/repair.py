@@ -19,6 +19,7 @@ from rocketbroker.app.mqstore.running import (
     reading_a_store,
     store_config,
 )
+from rocketbroker.app.terminal import say
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
@@ -55,7 +56,7 @@ def command(
         damaged, lost = to_set_aside(config, report), beyond_repair(report)
         _tell_lost(lost)
         if not report.state.unclean and all(rule in lost for rule, _ in report.counts):
-            print("There are no other errors; nothing was changed.")
+            say("There are no other errors; nothing was changed.")
             raise typer.Exit(EXIT_ERRORS)
         if not yes:
             _tell_plan(damaged)
@@ -67,19 +68,19 @@ def command(
 
 def _tell_lost(lost: list[AuditRule]) -> None:
     if lost:
-        print(f"\nRepair cannot fix {', '.join(lost)}: only the CommitLog had these messages. The records stay, and")
-        print("consumers skip them. Restore the messages from a backup, or send them again.")
+        say(f"\nRepair cannot fix {', '.join(lost)}: only the CommitLog had these messages. The records stay, and")
+        say("consumers skip them. Restore the messages from a backup, or send them again.")
 
 
 def _tell_plan(damaged: list[Path]) -> None:
-    print("\nmqstore repair --yes would")
+    say("\nmqstore repair --yes would")
     for path in damaged:
-        print(f"- rename {path} to {path.name}.damaged and rebuild it from the CommitLog")
-    print(
+        say(f"- rename {path} to {path.name}.damaged and rebuild it from the CommitLog")
+    say(
         "- open and stop the store as a broker does: truncate torn ends, add missing entries, and move consumer offsets"
     )
-    print("  that are beyond the end of their queue back to it")
-    print("Nothing was changed. Copy the store first.")
+    say("  that are beyond the end of their queue back to it")
+    say("Nothing was changed. Copy the store first.")
 
 
 async def _recover(config: MessageStoreConfig) -> None:
@@ -111,10 +112,10 @@ async def _written_at_once() -> Collection[Path]:
 
 def _repair(config: MessageStoreConfig, options: AuditOptions, damaged: list[Path]) -> AuditReport:
     for path in set_aside(config, damaged):
-        print(f"set aside: {path}")
+        say(f"set aside: {path}")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
     asyncio.run(_recover(config))
-    print("\nafter the repair")
+    say("\nafter the repair")
     report = run_audit(config, options)
     print_report(report)
     return report

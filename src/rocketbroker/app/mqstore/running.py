@@ -1,6 +1,5 @@
 """Common options of the sub-commands, the settings of the store, and exit codes."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rocketbroker.app.terminal import say
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.config.load import load_broker_settings
 from rocketbroker.common.errors import CodecError, ConfigError, StoreError
@@ -61,5 +61,5 @@ def fail(reason: str, exit_code: int = EXIT_UNREADABLE) -> NoReturn:
     Raises:
         typer.Exit: always.
     """
-    print("mqstore:", " ".join(reason.split()), file=sys.stderr)
+    say("mqstore:", " ".join(reason.split()), err=True)
     raise typer.Exit(exit_code)

@@ -15,6 +15,7 @@ from rocketbroker.app.mqstore.running import (
     reading_a_store,
     store_config,
 )
+from rocketbroker.app.terminal import say
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
@@ -36,9 +37,9 @@ def command(
     with reading_a_store():
         given = store_config(directory, config_file)
         if not yes:
-            print(f"mqstore truncate --yes would open {directory} as a broker does, drop all messages from {offset} of")
-            print("its CommitLog on, and set consumer offsets beyond the end of their queue back to it.")
-            print("Nothing was changed. Copy the store first.")
+            say(f"mqstore truncate --yes would open {directory} as a broker does, drop all messages from {offset} of")
+            say("its CommitLog on, and set consumer offsets beyond the end of their queue back to it.")
+            say("Nothing was changed. Copy the store first.")
             raise typer.Exit(EXIT_NOT_DONE)
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
         asyncio.run(_truncate(given if config_file is not None else with_sizes_of_files(given), offset))
@@ -55,9 +56,9 @@ async def _truncate(config: MessageStoreConfig, offset: int) -> None:
             await replica.truncate(offset)
         finally:
             await replica.stop()
-        print(f"dropped {end - offset:,} bytes; the CommitLog ends at {offset}")
+        say(f"dropped {end - offset:,} bytes; the CommitLog ends at {offset}")
         for back in offsets.set_back(store.queues.max_offset_in_queue):
-            print(back)
+            say(back)
         offsets.flush()
 
     await recover_store(config, offsets.load, truncate)
