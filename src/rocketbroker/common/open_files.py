@@ -27,6 +27,8 @@ _MARGIN: Final = 16
 _MOST_OF_LIMIT: Final = 4
 # Mappings reserved for the log, the index, threads and the allocator; at most a quarter of a low limit.
 _RESERVED_MAPPINGS: Final = 4096
+# New queues leave this part of the other mappings to the next files of queues that exist.
+_PART_OF_EXISTING: Final = 4
 _lock = threading.Lock()
 
 
@@ -107,24 +109,30 @@ def limit_named() -> Iterator[None]:
 
 
 class MappingLimit:
-    """Limit of mapped files by vm.max_map_count, less a reserve."""
+    """Limit of mapped files by vm.max_map_count, less a reserve for the log and one for queues that exist.
+
+    Anybody may make new queues, of which each takes a mapping, and no lawful queue could enter its next file without
+    the second reserve. Files of existing queues take 300,000 messages each.
+    """
 
     def __init__(self) -> None:
         # The kernel's limit matters only above this number.
         self._known = 0
 
-    def why_reached(self) -> str:
-        """Return the reason why no more queue file may be mapped, or an empty text."""
+    def why_reached(self, *, is_new_queue: bool = False) -> str:
+        """Return the reason why no more file of a queue, or of a new one, may be mapped, or an empty text."""
         count = mapped_count()
         if count < self._known:
             return ""
         limit = max_map_count()
         if limit is None:
             return ""
-        self._known = limit - min(_RESERVED_MAPPINGS, limit // _MOST_OF_LIMIT)
-        if count < self._known:
+        most = limit - min(_RESERVED_MAPPINGS, limit // _MOST_OF_LIMIT)
+        self._known = most - most // _PART_OF_EXISTING
+        if count < (self._known if is_new_queue else most):
             return ""
-        return f"{count:,} files are mapped, and the rest is kept for the log: {_map_limit()}"
+        kept_for = "the log and for existing queues" if is_new_queue else "the log"
+        return f"{count:,} files are mapped, and the rest is kept for {kept_for}: {_map_limit()}"
 
 
 MAPPINGS: Final = MappingLimit()

@@ -120,7 +120,7 @@ class MessageAppender:
         queued = message.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
         timestamp = self._clock.time_ms()
         try:
-            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            queue = self._queues.for_message(message.topic, message.queue_id)
             queue_offset = 0
             if queued:
                 queue_offset = queue.next_offset
@@ -237,7 +237,7 @@ class MessageAppender:
             count: messages in the batch; the record takes as many queue offsets.
         """
         try:
-            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            queue = self._queues.for_message(message.topic, message.queue_id)
         except StoreError as error:
             return failed(error)
         if not queue.holds_batches:
@@ -267,7 +267,7 @@ class MessageAppender:
         timestamp = self._clock.time_ms()
         commit_log = self._commit_log
         try:
-            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            queue = self._queues.for_message(message.topic, message.queue_id)
             batch = AppendBatch(message, parts)
             first = queue.next_offset
             if (end := first + len(parts.bodies)) > queue.room_end:

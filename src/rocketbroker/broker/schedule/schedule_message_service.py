@@ -16,8 +16,10 @@ from pathlib import Path
 from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages, unbroken
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
+from rocketbroker.broker.schedule.delay_rewrite import DELAY
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.message_properties import replace_property
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
@@ -48,6 +50,8 @@ BATCH = 64
 # A smaller step back is a clock correction, and delays messages by no more than that.
 _SET_BACK_MS = 1000
 _NEVER_MS = 2**62
+# Shortest further delay of a message that its queue has no room for.
+_LEAST_POSTPONED_MS = 60_000
 
 
 class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
@@ -240,7 +244,9 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
                 result = put(message)
                 if not isinstance(result, PutMessageResult):
                     result = await result
-                if not self._is_done(message.topic, result, level, delivered_to):
+                if not self._is_done(message.topic, result, level, delivered_to) and not self._postpone(
+                    message, result, level
+                ):
                     return DELAY_FOR_A_WHILE_S
             delivered_to = offset + (count if self._put is None else len(found))
         finally:
@@ -312,6 +318,22 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
             return False
         message.topic, message.queue_id = place
         return True
+
+    def _postpone(self, message: MessageExtBrokerInner, result: PutMessageResult, level: int) -> bool:
+        """Delay a message again whose queue alone has no room; return false if it has to be retried in its place.
+
+        A queue that cannot enter its next file stays so until somebody raises a limit, and the messages behind must not
+        wait for that. So the message is stored once more as a delayed one, which survives a restart like any other. Its
+        level rises, so that few copies are stored however long it takes. Where the log has no room either, this put
+        fails too, and nothing is lost.
+        """
+        if result.status is not PutMessageStatus.CREATE_MAPPED_FILE_FAILED or self._put is not None:
+            return False
+        later = (number for number, ms in self._delay_levels.items() if number > level and ms >= _LEAST_POSTPONED_MS)
+        level = min(later, default=self.max_delay_level)
+        message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
+        message.properties, message.found = replace_property(message.properties, DELAY, b"%d" % level), None
+        return level > 0 and self._appender.put_message(message).status is PutMessageStatus.PUT_OK
 
     def _is_done(self, topic: str, result: PutMessageResult, level: int, queue_offset: int) -> bool:
         """Count a delivery, or log its failure; return false to retry."""

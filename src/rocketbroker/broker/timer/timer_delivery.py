@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages, unbroken
 from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.timer_requests import delete_key, key_of, rolled, stamped, timer_request
+from rocketbroker.broker.timer.timer_requests import delete_key, key_of, postponed, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.expected_record import ExpectedRecord
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # Messages delivered before the loop serves others.
 BATCH = 64
+# Further delay of a message that its queue has no room for; each costs a copy.
+_POSTPONED_MS = 300_000
 
 
 class TimerDelivery:
@@ -133,7 +135,7 @@ class TimerDelivery:
                 result = put(copy)
                 if not isinstance(result, PutMessageResult):
                     result = await result
-                if not self._is_done(copy.topic, result):
+                if not self._is_done(copy.topic, result) and not self._postpone(copy, result):
                     return DELAY_FOR_A_WHILE_S
             if missing is None:
                 delivered_to = entries[-1][0] + 1 if entries else 0
@@ -186,6 +188,18 @@ class TimerDelivery:
         message.found = find_properties(message.properties)
         message.properties = self._stamped(found)
         return message
+
+    def _postpone(self, copy: MessageExtBrokerInner, result: PutMessageResult) -> bool:
+        """Set a later time for a message whose queue alone has no room; return false if it has to be retried in place.
+
+        Such a queue stays so until somebody raises a limit, and the messages behind must not wait for that. The message
+        goes to the timer's queue once more: see ``ScheduleMessageService`` for delay levels.
+        """
+        if result.status is not PutMessageStatus.CREATE_MAPPED_FILE_FAILED or self.escapes or copy.topic == TIMER_TOPIC:
+            return False
+        copy.topic, copy.queue_id, copy.found = TIMER_TOPIC, 0, None
+        copy.properties = rolled(postponed(copy.properties, self._clock.time_ms() + _POSTPONED_MS))
+        return self._appender.put_message(copy).status is PutMessageStatus.PUT_OK
 
     def _is_early(self, copy: MessageExtBrokerInner) -> bool:
         """Return true, and wait for the master, if a copy for another master is not due yet."""

@@ -47,6 +47,11 @@ def rolled(properties: bytes) -> bytes:
     return replace_property(properties, _ROLL_TIMES, b"%d" % number)
 
 
+def postponed(properties: bytes, out_ms: int) -> bytes:
+    """Return the properties of a copy with another delivery time."""
+    return replace_property(properties, TIMER_OUT_MS, b"%d" % out_ms)
+
+
 def delete_key(properties: bytes) -> DeleteKey:
     """Return the key that a cancelling message names, with or without the topic (appendTopicForTimerDeleteKey)."""
     topic = get_property(properties, REAL_TOPIC) or b""

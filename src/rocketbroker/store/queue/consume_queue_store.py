@@ -8,9 +8,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_SET
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, RETIRED
-from rocketbroker.common.errors import MessageIllegalError, TopicBeingDeletedError
+from rocketbroker.codec.storefile.timer_slots import TIMER_TOPIC
+from rocketbroker.common.errors import MessageIllegalError, StoreError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.open_files import MAPPINGS
 from rocketbroker.store.logfile.damaged_files import mend_queue
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.removed_file import RemovedFile
@@ -22,6 +25,7 @@ log = logging.getLogger(__name__)
 
 # Most bytes of a folder's name.
 _LONGEST_NAME = 255
+_OWN_TOPICS = SYSTEM_TOPIC_SET | {TIMER_TOPIC}
 
 
 class MovedBegin(NamedTuple):
@@ -95,6 +99,22 @@ class ConsumeQueueStore:
         """
         queue = self._open.get((topic, queue_id))
         return queue if queue is not None else self._add(topic, queue_id)
+
+    def for_message(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
+        """Return the queue for a new message; create a missing one if it leaves enough mappings to existing queues.
+
+        Queues of the broker's own topics take from the reserve. Messages that the log has need their queue in any case.
+
+        Raises:
+            TopicBeingDeletedError: Its topic is being deleted.
+            StoreError: Too many files are mapped.
+        """
+        queue = self._open.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        if topic not in _OWN_TOPICS and (why := MAPPINGS.why_reached(is_new_queue=True)):
+            raise StoreError(f"topic {topic} gets no new queue: {why}")
+        return self._add(topic, queue_id)
 
     def find_open(self, topic: str, queue_ids: Sequence[int]) -> list[ConsumeQueueInterface] | None:
         """Return queues of a topic for new messages; ``None`` if one of them does not exist yet."""

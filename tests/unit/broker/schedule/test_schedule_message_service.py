@@ -15,6 +15,7 @@ from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.common import open_files
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import TICK_S
@@ -399,6 +400,65 @@ async def test_full_disk_is_waited_for(service, store, clock, monkeypatch):
         assert (delivered(store), service.offset_table) == ([], {})
     await service.deliver_due()
     assert (len(delivered(store)), service.offset_table) == (1, {1: 1})
+
+
+@pytest.fixture
+def full_mappings(monkeypatch):
+    """Let no queue map a further file, until the dict says otherwise."""
+    limits = {"mapped": 1 << 20}
+    monkeypatch.setattr(open_files.MAPPINGS, "_known", 0)
+    monkeypatch.setattr(open_files, "max_map_count", lambda: 1 << 20)
+    monkeypatch.setattr(open_files, "mapped_count", lambda: limits["mapped"])
+    return limits
+
+
+async def test_messages_behind_one_whose_queue_has_no_room_are_delivered(
+    tmp_path, service, store, clock, full_mappings, caplog
+):
+    full_mappings["mapped"] = 0
+    for level in (1, 5, 6):  # their queues in the schedule topic exist
+        put(store, level, topic="Lawful")
+    clock.advance(120)
+    await deliver_all(service)
+    put(store, 1, topic="Stuck", body=b"stuck", KEYS="k")
+    put(store, 1, topic="Lawful", body=b"lawful")
+    full_mappings["mapped"] = 1 << 20
+
+    clock.advance(1)
+    await deliver_all(service)
+    assert delivered(store, "Lawful")[-1].body == b"lawful", "it does not wait for the stuck one"
+    assert "message 1 could not be stored in topic Stuck" in caplog.text
+    again = make(tmp_path, store, clock)  # as after a restart
+    again.offset_table = dict(service.offset_table)
+    for seconds in (60, 120):
+        clock.advance(seconds - 0.001)
+        await deliver_all(again)
+        assert delivered(store, "Stuck") == []
+        full_mappings["mapped"] = 0 if seconds == 120 else 1 << 20
+        clock.advance(0.001)
+        await deliver_all(again)
+
+    (found,) = delivered(store, "Stuck")
+    assert (found.body, found.properties["KEYS"], found.queue_id) == (b"stuck", "k", 1)
+    levels = {level: queue.max_offset for level, queue in store.queues.queues_of("SCHEDULE_TOPIC_XXXX").items()}
+    assert levels == {0: 3, 4: 2, 5: 2}, "one copy for each further delay, which rises"
+
+
+async def test_a_stuck_message_waits_in_its_place_where_the_log_has_no_room(service, store, clock, monkeypatch):
+    put(store, 1)
+    clock.advance(1)
+    with monkeypatch.context() as patched:
+        failed = PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, reason="no descriptor")
+        patched.setattr(store.appender, "put_message", lambda _: failed)
+        await service.deliver_due()
+        assert service.offset_table == {}
+    await service.deliver_due()
+    assert (len(delivered(store)), service.offset_table) == (1, {1: 1})
+
+
+async def deliver_all(service):
+    for _ in range(3):
+        await service.deliver_due()
 
 
 async def test_message_without_an_address_is_discarded_and_the_next_delivered(service, store, clock, caplog):

@@ -6,6 +6,7 @@ from rocketbroker.broker.timer.timer_delivery import BATCH
 from rocketbroker.broker.timer.timer_message_store import LOAD_AHEAD_MS
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.common import open_files
 from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.golden_store import records
@@ -203,6 +204,34 @@ async def test_a_clock_that_is_set_back_delivers_nothing_early_lost_or_twice(tim
     clock.advance(7200)
     await timer.run()
     assert timer.bodies() == [b"first", b"second"]
+
+
+async def test_messages_behind_one_whose_queue_has_no_room_are_delivered(timer, store, clock, monkeypatch, caplog):
+    limits = {"mapped": 0}
+    monkeypatch.setattr(open_files.MAPPINGS, "_known", 0)
+    monkeypatch.setattr(open_files, "max_map_count", lambda: 10_000)
+    monkeypatch.setattr(open_files, "mapped_count", lambda: limits["mapped"])
+    timer.put(topic="Lawful", TIMER_DELAY_SEC=1)
+    clock.advance(2)
+    await timer.run()
+    timer.put(b"stuck", topic="Stuck", TIMER_DELAY_SEC=1)
+    timer.put(b"lawful", topic="Lawful", TIMER_DELAY_SEC=1)
+    timer.put(b"later", topic="Lawful", TIMER_DELAY_SEC=5)
+    limits["mapped"] = 10_000
+
+    clock.advance(10)
+    await timer.run()
+    assert [each.body for each in read_queue(store, "Lawful", 1)] == [b"body", b"lawful", b"later"]
+    assert "timer message for topic Stuck could not be stored" in caplog.text
+    limits["mapped"] = 0
+    clock.advance(280)
+    await timer.run()
+    assert read_queue(store, "Stuck", 1) == []
+    clock.advance(30)
+    await timer.run()
+
+    (found,) = read_queue(store, "Stuck", 1)
+    assert (found.body, found.tags) == (b"stuck", "A")
 
 
 async def test_a_full_disk_is_waited_for(timer, store, clock, monkeypatch):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.common import open_files
 from rocketbroker.common.errors import StoreError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
@@ -28,6 +29,33 @@ def test_queues_are_found_by_topic_and_number(store: ConsumeQueueStore):
     assert store.queues_of("A") == {2: queue}
     assert store.queues_of("B") == {}
     assert store.topics == {"A"}
+
+
+def test_new_queues_leave_mappings_to_those_that_exist(store: ConsumeQueueStore, tmp_path: Path, monkeypatch):
+    limit, mapped = 10_000, 0
+    monkeypatch.setattr(open_files.MAPPINGS, "_known", 0)
+    monkeypatch.setattr(open_files, "max_map_count", lambda: limit)
+    monkeypatch.setattr(open_files, "mapped_count", lambda: mapped)
+    queue = store.for_message("A", 0)
+    queue.make_room(1)
+    mapped = 5625
+
+    for topic, queue_id in (("A", 1), ("B", 0)):
+        with pytest.raises(
+            StoreError, match=rf"topic {topic} gets no new queue: 5,625 files are mapped.*10,000 mappings"
+        ):
+            store.for_message(topic, queue_id)
+
+    assert (store.topics, list(store.queues_of("A"))) == ({"A"}, [0]), "nothing is left of those that were rejected"
+    mapped = 7499
+    assert store.for_message("A", 0) is queue
+    queue.make_room(FILE // 20 + 1)
+    assert len(queue.queue.files) == 2, "its next file is mapped"
+    for topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer"):
+        store.for_message(topic, 0).make_room(1)
+    store.find_or_create("C", 0).make_room(1)  # for a message that the log has
+    limit = 65_530
+    store.for_message("B", 0).make_room(1)
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../up"])
