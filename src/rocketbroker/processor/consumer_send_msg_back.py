@@ -219,7 +219,7 @@ class ConsumerSendMsgBackProcessor:
             reconsume_times=found.reconsume_times + 1,
         )
         self._schedule(message)
-        result = self._appender.put_message(message)
+        result = self._appender.put_copy(message)
         stats = self._stats.topic_put(message.topic)
         if result.status is not PutMessageStatus.PUT_OK:
             stats.misses += 1

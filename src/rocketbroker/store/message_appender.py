@@ -6,7 +6,12 @@ from itertools import repeat
 
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties, replace_property
+from rocketbroker.codec.message.message_properties import (
+    MAX_PROPERTIES_LENGTH,
+    MAX_SENT_PROPERTIES_LENGTH,
+    find_properties,
+    replace_property,
+)
 from rocketbroker.codec.message.message_sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -105,18 +110,26 @@ class MessageAppender:
         self.last_store_timestamp = 0
         self.put_count = 0
 
-    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+    def put_copy(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Append a copy of a stored message, or another one of the broker's own, as ``put_message`` does.
+
+        The limits of sends do not hold: ``maxMessageSize`` may have been lowered since the message was acknowledged,
+        and the room that sends leave in their properties is for copies.
+        """
+        return self.put_message(message, is_copy=True)
+
+    def put_message(self, message: MessageExtBrokerInner, *, is_copy: bool = False) -> PutMessageResult:
         """Append one message and return the result; the next ``dispatch`` makes it readable."""
         if (refused := self._refusals.current) is not None and not self._dispatch_recovered():
             return refused
         properties = message.properties
-        if len(properties) > MAX_PROPERTIES_LENGTH:
-            return _properties_too_long(len(properties))
-        # Most have no NUL: a call less for each message.
-        if b"\0" in properties and may_look_torn(properties):
-            return _LOOKS_TORN
-        if len(message.body) > self._config.max_message_size:
-            return self._body_too_long(len(message.body))
+        # Most messages need no further look: a call less for each.
+        if (
+            len(properties) > MAX_SENT_PROPERTIES_LENGTH
+            or b"\0" in properties
+            or len(message.body) > self._config.max_message_size
+        ) and (illegal := self._illegal(message, is_copy=is_copy)) is not None:
+            return illegal
         queued = message.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
         timestamp = self._clock.time_ms()
         try:
@@ -180,6 +193,8 @@ class MessageAppender:
         most = max(run.counts) * run.messages.rows.shape[1]
         if self._refusals.current is not None or most > self._config.max_message_size:
             return None
+        if len(run.messages.properties) > MAX_SENT_PROPERTIES_LENGTH:
+            return None
         queues = self._queues.find_open(run.topic, run.queue_ids)
         if queues is None or queues[0].holds_batches or queues[0].schedule:
             return None
@@ -223,7 +238,7 @@ class MessageAppender:
     def _fits(self, run: MessageRun) -> bool:
         """Return true if no message is too long, or takes anything but a plain entry of its queue."""
         return (
-            max(map(len, run.properties)) <= MAX_PROPERTIES_LENGTH
+            max(map(len, run.properties)) <= MAX_SENT_PROPERTIES_LENGTH
             and max(map(len, run.bodies)) <= self._config.max_message_size
             and run.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
             and run.topic != RMQ_SYS_SCHEDULE_TOPIC
@@ -262,6 +277,9 @@ class MessageAppender:
             return refused
         if parts.body_size > self._config.max_message_size:
             return self._body_too_long(parts.body_size)
+        longest = parts.lengths[1] if parts.lengths else max(map(len, parts.properties))
+        if longest > MAX_SENT_PROPERTIES_LENGTH:
+            return _properties_too_long(longest, MAX_SENT_PROPERTIES_LENGTH)
         if b"\0" in b"".join(parts.properties) and any(map(may_look_torn, parts.properties)):
             return _LOOKS_TORN
         timestamp = self._clock.time_ms()
@@ -382,6 +400,17 @@ class MessageAppender:
             return False
         return self._refusals.current is None
 
+    def _illegal(self, message: MessageExtBrokerInner, *, is_copy: bool) -> PutMessageResult | None:
+        """Return the rejection of a message that is too long or looks torn, else ``None``."""
+        limit = MAX_PROPERTIES_LENGTH if is_copy else MAX_SENT_PROPERTIES_LENGTH
+        if len(message.properties) > limit:
+            return _properties_too_long(len(message.properties), limit)
+        if may_look_torn(message.properties):
+            return _LOOKS_TORN
+        if len(message.body) > self._config.max_message_size and not is_copy:
+            return self._body_too_long(len(message.body))
+        return None
+
     def _body_too_long(self, length: int) -> PutMessageResult:
         limit = self._config.max_message_size
         reason = f"maxMessageSize: a body of {length:,} bytes exceeds the limit of {limit:,}"
@@ -445,6 +474,6 @@ def failed(error: StoreError) -> PutMessageResult:
     return PutMessageResult(status, reason=str(error))
 
 
-def _properties_too_long(length: int) -> PutMessageResult:
-    reason = f"the properties have {length:,} bytes; the limit is {MAX_PROPERTIES_LENGTH:,}"
+def _properties_too_long(length: int, limit: int) -> PutMessageResult:
+    reason = f"the properties have {length:,} bytes; the limit is {limit:,}; put long values into the body"
     return PutMessageResult(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason=reason)

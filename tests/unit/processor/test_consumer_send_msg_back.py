@@ -67,7 +67,7 @@ def put(store, topic="T", reconsume_times=0, born_host=PRODUCER, properties=None
         born_host,
         reconsume_times,
     )
-    result = store.appender.put_message(message)
+    result = store.appender.put_copy(message)
     store.appender.dispatch()
     return result.physical_offset
 
@@ -256,7 +256,7 @@ def test_group_without_retries(processor, parts, store):
 
 def test_copy_that_cannot_be_stored(processor, parts, store):
     class Full:
-        def put_message(self, _message):
+        def put_copy(self, _message):
             return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
 
     with pytest.raises(BrokerResponseError, match=r"\[DISK_FULL\] no room") as error:
@@ -264,7 +264,7 @@ def test_copy_that_cannot_be_stored(processor, parts, store):
     assert error.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
-def test_properties_that_would_grow_too_long(processor, store):
+def test_properties_of_another_broker_that_would_grow_too_long(processor, store):
     offset = put(store, properties={"big": "x" * 32_700})
     with pytest.raises(BrokerResponseError, match="PROPERTIES_SIZE_EXCEEDED"):
         send_back(processor, offset)

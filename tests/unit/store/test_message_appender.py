@@ -138,7 +138,7 @@ def test_a_message_gets_its_place_and_is_readable_after_dispatch(parts: Parts):
             PutMessageStatus.MESSAGE_ILLEGAL,
             "maxMessageSize: a body of 3,001 bytes exceeds the limit of 3,000",
         ),
-        ({"properties": b"k" * 32768}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "32,768 bytes; the limit is 32,767"),
+        ({"properties": b"k" * 31744}, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "31,744 bytes; the limit is 31,743"),
         ({"properties": b"k" * 5000}, PutMessageStatus.MESSAGE_ILLEGAL, "mappedFileSizeCommitLog"),
         ({"properties": {"k": "v" + 511 * "\0" + "w"}}, PutMessageStatus.MESSAGE_ILLEGAL, "a NUL character"),
         ({"properties": b"k\x01v\0"}, PutMessageStatus.MESSAGE_ILLEGAL, "a NUL character"),
@@ -152,6 +152,23 @@ def test_records_that_do_not_fit_are_rejected_and_not_written(parts: Parts, fiel
     assert reason in result.reason
     assert parts.log.max_offset == 0
     assert parts.appender.put_message(message()).queue_offset == 0
+
+
+def test_the_limits_of_sends_do_not_hold_for_copies(long_log: Parts):
+    put = long_log.appender.put_copy
+    assert put(message(bytes(3001))).status is PutMessageStatus.PUT_OK
+    assert put(message(properties=b"k" * 32767)).status is PutMessageStatus.PUT_OK
+    longer, torn = put(message(properties=b"k" * 32768)), put(message(properties=b"k\x01v\0"))
+    assert (longer.status, torn.status) == (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, PutMessageStatus.MESSAGE_ILLEGAL)
+    assert "32,768 bytes; the limit is 32,767" in longer.reason
+
+
+def test_each_message_of_a_batch_leaves_room_for_copies(parts: Parts):
+    for raws in ([b"k" * 31744] * 2, [b"k", b"k" * 31744]):
+        result = parts.appender.put_messages(message(), BatchParts([0, 0], [b"a", b"b"], raws))
+        assert result.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        assert "31,744 bytes; the limit is 31,743" in result.reason
+    assert parts.log.max_offset == 0
 
 
 @pytest.mark.parametrize("bits", [4, 12])

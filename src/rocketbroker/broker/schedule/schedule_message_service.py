@@ -235,7 +235,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         found = await self._read(level, queue, entries[:count])
         if not self._may_deliver():
             return DELAY_FOR_A_WHILE_S
-        delivered_to, put = offset, self._put or self._appender.put_message
+        delivered_to, put = offset, self._put or self._appender.put_copy
         try:
             for queue_offset, _, message in found:
                 delivered_to = queue_offset

@@ -10,7 +10,7 @@ from rocketbroker.broker.timer.timer_requests import delete_key, key_of, postpon
 from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.message_properties import find_properties
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,
@@ -123,7 +123,7 @@ class TimerDelivery:
         if not self._may_deliver():
             return DELAY_FOR_A_WHILE_S
         delivered_to = slot.messages[slot.done] if entries else 0
-        put = self._put or self._appender.put_message
+        put = self._put or self._appender.put_copy
         try:
             for found in messages:
                 delivered_to = found.queue_offset
@@ -148,7 +148,7 @@ class TimerDelivery:
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
         """Read the messages of a slot that cancel others; return false to retry."""
-        reader, put = self._entry_reader, self._put or self._appender.put_message
+        reader, put = self._entry_reader, self._put or self._appender.put_copy
         while slot.deletes_read < len(slot.deletes):
             entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
             messages, missing = await self.read(queue, entries)
@@ -212,11 +212,19 @@ class TimerDelivery:
         """Return the copy for the timer's queue of a message that is not due yet."""
         message = found.message
         message.topic, message.queue_id = TIMER_TOPIC, 0
-        message.properties = rolled(self._stamped(found))
+        stored = message.properties
+        properties = rolled(self._stamped(found))
+        message.properties = properties if len(properties) <= MAX_PROPERTIES_LENGTH else stored
         return message
 
     def _stamped(self, found: WaitingMessage) -> bytes:
-        return stamped(found.message.properties, found.store_timestamp, self.precision_ms, self._clock.time_ms())
+        """Return the properties with the times of the timer.
+
+        They are for people only: a message of another broker that lacks room for them is delivered without.
+        """
+        stored = found.message.properties
+        properties = stamped(stored, found.store_timestamp, self.precision_ms, self._clock.time_ms())
+        return properties if len(properties) <= MAX_PROPERTIES_LENGTH else stored
 
     def _is_done(self, topic: str, result: PutMessageResult) -> bool:
         """Count a delivery, or log its failure; return false to retry."""

@@ -30,6 +30,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.common.byte_budget import ByteBudget
 from rocketbroker.common.clock import Clock
@@ -195,10 +196,11 @@ class TransactionalMessageCheckService:
         immunity = immunity_ms(half, self._config.transaction_time_out)
         # A negative age means that the clock was set back: the message is due, like one that has waited long enough.
         if immunity is not None and self._is_immune(age_ms, immunity):
-            if not self._may_copy(half):
+            copy = immune_copy(half, self._store_host)
+            if not self._may_copy(half, copy):
                 self._in_place[half.queue_offset] = _InPlace(0, half.born_timestamp, immunity)
                 return True
-            return self._put_back(half, immune_copy(half, self._store_host)) is not None
+            return self._put_back(half, copy) is not None
         if immunity is None and not is_copy(half) and self._is_young(half):
             return False
         return self._ask(half, times + 1)
@@ -207,8 +209,13 @@ class TransactionalMessageCheckService:
         """Return true if it is too young to ask about; a message past retention is never immune."""
         return 0 <= age_ms <= immunity_ms and not self._is_too_old(age_ms)
 
-    def _may_copy(self, half: MessageExt) -> bool:
-        """Reserve bytes of the log for a copy of the half message; return false if the rate is used up."""
+    def _may_copy(self, half: MessageExt, copy: MessageExtBrokerInner) -> bool:
+        """Reserve bytes of the log for a copy of the half message; return false if the rate is used up.
+
+        A half message of Apache's broker may lack room for the properties of a copy: it is checked where it is.
+        """
+        if len(copy.properties) > MAX_PROPERTIES_LENGTH:
+            return False
         return self._copy_budget.take(half.store_size, self._config.transaction_check_bytes_per_second)
 
     def _is_young(self, half: MessageExt) -> bool:
@@ -220,7 +227,7 @@ class TransactionalMessageCheckService:
 
     def _ask(self, half: MessageExt, times: int) -> bool:
         copy = checked_copy(half, times, self._store_host)
-        if not self._may_copy(half):
+        if not self._may_copy(half, copy):
             self._in_place[half.queue_offset] = _InPlace(times, 0, -1)
             self._resolve(half, copy, _place_of(half))
             return True

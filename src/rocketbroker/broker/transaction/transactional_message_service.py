@@ -138,7 +138,7 @@ class TransactionalMessageService:
 
     def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store and count a message of the broker's own; it is readable after the store's next ``dispatch``."""
-        result = self._appender.put_message(message)
+        result = self._appender.put_copy(message)
         if result.status is PutMessageStatus.PUT_OK:
             self._stats.topic_put(message.topic).add(1, result.size)
         return result

@@ -25,7 +25,6 @@ from rocketbroker.codec.message.message_const import (
 )
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import (
-    MAX_PROPERTIES_LENGTH,
     get_property,
     remove_property,
     replace_property,
@@ -60,8 +59,6 @@ PREPARED_QUEUE_OFFSET: Final = PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET.encode
 _TRANSACTION_ID: Final = PROPERTY_TRANSACTION_ID.encode()
 _IMMUNITY: Final = PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
 _TIMERS: Final = TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS
-# Bytes that a copy's properties may have beyond those of the original: two names, two numbers, their separators.
-_COPY_ROOM: Final = len(CHECK_TIMES) + len(PREPARED_QUEUE_OFFSET) + 2 * (19 + 2)
 _MAX_DIGITS: Final = 10
 
 # Identity of a transaction over all copies of its half message: producer group, UNIQ_KEY, born timestamp.
@@ -93,9 +90,6 @@ def to_half_message(message: MessageExtBrokerInner) -> None:
     if unique_key is not None:
         properties = replace_property(properties, _TRANSACTION_ID, unique_key)
     properties = with_real_place(properties, message.topic, message.queue_id)
-    if len(properties) > MAX_PROPERTIES_LENGTH - _COPY_ROOM:
-        limit = MAX_PROPERTIES_LENGTH - _COPY_ROOM
-        raise _illegal(f"has {len(properties):,} bytes of properties; the limit is {limit:,}")
     message.properties = properties
     message.sys_flag &= ~TRANSACTION_ROLLBACK_TYPE
     message.topic = RMQ_SYS_TRANS_HALF_TOPIC

@@ -16,6 +16,12 @@ from rocketbroker.common.errors import CodecError
 
 #: Most bytes that a record's int16 propertiesLength can express.
 MAX_PROPERTIES_LENGTH: Final = 32767
+# The broker adds properties to a copy: times of a timer message (62 bytes and TIMER_ROLL_TIMES), checks of a half
+# message (85), the origin, delay and real place of a message sent back (below 700 with the longest names). A message
+# that was acknowledged has to be deliverable, so what is sent leaves room for all of them.
+_ROOM_FOR_COPIES: Final = 1024
+#: Most bytes of properties, with those that the broker adds at once, in a message that is sent.
+MAX_SENT_PROPERTIES_LENGTH: Final = MAX_PROPERTIES_LENGTH - _ROOM_FOR_COPIES
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

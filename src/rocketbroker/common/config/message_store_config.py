@@ -339,7 +339,12 @@ class MessageStoreConfig(HASettings):
         _HOT_IMPORTANT,
     )
     max_message_size: Whole = setting(
-        "maxMessageSize", 4_194_304, "Maximum size of a message body.", _HOT_BYTES, low=1, high=1 << 28
+        "maxMessageSize",
+        4_194_304,
+        "Maximum size of a sent body. Stored messages that are longer are delivered and retried all the same.",
+        _HOT_BYTES,
+        low=1,
+        high=1 << 28,
     )
     max_transfer_bytes_on_message_in_memory: Whole = setting(
         "maxTransferBytesOnMessageInMemory",

@@ -395,7 +395,7 @@ async def test_full_disk_is_waited_for(service, store, clock, monkeypatch):
     clock.advance(1)
     with monkeypatch.context() as patched:
         full = PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
-        patched.setattr(store.appender, "put_message", lambda _: full)
+        patched.setattr(store.appender, "put_copy", lambda _: full)
         await service.deliver_due()
         assert (delivered(store), service.offset_table) == ([], {})
     await service.deliver_due()

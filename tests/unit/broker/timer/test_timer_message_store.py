@@ -238,14 +238,14 @@ async def test_a_full_disk_is_waited_for(timer, store, clock, monkeypatch):
     for number in range(3):
         timer.put(b"%d" % number, TIMER_DELAY_SEC=1)
     clock.advance(3)
-    put, refusals = store.appender.put_message, [1, 0, 1, 1]
+    put, refusals = store.appender.put_copy, [1, 0, 1, 1]
 
     def refuse_sometimes(message):
         if refusals and refusals.pop():
             return PutMessageResult(PutMessageStatus.DISK_FULL, reason="no room")
         return put(message)
 
-    monkeypatch.setattr(store.appender, "put_message", refuse_sometimes)
+    monkeypatch.setattr(store.appender, "put_copy", refuse_sometimes)
     for _ in range(4):
         await timer.run()
     assert timer.bodies() == [b"0", b"1", b"2"]
