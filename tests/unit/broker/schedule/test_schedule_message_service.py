@@ -449,7 +449,7 @@ async def test_a_stuck_message_waits_in_its_place_where_the_log_has_no_room(serv
     clock.advance(1)
     with monkeypatch.context() as patched:
         failed = PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, reason="no descriptor")
-        patched.setattr(store.appender, "put_message", lambda _: failed)
+        patched.setattr(store.appender, "put_copy", lambda _: failed)
         await service.deliver_due()
         assert service.offset_table == {}
     await service.deliver_due()
