@@ -333,7 +333,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         level = min(later, default=self.max_delay_level)
         message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
         message.properties, message.found = replace_property(message.properties, DELAY, b"%d" % level), None
-        return level > 0 and self._appender.put_message(message).status is PutMessageStatus.PUT_OK
+        return level > 0 and self._appender.put_copy(message).status is PutMessageStatus.PUT_OK
 
     def _is_done(self, topic: str, result: PutMessageResult, level: int, queue_offset: int) -> bool:
         """Count a delivery, or log its failure; return false to retry."""

@@ -199,7 +199,7 @@ class TimerDelivery:
             return False
         copy.topic, copy.queue_id, copy.found = TIMER_TOPIC, 0, None
         copy.properties = rolled(postponed(copy.properties, self._clock.time_ms() + _POSTPONED_MS))
-        return self._appender.put_message(copy).status is PutMessageStatus.PUT_OK
+        return self._appender.put_copy(copy).status is PutMessageStatus.PUT_OK
 
     def _is_early(self, copy: MessageExtBrokerInner) -> bool:
         """Return true, and wait for the master, if a copy for another master is not due yet."""
