@@ -1,9 +1,24 @@
 """Name servers from an address server over HTTP (org.apache.rocketmq.common.namesrv.DefaultTopAddressing)."""
 
-from rocketbroker.common.errors import RemotingError
+from rocketbroker.common.errors import ConfigError, RemotingError
 
 _TIMEOUT_S = 3.0
 _MAX_ANSWER = 65_536
+
+
+def require_http(what: str) -> None:
+    """Import what requests and answers need: a quarter of a second that few processes spend.
+
+    Args:
+        what: setting or address that needs it.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        import aiohttp  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"{what} needs the package 'aiohttp': pip install 'rocketbroker[http]'") from error
 
 
 async def fetch_name_servers(url: str) -> list[str]:
@@ -11,8 +26,10 @@ async def fetch_name_servers(url: str) -> list[str]:
 
     Raises:
         RemotingError: No valid answer; the text says why.
+        ConfigError: The extra for HTTP is not installed.
     """
-    import aiohttp  # slow, and needed only with an address server
+    require_http(f"the address server {url}")
+    import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:

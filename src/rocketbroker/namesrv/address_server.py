@@ -7,6 +7,7 @@ Serves the requests of org.apache.rocketmq.common.namesrv.DefaultTopAddressing: 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rocketbroker.common.address_server_client import require_http
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ class AddressServer:
         """Start to listen.
 
         Raises:
-            ConfigError: The address cannot be bound.
+            ConfigError: The address cannot be bound, or the extra for HTTP is not installed.
         """
-        from aiohttp import web  # a quarter of a second that few name servers need
+        require_http("addressServerEnable=true")
+        from aiohttp import web
 
         async def answer(request: web.Request) -> web.Response:
             return web.Response(text=self._addresses())

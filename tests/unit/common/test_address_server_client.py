@@ -1,9 +1,11 @@
 """Answers of address servers."""
 
+import sys
+
 import pytest
 
 from rocketbroker.common.address_server_client import fetch_name_servers, parse_addresses
-from rocketbroker.common.errors import RemotingError
+from rocketbroker.common.errors import ConfigError, RemotingError
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,9 @@ def test_a_value_that_is_not_a_list_is_named(answer):
 async def test_a_server_that_does_not_answer_is_named():
     with pytest.raises(RemotingError, match=r"address server http://127.0.0.1:1/rocketmq/nsaddr"):
         await fetch_name_servers("http://127.0.0.1:1/rocketmq/nsaddr")
+
+
+async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ConfigError, match=r"address server http://ns needs .*: pip install 'rocketbroker\[http\]'"):
+        await fetch_name_servers("http://ns")

@@ -55,6 +55,13 @@ async def test_a_port_in_use_is_named(server: AddressServer) -> None:
         await second.start()
 
 
+async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    said = r"addressServerEnable=true needs the package 'aiohttp': pip install 'rocketbroker\[http\]'"
+    with pytest.raises(ConfigError, match=said):
+        await AddressServer("127.0.0.1", 0, lambda: "").start()
+
+
 def test_aiohttp_is_loaded_only_when_it_is_on() -> None:
     code = "import sys, rocketbroker.namesrv.address_server; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SRC)}, check=False).returncode == 0

@@ -8,6 +8,7 @@ from rocketbroker.broker.out.master_address import MasterAddress
 from rocketbroker.broker.out.namesrv_link import NamesrvLink, Registered
 from rocketbroker.broker.out.top_addressing import TopAddressing
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.common.address_server_client import require_http
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -70,6 +71,7 @@ class BrokerOuterApi:
         if config.namesrv_addr:
             await self.update_name_servers(config.namesrv_addr.split(";"))
         elif config.fetch_namesrv_addr_by_address_server:
+            require_http("fetchNamesrvAddrByAddressServer=true")
             self._tasks.forever(self._poll_address_server, "address server")
         else:
             log.warning("namesrvAddr is empty: clients cannot find this broker; set it to the name servers' addresses")

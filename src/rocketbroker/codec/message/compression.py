@@ -2,7 +2,8 @@
 
     sysFlag bits 8-10   0, 3 zlib stream (RFC 1950)     1 LZ4 frame     2 Zstandard frame
 
-zlib is Python's own; the packages ``lz4`` and ``zstandard`` are imported for the first such body.
+zlib is Python's own; the packages ``lz4`` and ``zstandard``, of the extra ``compression``, are imported for the first
+such body.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ def _library(module: str, package: str, what: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        raise CodecError(f"bodies compressed with {what} need the package {package!r}: install it") from error
+        raise CodecError(
+            f"bodies compressed with {what} need the package {package!r}: pip install 'rocketbroker[compression]'"
+        ) from error
 
 
 def _check(size: int, max_size: int, *, complete: bool) -> None:

@@ -94,7 +94,7 @@ class BrokerConfig(ClientLimits, ActingSettings):
     fetch_namesrv_addr_by_address_server: Flag = setting(
         "fetchNamesrvAddrByAddressServer",
         False,
-        "Ask an address server over HTTP for the name servers when namesrvAddr is empty.",
+        "Ask an address server over HTTP for the name servers when namesrvAddr is empty; needs the extra http.",
         Trait(important=True),
     )
     rmq_address_server_domain: UrlHost = setting(

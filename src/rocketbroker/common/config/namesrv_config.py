@@ -166,7 +166,7 @@ class NamesrvConfig(ConfigModel):
     address_server_enable: Flag = setting(
         "addressServerEnable",
         False,
-        "Serve /rocketmq/nsaddr over HTTP, where clients look for name servers.",
+        "Serve /rocketmq/nsaddr over HTTP, where clients look for name servers; needs the extra http.",
         Trait(own=True),
     )
     address_server_port: Whole = setting(

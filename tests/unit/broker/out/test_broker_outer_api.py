@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import zlib
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fake_namesrv import FakeNamesrv
 from tests.support.fakes import FakeClock
@@ -157,6 +159,17 @@ async def test_without_name_servers(tmp_path, caplog, monkeypatch):
     async with registering(tmp_path, namesrv_addr="") as broker:
         assert broker.api.name_servers == []
         assert "namesrvAddr" in caplog.text
+
+
+async def test_an_address_server_without_its_extra_is_refused_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    broker = Broker(tmp_path, fetch_namesrv_addr_by_address_server=True)
+    try:
+        with pytest.raises(ConfigError, match=r"fetchNamesrvAddrByAddressServer=true needs .*'rocketbroker\[http\]'"):
+            await broker.api.start()
+    finally:
+        await broker.api.stop()
+        await broker.client.stop()
 
 
 async def test_address_server(tmp_path, namesrv, other_namesrv):

@@ -61,7 +61,7 @@ def test_a_type_nobody_knows() -> None:
 )
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, module: str, sys_flag: int, package: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(CodecError, match=f"need the package '{package}': install it"):
+    with pytest.raises(CodecError, match=rf"need the package '{package}': pip install 'rocketbroker\[compression\]'"):
         decompress(b"", sys_flag)
 
 
