@@ -59,7 +59,7 @@ def test_recorded_sql_subscriptions_are_checked_while_properties_are_filtered():
         ("a LIKE 'x'", "Invalid MessageSelector. At character 3: 'LIKE' is not allowed here; expected AND, BETWEEN, "),
         ("", "Invalid MessageSelector. At character 1: the expression ends too early; expected "),
         ("(" * 1000 + "a" + ")" * 1000, "the expression is nested more than 64 levels deep, which is the limit"),
-        ("a = 1 " + " " * 10_000, "the expression has 10,006 characters; the limit is 8,192"),
+        ("a = 1 " + " " * 10_000, "the expression has 10,006 characters; the limit is 4,096"),
     ],
 )
 def test_a_wrong_expression_is_rejected_with_its_place(expression, remark):

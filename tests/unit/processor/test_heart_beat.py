@@ -265,7 +265,7 @@ def test_filters_that_take_too_long_to_compile_are_rejected(processor, parts):
     command.body = json.dumps(body).encode()
     code, remark = refusal(processor, command)
     assert code == ResponseCode.INVALID_PARAMETER
-    assert remark.startswith("maxFilterLengthPerClient: 10,200 characters exceed the limit of 8,500")
+    assert remark.startswith("maxFilterLengthPerClient: 10,200 characters exceed the limit of 4,200")
     assert_nothing_left(parts)
 
 

@@ -31,7 +31,7 @@ from rocketbroker.codec.filter.java_values import DOUBLE_MIN, INTEGER_MAX, LONG_
 from rocketbroker.common.errors import MQFilterError
 
 #: Longest expression in characters. The event loop parses it, at about 10 µs for each word.
-MAX_LENGTH: Final = 8192
+MAX_LENGTH: Final = 4096
 #: Greatest nesting of parentheses, NOT and comparisons; AND and OR in a row count once.
 MAX_DEPTH: Final = 64
 # Names of tokens in error messages.

@@ -161,7 +161,7 @@ class ClientLimits(ConfigModel):
     )
     max_filter_length_per_client: Whole = setting(
         "maxFilterLengthPerClient",
-        8_500,
+        4_200,
         "Maximum total length of SQL92 filters in a heartbeat, 12 added for each; a heartbeat with more is rejected "
         "with INVALID_PARAMETER.",
         Trait(unit="characters", hot=True, own=True),
