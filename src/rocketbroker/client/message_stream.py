@@ -75,6 +75,8 @@ class MessageStream:
         self._commit_interval_s = commit_interval_s
         self._rescan_interval_s = rescan_interval_s
         self._buffer: asyncio.Queue[Batch | RocketBrokerError] = asyncio.Queue(buffered_batches)
+        # Offset after the message that was yielded last, None once the next one was asked for.
+        self._given_out: int | None = None
         self._pulled: set[MessageQueue] = set()
         self._consumed: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
@@ -94,11 +96,18 @@ class MessageStream:
                 queue, messages, next_offset = batch
                 self.queue = queue
                 for message in messages:
+                    self._given_out = following = message.queue_offset + 1
                     yield message
-                    self._consumed[queue] = message.queue_offset + 1
+                    self._consumed[queue] = following
+                self._given_out = None
                 self._consumed[queue] = next_offset
         finally:
             await stop_all(self._tasks.stop, self.commit)
+
+    def accept(self) -> None:
+        """Count the message that was yielded last as consumed."""
+        if self._given_out is not None:
+            self._consumed[self.queue] = self._given_out
 
     async def commit(self) -> None:
         """Commit what was consumed since the last commit; a failure is logged and tried again at the next time."""

@@ -1,8 +1,11 @@
 """Pulls messages (org.apache.rocketmq.client.consumer.DefaultMQPullConsumer, and its loop)."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from enum import Enum
+from typing import Any, Self
+from weakref import WeakSet
 
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
@@ -41,6 +44,51 @@ class StartFrom(Enum):
     LAST = "after the last message"
 
 
+class _Iteration(AsyncGenerator[MessageExt, None]):
+    """Messages of a stream, and the end of a loop over them.
+
+    A loop that was left by ``break`` has consumed its last message, one that raised has not. An iterator that is merely
+    dropped cannot tell them apart, so it waits in ``left`` until the next iteration, or the close of the consumer,
+    where an exception that leaves ``async with`` is being handled.
+
+    Args:
+        messages: the messages.
+        accept: counts the last one as consumed.
+        left: takes an iteration that was dropped.
+    """
+
+    def __init__(
+        self, messages: AsyncGenerator[MessageExt, None], accept: Callable[[], None], left: list["_Iteration"]
+    ) -> None:
+        self._messages = messages
+        self._accept = accept
+        self._left = left
+        self._open = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        self._open = True
+        return await self._messages.__anext__()
+
+    async def asend(self, _value: None) -> MessageExt:
+        return await anext(self)
+
+    async def athrow(self, *error: Any) -> MessageExt:
+        return await self._messages.athrow(*error)
+
+    async def aclose(self) -> None:
+        self._open = False
+        if sys.exception() is None:
+            self._accept()
+        await self._messages.aclose()
+
+    def __del__(self) -> None:
+        if self._open:
+            self._left.append(self)
+
+
 class PullConsumer(GroupMember):
     """Pulls from queues that the caller chooses; nothing is shared out among the consumers of a group.
 
@@ -73,6 +121,8 @@ class PullConsumer(GroupMember):
         self._hooks = ConsumeHooks(self._client, self.group, hooks, self._clock)
         # The message that each iteration has given out, if there are hooks.
         self._given_out: dict[MessageStream, ReceivedMessage] = {}
+        self._streams: WeakSet[MessageStream] = WeakSet()
+        self._left: list[_Iteration] = []
 
     async def start(self) -> None:
         """Start; each broker learns of the group on first use."""
@@ -80,7 +130,10 @@ class PullConsumer(GroupMember):
         self._hooks.start()
 
     async def _leave(self) -> None:
-        # An iteration that was left by ``break`` may be closed later than this.
+        await self._settle_left()
+        for stream in list(self._streams):
+            await stream.commit()
+        # An iteration that is still open may be closed later than this.
         self._hooks.end(self._given_out.values(), Outcome.RETRIED)
         await stop_all(self._hooks.stop, lambda: self._client.heartbeats.unregister_consumer(self.group))
 
@@ -141,9 +194,10 @@ class PullConsumer(GroupMember):
     ) -> AsyncGenerator[MessageExt, None]:
         """Yield the messages of all queues of a topic, in order within each queue, without end.
 
-        A message counts as consumed when the next one is asked for; consumed offsets are committed every few seconds
-        and when the iteration is closed, so that after a crash some messages come twice and none is lost. Close it
-        with ``aclosing`` where the loop may be left early.
+        A message counts as consumed when the next one is asked for, and when the loop is left by ``break``, but not
+        when an exception leaves ``async with``. Consumed offsets are committed every few seconds and when the iteration
+        is closed, so that after a crash some messages come twice and none is lost. An iteration that was left is closed
+        by the next one, with the consumer, or at once by ``aclosing``.
 
         Args:
             topic: the topic.
@@ -165,6 +219,7 @@ class PullConsumer(GroupMember):
 
         async def find_queues() -> tuple[MessageQueue, ...]:
             nonlocal start_from, checked
+            await self._settle_left()  # this iteration may begin where they ended
             try:
                 found = await self.fetch_subscribe_queues(topic) if chosen is None else chosen
             except TopicRouteError:
@@ -188,7 +243,20 @@ class PullConsumer(GroupMember):
             start_offset=lambda queue: self._start_offset(queue, start_from),
             commit=self.commit_offset if commit else None,
         )
-        return self._observed(stream) if self._hooks else stream.messages()
+        self._streams.add(stream)
+        messages = self._observed(stream) if self._hooks else stream.messages()
+        return _Iteration(messages, lambda: self._accept(stream), self._left)
+
+    async def _settle_left(self) -> None:
+        """Close the iterations that were left; see ``_Iteration``."""
+        while self._left:
+            await self._left.pop().aclose()
+
+    def _accept(self, stream: MessageStream) -> None:
+        """Count the last message of a stream as consumed."""
+        stream.accept()
+        if received := self._given_out.get(stream):
+            self._hooks.end([received], Outcome.ACKNOWLEDGED)
 
     async def _observed(self, stream: MessageStream) -> AsyncGenerator[MessageExt, None]:
         """Call the hooks around the consumption of each message."""

@@ -101,7 +101,7 @@ async def test_an_iteration_ends_each_consumption_with_the_next_message(config: 
             assert notes.begun[-1] == (message.body, "T", "CG", "broker-a")
             if message.body == b"1":
                 break
-    assert notes.ended == [(b"0", Outcome.ACKNOWLEDGED), (b"1", Outcome.RETRIED)]
+    assert notes.ended == [(b"0", Outcome.ACKNOWLEDGED), (b"1", Outcome.ACKNOWLEDGED)]
 
 
 async def test_a_closed_consumer_ends_the_consumption_of_iterations_that_are_open(config: ClientConfig):

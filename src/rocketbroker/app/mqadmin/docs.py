@@ -68,7 +68,8 @@ Prints one row for each queue, including empty ones. In JSON: `topic`, `queues` 
     "consumerProgress": (
         """\
 Without `-g` there is one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`,
-`tps` and `diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`.""",
+`tps` and `diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`. A group with clients
+has a row for each queue that they subscribe to; one without a committed offset counts from 0.""",
         "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
     ),
     "consumerStatus": (

@@ -61,6 +61,17 @@ class ConsumeStatsCollector:
         """Return all groups that have offsets, with their sorted topics."""
         return {group: sorted(topics) for group, topics in self._offsets.group_topic_map().items()}
 
+    def followed(self, group: str, committed: Iterable[str]) -> list[str]:
+        """Return the topics that the group subscribes to; those with ``committed`` offsets while it has no client.
+
+        A new group whose consumers hang has no offsets. RocketMQ leaves its topics out, so that its lag seems to be 0.
+        A group that broadcasts keeps its offsets elsewhere.
+        """
+        info = self._consumers.group_info(group)
+        if info is None or not info.subscription_table or info.is_broadcasting:
+            return self.subscribed(group, committed)
+        return sorted(info.subscription_table)
+
     def subscribed(self, group: str, topics: Iterable[str]) -> list[str]:
         """Select the topics that the group subscribes to; all while it has no client."""
         info = self._consumers.group_info(group)

@@ -53,8 +53,8 @@ class GetBrokerConsumeStatsProcessor:
 
     def _wanted(self, group: str, topics: Iterable[str], *, only_order: bool) -> list[str]:
         collector = self._collector
-        subscribed = collector.subscribed(group, topics)
-        return [topic for topic in subscribed if collector.is_order(topic)] if only_order else subscribed
+        followed = collector.followed(group, topics)
+        return [topic for topic in followed if collector.is_order(topic)] if only_order else followed
 
     async def _stats_of(self, group: str, topics: Iterable[str], share: LoopShare) -> list[ConsumeStats]:
         collector = self._collector

@@ -12,8 +12,8 @@ from rocketbroker.processor.support.name_check import check_known_group, check_k
 class GetConsumeStatsProcessor:
     """Answers committed and pulled offsets with the ends of the queues, and the consume rate of the group.
 
-    The topics are those of ``topicList``, else ``topic``, else all in which the group has offsets. The latter two are
-    limited to topics to which it subscribes. Missing topics are left out.
+    The topics are those of ``topicList``, else ``topic``, else those to which the group subscribes, or in which it has
+    offsets if no client is there. ``topic`` is limited to those to which it subscribes. Missing topics are left out.
     """
 
     def __init__(self, collector: ConsumeStatsCollector) -> None:
@@ -47,4 +47,6 @@ class GetConsumeStatsProcessor:
         single = [header.topic] if header.topic and header.topic.strip() else []
         for topic in named or single:
             check_known_topic(topic)
-        return named or self._collector.subscribed(group, single or self._collector.topics_of(group))
+        if named or single:
+            return named or self._collector.subscribed(group, single)
+        return self._collector.followed(group, self._collector.topics_of(group))

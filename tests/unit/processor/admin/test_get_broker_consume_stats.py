@@ -88,3 +88,14 @@ async def test_the_offsets_are_gone_through_once_for_all_groups(parts, processor
     answer = await call_async(processor.process, GetConsumeStatsInBrokerHeader(False))
     assert sum(len(stats) for stats in by_group(answer).values()) == 100
     assert topics_of.call_count == 0
+
+
+async def test_a_group_that_has_committed_nothing_counts(parts, store, processor, consumer):
+    parts.topic_configs.update(TopicConfig("T", 1, 1))
+    parts.subscription_groups.find("New")
+    store.appender.put_message(message(topic="T", queue_id=0))
+    store.appender.dispatch()
+    consumer("New", "client", "T")
+    answer = await call_async(processor.process, GetConsumeStatsInBrokerHeader(False))
+    assert answer.body["totalDiff"] == 1
+    assert len(by_group(answer)["New"]) == 1

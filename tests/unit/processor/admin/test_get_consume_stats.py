@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.fastjson import ObjectKey
 from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
@@ -69,6 +70,21 @@ async def test_only_existing_subscribed_topics_are_cloned(parts, processor, cons
     assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G"))) == {"A", "C"}
     assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G", "B"))) == set()
     assert topics_in(await call_async(processor.process, GetConsumeStatsRequestHeader("G", "A", "B;C;"))) == {"B", "C"}
+
+
+async def test_a_group_that_has_committed_nothing_has_the_lag_of_its_subscription(parts, store, processor, consumer):
+    for topic in ("T", "Other"):
+        parts.topic_configs.update(TopicConfig(topic, 1, 1))
+        store.appender.put_message(message(topic=topic, queue_id=0))
+    store.appender.dispatch()
+    consumer("G", "client", "T", "Missing")
+    answer = await call_async(processor.process, GetConsumeStatsRequestHeader("G"))
+    (row,) = answer.body["offsetTable"].values()
+    assert topics_in(answer) == {"T"}
+    assert (row["brokerOffset"], row["consumerOffset"]) == (1, 0)
+    consumer("Broadcasts", "client", "T", model=MessageModel.BROADCASTING)
+    answer = await call_async(processor.process, GetConsumeStatsRequestHeader("Broadcasts"))
+    assert answer.body["offsetTable"] == {}
 
 
 async def test_recorded_answers(parts, store, processor):
