@@ -79,6 +79,16 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         self.file.roll_window_ms = self.file.roll_window_ms or roll_window_ms
         self.persist()
 
+    def forget(self, precision_ms: int, roll_window_ms: int) -> None:
+        """Forget all deliveries and slot files, and schedule a write; the widths are as in ``follow``."""
+        self.delivered = ()
+        self._durable.replace(())
+        file = self.file
+        file.queue_offset, file.slot_entries = 0, {}
+        file.precision_ms = file.precision_ms or precision_ms
+        file.roll_window_ms = file.roll_window_ms or roll_window_ms
+        self.persist()
+
     def flush(self) -> None:
         """Write the file if anything has changed."""
         self.advance()
