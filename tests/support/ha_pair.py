@@ -27,7 +27,7 @@ class HAMaster:
 
     Args:
         store: the store, which runs.
-        known: hosts of the slaves that the name server knows.
+        known: hosts of the slaves that the name server knows; ``looks`` counts how often it was to be asked for them.
         port: HA port; 0 picks a free one.
         settings: protected mode.
     """
@@ -42,7 +42,8 @@ class HAMaster:
         self.port = port_of(self._sockets[0])
         is_synced = store.config.flush_disk_type == "SYNC_FLUSH"
         self.source = TransferSource(store.commit_log, (lambda: store.flusher.flushed_offset) if is_synced else None)
-        gate = SlaveGate[HAConnection](TransportConfig(**settings), LOOPBACK, lambda: self.known, lambda: None)
+        self.looks = 0
+        gate = SlaveGate[HAConnection](TransportConfig(**settings), LOOPBACK, lambda: self.known, self._look)
         self.service = HAService(self._sockets, store.config, self.source, store.appender, gate, self.transfers)
 
     @property
@@ -54,6 +55,9 @@ class HAMaster:
         result = self.store.appender.put_message(message(body))
         self.store.appender.dispatch()
         return result
+
+    def _look(self) -> None:
+        self.looks += 1
 
     def close(self) -> None:
         close_sockets(self._sockets)

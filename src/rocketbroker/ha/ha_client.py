@@ -212,7 +212,9 @@ class HAClient:
                 await asyncio.sleep(_BUSY_S)
 
     def _report_flushed(self, outcome: Acknowledgement) -> None:
-        if outcome.ok and self._check is None:
+        # The log was compared over this connection: ``_take`` asks for the sync, and ``_follow`` waits for the last one
+        # before it connects again.
+        if outcome.ok:
             self._report(self._kept_end)
 
     # A report is a promise: the master acknowledges to its producers what enough slaves have reported. ASYNC_FLUSH

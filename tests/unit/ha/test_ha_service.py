@@ -189,6 +189,29 @@ async def test_a_slave_that_no_name_server_knows_acknowledges_nothing(tmp_path: 
             assert await waiting == ACKNOWLEDGED
 
 
+async def test_a_new_connection_has_the_name_servers_asked_for_slaves(tmp_path: Path):
+    async with ha_master(tmp_path) as master:
+        assert master.looks == 0
+        async with connected(master):
+            await until(lambda: master.looks == 1)
+
+
+async def test_a_slave_gets_messages_at_once_after_another_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Longer than any wait for what comes at once.
+    monkeypatch.setattr(ha_service, "TICK_S", 3600.0)
+    async with ha_master(tmp_path) as master, connected(master) as (reader, writer):
+        writer.write(pack(">q", 0))
+        await until(lambda: [each.next_offset for each in master.service.connections] == [0])
+        async with connected(master):
+            await until(lambda: len(master.service.connections) == 2)
+        await until(lambda: len(master.service.connections) == 1)
+
+        fill(master.store, "a", 1)
+        master.store.appender.dispatch()
+
+        assert (await next_transfer(reader))[0] == 0
+
+
 async def test_a_stop_waits_until_the_slave_has_all(tmp_path: Path):
     async with ha_master(tmp_path) as master, connected(master) as (reader, writer):
         fill(master.store, "a", 5)

@@ -37,6 +37,36 @@ def test_commit_and_query():
     assert manager.table == {"T@g": {0: 3, 1: 8}}
 
 
+@pytest.mark.parametrize("offset", [3, 7, 9])
+def test_each_commit_is_written_by_the_next_flush(offset):
+    persisted = []
+    manager = make(on_persist=persisted.append)
+    manager.commit("g", "T", 0, 7)
+    manager.flush()
+    assert len(persisted) == 1
+    manager.flush()
+    assert len(persisted) == 1
+
+    manager.commit("g", "T", 0, offset)
+    manager.flush()
+
+    assert len(persisted) == 2
+
+
+def test_offsets_that_a_master_deleted_are_forgotten_with_those_committed_here():
+    manager = make()
+    manager.keep_commits()
+    manager.follow({"T@g": {0: 7, 1: 8}, "T@h": {0: 9}}, None, {})
+    manager.commit("g", "T", 0, 10)
+    manager.commit("h", "T", 0, 10)
+    manager.commit("own", "T", 0, 1)
+
+    manager.follow({"T@g": {1: 3}}, None, {"T@g": {0: 7, 1: 8}, "T@h": {0: 9}})
+
+    assert manager.table == {"T@g": {1: 3}, "T@own": {0: 1}}
+    assert manager.slave_commits == {"T@own": {0: 1}}
+
+
 def test_pull_offsets_fall_back_to_the_committed_one():
     manager = make()
     manager.commit("g", "T", 0, 7)

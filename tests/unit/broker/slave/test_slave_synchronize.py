@@ -259,10 +259,8 @@ async def test_progress_of_a_master_that_was_started_again_is_never_taken_over(s
     await slave.sync.sync_all()
     assert logs.taken_over() == 0
     master.log = again
-    for code in (*PROGRESS, RequestCode.GET_TIMER_CHECK_POINT):
-        master.bodies[code] = b"unreadable"
     logs.slave_gets(1)
-    await slave.sync.sync_all()
+    await slave.sync._take_over_progress()
     assert logs.taken_over() == 0
 
 
@@ -286,13 +284,13 @@ async def test_progress_of_a_former_master_is_forgotten(slave, logs, master):
     await slave.sync.sync_all()
     slave.address.registered("ns", Master("127.0.0.1:1", ""))
     slave.address.registered("ns", Master(master.address, ""))
-    for code in (*PROGRESS, RequestCode.GET_TIMER_CHECK_POINT):
-        master.bodies[code] = b"unreadable"
 
     logs.slave_gets(1)
-    await slave.sync.sync_all()
+    await slave.sync._take_over_progress()
 
     assert logs.taken_over() == 0
+    await slave.sync.sync_all()
+    assert logs.taken_over() == 1
 
 
 async def test_progress_waits_for_the_own_disk(slave, logs, store, monkeypatch):
@@ -562,12 +560,13 @@ async def test_offsets_committed_here_return_to_the_master(slave, filled):
     assert len(filled.commits) == 2
 
 
-async def test_a_message_of_a_new_topic_fetches_the_tables_at_once(slave, master, monkeypatch):
+async def test_a_message_of_a_new_topic_fetches_the_tables_at_once(slave, filled, monkeypatch):
     monkeypatch.setattr(slave_synchronize, "INTERVAL_S", NEVER_S)
     monkeypatch.setattr(slave_synchronize, "LOOK_S", 0.01)
     await slave.sync.start()
-    await until(lambda: slave.topics.data_version == master.topics.data_version)
-    master.topics.update(TopicConfig("New", 4, 4))
+    # The last step of a round.
+    await until(lambda: slave.offsets.table)
+    filled.topics.update(TopicConfig("New", 4, 4))
 
     slave.stored_topics.add("New")
 
