@@ -39,7 +39,7 @@ def test_commit_and_query():
 
 @pytest.mark.parametrize("offset", [3, 7, 9])
 def test_each_commit_is_written_by_the_next_flush(offset):
-    persisted = []
+    persisted: list[object] = []
     manager = make(on_persist=persisted.append)
     manager.commit("g", "T", 0, 7)
     manager.flush()
