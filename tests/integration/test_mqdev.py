@@ -40,6 +40,11 @@ def stores_in(temp: Path) -> list[Path]:
     return list(temp.glob("mqdev-*"))
 
 
+def bytes_in(temp: Path) -> int:
+    """Return the room that stores take on the disk."""
+    return sum(path.stat().st_blocks for store in stores_in(temp) for path in store.rglob("*") if path.is_file()) * 512
+
+
 async def address_in(process: asyncio.subprocess.Process) -> str:
     """The name server's address, once mqdev says that it is ready."""
     assert process.stdout is not None
@@ -61,6 +66,7 @@ async def test_it_serves_until_it_is_stopped_and_leaves_nothing(
     async with started(tmp_path, *options) as process:
         async with AdminClient(await address_in(process)) as admin:
             assert list(await admin.fetch_master_addresses("DefaultCluster")) == ["broker-a"]
+        assert "--ephemeral" not in options or bytes_in(tmp_path) < 20 << 20
         process.send_signal(ending)
         _, err = await asyncio.wait_for(process.communicate(), READY_S)
     assert (process.returncode, err) == (0, b"")
@@ -104,19 +110,11 @@ async def test_settings_and_control_of_an_ephemeral_one(tmp_path: Path):
         assert reply == b"{}\n"
         async with AdminClient(namesrv) as admin:
             assert "Orders" not in await admin.fetch_all_topic_list()
-        [store] = stores_in(tmp_path)
-        assert sum(path.stat().st_blocks for path in store.rglob("*") if path.is_file()) * 512 < 20 << 20
+        assert bytes_in(tmp_path) < 20 << 20
         process.send_signal(signal.SIGTERM)
         _, err = await asyncio.wait_for(process.communicate(), READY_S)
     assert (process.returncode, err) == (0, b"")
     assert (stores_in(tmp_path), ready.exists()) == ([], False)
-
-
-async def test_an_ephemeral_one_takes_little_room(tmp_path: Path):
-    async with started(tmp_path, "--ephemeral") as process:
-        await address_in(process)
-        [store] = stores_in(tmp_path)
-        assert sum(path.stat().st_blocks for path in store.rglob("*") if path.is_file()) * 512 < 20 << 20
 
 
 def post(url: str) -> bytes:
