@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rocketbroker.common.config import known_properties
 from rocketbroker.common.config.describe import fields_by_name
 from rocketbroker.common.config.docs import SECTIONS
-from rocketbroker.common.config.security_switches import is_security_switch
+from rocketbroker.common.config.refused_settings import is_refused_setting
 
 _INTRODUCTION = """\
 # Settings of RocketMQ 5.5.0 and their state here
@@ -21,7 +21,8 @@ effect. The page is generated from the settings that the servers read.
 3. Read [Configuration](../reference/configuration.md) for ranges, units and the settings that RocketMQ does not have.
 
 Settings that turn on access control or TLS are rejected, because the server would run as if they were off
-([Security](../operations/security.md#settings-that-are-rejected)).
+([Security](../operations/security.md#settings-that-are-rejected)). So are those that change where messages are stored,
+how they are replicated or who may consume them.
 """
 
 # Parts of RocketMQ by patterns of setting names; the first match counts.
@@ -91,11 +92,11 @@ def _acting_lists() -> Iterator[str]:
 
 
 def _not_acting_lists() -> Iterator[str]:
-    yield "## Settings without effect\n\nThe server warns about each and starts. Remove them from your file.\n"
+    yield "## Settings without effect\n\nA server warns about each and starts, but not with a rejected one.\n"
     parts = not_acting()
     for part in [*_PARTS, _REST]:
         shown = ", ".join(
-            f"`{name}`{' (rejected)' if is_security_switch(name) else ''}" for name in parts.get(part, [])
+            f"`{name}`{' (rejected)' if is_refused_setting(name) else ''}" for name in parts.get(part, [])
         )
         if shown:
             yield f"- **{part}**: {shown}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
-from rocketbroker.common.config import known_properties, security_switches
+from rocketbroker.common.config import known_properties, refused_settings
 from rocketbroker.common.config.describe import fields_by_name, problem, text_of
 from rocketbroker.common.config.fields import ConfigModel, trait_of
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
@@ -46,7 +46,7 @@ def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> 
         ConfigError: A setting is unknown or has a wrong value; the text names both.
     """
     for name, text in updates.items():
-        refusal = security_switches.refusal(name, text)
+        refusal = refused_settings.refusal(name, text)
         if refusal:
             raise NotChangeableError(refusal)
         _check_hot(models, name)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rocketbroker.common.config import known_properties, security_switches
+from rocketbroker.common.config import known_properties, refused_settings
 from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.describe import fields_by_name, problem
 from rocketbroker.common.config.fields import ConfigModel
@@ -81,7 +81,7 @@ def _build(
 
 
 def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
-    refusal = security_switches.refusal(entry.key, entry.value)
+    refusal = refused_settings.refusal(entry.key, entry.value)
     if refusal:
         problems[entry.key] = f"{entry.where}: {refusal}"
         return
@@ -89,7 +89,7 @@ def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
     known = known_properties.find(entry.key)
     if entry.key in own:
         result.warnings.append(f"{entry.where}: {entry.key} has no effect in this process")
-    elif known is not None or security_switches.is_security_switch(entry.key):
+    elif known is not None or refused_settings.is_refused_setting(entry.key):
         until = f" up to {known.last_version}" if known and known.last_version else ""
         result.warnings.append(
             f"{entry.where}: {entry.key} is a setting of RocketMQ{until} without effect in this version"

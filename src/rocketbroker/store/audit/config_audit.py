@@ -44,6 +44,14 @@ def _tables(directory: Path) -> Iterator[Path]:
                 yield path
 
 
+def consumer_offset(table: Mapping[Any, Any], group: str, topic: str, queue_id: int) -> int:
+    """Return the offset of a group in a queue, -1 without one."""
+    groups = table.get("offsetTable")
+    offsets = groups.get(f"{topic}@{group}") if isinstance(groups, dict) else None
+    found = offsets.get(queue_id, offsets.get(str(queue_id))) if isinstance(offsets, dict) else None
+    return found if isinstance(found, int) else -1
+
+
 def check_consumer_offsets(
     path: Path,
     table: Mapping[Any, Any],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,12 @@ from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.commit_log_file import CommitLogFile, measure
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.config_audit import audit_checkpoint, check_config, check_consumer_offsets
+from rocketbroker.store.audit.config_audit import (
+    audit_checkpoint,
+    check_config,
+    check_consumer_offsets,
+    consumer_offset,
+)
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.index_audit import IndexAudit
 from rocketbroker.store.audit.log_audit import LogAudit
@@ -23,6 +29,7 @@ from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_state import read_state
 from rocketbroker.store.clean import deleted_topics
+from rocketbroker.store.recovery.foreign_store import REVIVE_GROUP, check_readable, foreign_parts, open_pops
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,14 @@ class _Audit:
         self._options = options
         self._findings = Findings(options.limit)
         self._state = read_state(config)
-        files = log_files(config.commit_log_dir)
+        root = Path(config.store_path_root_dir)
+        for part in foreign_parts(root):
+            self._findings.add(AuditRule.FOREIGN_PART, part.path, 0, part.problem)
+        try:
+            files = log_files(config.commit_log_dir)
+        except StoreError:
+            check_readable(root)
+            raise
         self._done, self._total = 0, sum(file.data_end for file in files)
         self._files = files
 
@@ -130,7 +144,10 @@ class _Audit:
         audit_checkpoint(config.checkpoint_path, newest, findings)
         count = len(queues.queues) + len(queues.batch_queues)
         offsets_path = config.config_dir / "consumerOffset.json"
-        check_consumer_offsets(offsets_path, tables.get(offsets_path.name, {}), queues.ends, state, findings)
+        offsets = tables.get(offsets_path.name, {})
+        check_consumer_offsets(offsets_path, offsets, queues.ends, state, findings)
+        for text in open_pops(queues.ends, partial(consumer_offset, offsets, REVIVE_GROUP)):
+            findings.add(AuditRule.POP_OPEN, offsets_path, 0, text)
         root, counts = Path(config.store_path_root_dir), dict(findings.counts)
         return AuditReport(root, state, messages, log.begin, log.end, count, findings.kept, counts)
 

@@ -7,6 +7,7 @@ from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.common.open_files import why_refused
+from rocketbroker.store.recovery.foreign_store import check_readable
 
 #: Content of the lock file once the store is recovered. RocketMQ writes it at once: it recovers before it locks.
 LOCKED = b"lock"
@@ -35,10 +36,11 @@ class StoreLock:
         """Acquire the lock unless this object holds it.
 
         Raises:
-            StoreError: Another process holds it, or the folder cannot be written.
+            StoreError: Another process holds it, the folder cannot be written, or has parts that cannot be read.
         """
         if self._fd >= 0:
             return
+        check_readable(self._path.parent)
         try:
             self._file_system.make_folders(self._path.parent)
             self._fd = self._file_system.open(self._path)

@@ -53,7 +53,12 @@ def test_listen_port_moves_the_advertised_port_only(settings):
         ({"listenPort": "0"}, ConfigError, "listenPort=0 is not valid: it takes a whole number from 1 to 65535"),
         ({"listenPort": ""}, ConfigError, "listenPort= is not valid"),
         ({"storePathRootDir": "/x"}, NotChangeableError, "storePathRootDir cannot be changed at run time"),
-        ({"messageStorePlugIn": "X"}, NotChangeableError, "messageStorePlugIn cannot be changed at run time"),
+        (
+            {"messageStorePlugIn": "X"},
+            NotChangeableError,
+            "messageStorePlugIn=X is rejected",
+        ),
+        ({"storeType": "default"}, NotChangeableError, "storeType cannot be changed at run time"),
         ({"brokerConfigPath": "/x"}, NotChangeableError, "brokerConfigPath cannot be changed at run time"),
         ({"rmqAddressServerDomain": "x"}, NotChangeableError, "rmqAddressServerDomain cannot be changed"),
         ({"maxMesageSize": "1"}, ConfigError, "unknown setting maxMesageSize; did you mean maxMessageSize?"),

@@ -1,5 +1,6 @@
 """Each rule sees its own damage and no other error."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import entry_position
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.store_audit import AuditOptions
 from tests.support.audit_damage import DAMAGE, WARNINGS, index_file
 from tests.support.audited_store import check, errors, log_place, patch, warnings
+from tests.support.stores import make_store, message
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -46,10 +49,43 @@ def test_a_file_that_the_system_cannot_read_is_named(copy: Path, monkeypatch: py
     assert errors(check(copy)) == {"file-unreadable": 1}
 
 
+def test_tables_in_rocksdb_are_named(copy: Path) -> None:
+    (copy / "config" / "topics").mkdir(parents=True, exist_ok=True)
+    (copy / "config" / "topics" / "CURRENT").write_text("MANIFEST-000005\n")
+    report = check(copy)
+    assert errors(report) == {"foreign-part": 1}
+    assert "rocksDBConfigToJson" in next(each.detail for each in report.findings if each.rule == "foreign-part")
+
+
+def test_a_dledger_store_without_a_log_of_its_own_is_named(copy: Path) -> None:
+    shutil.rmtree(copy / "commitlog")
+    (copy / "dledger-n0" / "data").mkdir(parents=True)
+    (copy / "dledger-n0" / "data" / f"{0:020d}").write_bytes(bytes(64))
+    with pytest.raises(StoreError, match="is the log of a DLedger group"):
+        check(copy)
+
+
+async def test_popped_messages_are_named_until_pop_has_read_all(tmp_path: Path) -> None:
+    topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
+    store = make_store(tmp_path)
+    await store.start()
+    for number in range(3):
+        store.appender.put_message(message(b"check point", topic, number % 2))
+    store.appender.dispatch()
+    await store.stop()
+    (tmp_path / "config").mkdir(exist_ok=True)
+    offsets = tmp_path / "config" / "consumerOffset.json"
+    for read, expected in (("", {"pop-open": 2}), ('"0":0,"1":0', {"pop-open": 1}), ('"0":1,"1":0', {})):
+        table = f'"{topic}@CID_RMQ_SYS_REVIVE_GROUP":{{{read}}}' if read else ""
+        offsets.write_text(f'{{"offsetTable":{{{table}}}}}')
+        report = check(tmp_path)
+        assert (errors(report), warnings(report)) == ({}, expected)
+
+
 def test_every_rule_is_tested() -> None:
     seen = {rule for rule, _ in (DAMAGE | WARNINGS).values()}
-    # The last is told by `mqanalytics audit` alone, and tested there.
-    elsewhere = {"file-unreadable", "log-torn-tail", "unconsumed-expiring"}
+    # Tested beside this, and the last, which `mqanalytics audit` alone finds, there.
+    elsewhere = {"file-unreadable", "log-torn-tail", "foreign-part", "pop-open", "unconsumed-expiring"}
     assert seen | elsewhere == {rule.value for rule in AuditRule}
 
 
