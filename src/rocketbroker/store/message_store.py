@@ -252,7 +252,7 @@ class MessageStore:
         self._queue_flusher.start()
         self._tasks.every(TICK_S, self._look, "flush")
         if self.index_service is not None:
-            self._tasks.every(_INDEX_TICK_S, self._dispatcher.flush_index, "index")
+            self._tasks.every(_INDEX_TICK_S, self._dispatcher.enter_keys, "index")
         self._allocate_service.busy_after_s = self.config.os_page_cache_busy_time_out_mills / 1000
         self.refusals.clear(Refusal.NOT_STARTED)
 

@@ -4,14 +4,16 @@ The append path supplies all fields, so nothing is read back. ``ReputMessageServ
 is ahead of them, and passes on the keys.
 """
 
+import asyncio
 import logging
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
-from rocketbroker.store.index.index_service import BATCH_MESSAGES, IndexService
+from rocketbroker.store.index.index_service import AT_ONCE, BATCH_MESSAGES, IndexService
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
 
@@ -37,6 +39,7 @@ class CommitLogDispatcher:
         self._index_error: StoreError | None = None
         self._index_retry_at = 0.0
         self._is_index_held = False
+        self._goes_on = False
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
         """Make a batch of messages readable, oldest first; the batch may be empty.
@@ -98,18 +101,48 @@ class CommitLogDispatcher:
 
     def _index(self, requests: Sequence[DispatchRequest]) -> None:
         if self.index_service is not None and self.index_service.add(requests) >= BATCH_MESSAGES:
-            self.flush_index()
+            self.enter_keys()
 
     def _index_when_many(self) -> None:
         if self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES:
-            self.flush_index()
+            self.enter_keys()
 
-    def flush_index(self) -> None:
-        """Enter the waiting keys; after an error, not before ``RETRY_S`` have passed."""
-        if self.index_service is None or self._is_index_held or time.monotonic() < self._index_retry_at:
+    def enter_keys(self) -> None:
+        """Enter the waiting keys; leave many of them to later turns of the event loop, a part to each.
+
+        A batch of 4 MiB may have two million keys, which take as many microseconds.
+        """
+        if self.index_service is None or self._goes_on:
+            return
+        if self.index_service.waiting <= AT_ONCE:
+            self.flush_index()
             return
         try:
-            self.index_service.flush()
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # on a thread, or before the store serves
+            self.flush_index()
+        else:
+            self._goes_on = True
+            loop.call_soon(self._enter_part, loop)
+
+    def _enter_part(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.flush_index(1)
+        self._goes_on = (
+            self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES and self._may_enter()
+        )
+        if self._goes_on:
+            loop.call_soon(self._enter_part, loop)
+
+    def _may_enter(self) -> bool:
+        """Return true if keys may be entered now: the index is neither held nor waits for a retry after an error."""
+        return not self._is_index_held and time.monotonic() >= self._index_retry_at
+
+    def flush_index(self, most_parts: int = sys.maxsize) -> None:
+        """Enter the waiting keys, or some parts of them; after an error, not before ``RETRY_S`` have passed."""
+        if self.index_service is None or not self._may_enter():
+            return
+        try:
+            self.index_service.flush(most_parts)
         except StoreError as error:
             # The keys are kept and retried; consumers are still served.
             self._index_retry_at = time.monotonic() + RETRY_S
@@ -133,7 +166,7 @@ class CommitLogDispatcher:
     def _check_backlog(self) -> None:
         """Reject sends once no more keys may wait."""
         if self.index_service is not None and self.index_service.waiting >= MOST_WAITING:
-            self.flush_index()
+            self.flush_index(1)
             if self._index_error is not None:
                 raise StoreError(
                     f"{self.index_service.waiting} keys wait for the index in "

@@ -6,8 +6,10 @@ so that it finds every dispatched message.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
 
 # Messages that are worth a batch; a tick of the store enters fewer. Further keys of a message count as well.
 BATCH_MESSAGES = 1024
-# Messages whose keys are hashed at once.
-_AT_ONCE = 8192
+# Keys that are hashed and entered at once, some 15 ms of the event loop; a message counts as one and each further key.
+AT_ONCE = 4096
+# Keys that may wait unhashed while the index is out of service: hashed ones take less memory.
+_MOST_UNHASHED = 8 * AT_ONCE
 _KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
 
 
@@ -75,7 +79,7 @@ class IndexService:
         # Later batches, or later messages, whose keys are not hashed yet; one of them is empty.
         self._runs = KeyRuns()
         self._requests: list[DispatchRequest] = []
-        # Keys of the messages in ``_requests`` beyond one in KEYS; not reduced before all of these are hashed.
+        # Keys of the messages in ``_requests`` beyond one in KEYS.
         self._more_keys = 0
 
     def load(
@@ -218,8 +222,7 @@ class IndexService:
         for _, _, _, _, _, _, (_, _, keys, _) in requests:
             if keys is not None and b" " in keys:
                 self._more_keys += keys.count(b" ")
-        while len(self._requests) + self._more_keys >= _AT_ONCE:
-            # Hashed keys take less memory, should the index be out of service for long.
+        while len(self._requests) + self._more_keys >= _MOST_UNHASHED:
             self._hash_some()
         return self.waiting if self._hashed else len(self._requests) + self._more_keys
 
@@ -227,6 +230,8 @@ class IndexService:
         """Queue messages that follow those added before."""
         if run.joined_unique_keys and not self._requests:
             self._runs.add(run)
+            if self._runs.count >= _MOST_UNHASHED:
+                self._hashed.append(self._runs.hash_some())
         else:
             self.add(list(run.requests()))
 
@@ -241,18 +246,21 @@ class IndexService:
         hashed = sum(len(keys.offsets) for keys in self._hashed) if self._hashed else 0
         return len(self._requests) + self._more_keys + self._runs.count + hashed
 
-    def flush(self) -> None:
-        """Enter the keys that wait.
+    def flush(self, most_parts: int = sys.maxsize) -> None:
+        """Enter the keys that wait, all or some parts of them, oldest first.
 
         Raises:
             StoreFullError: The disk has no room; the keys that do not fit are kept for the next attempt.
             StoreError: It failed for another reason; likewise.
         """
-        self._hash_runs()
         try:
-            while self._hashed or self._requests:
+            while most_parts and (self._hashed or self._runs.count or self._requests):
+                most_parts -= 1
                 if not self._hashed:
-                    self._hash_some()
+                    if self._runs.count:
+                        self._hashed.append(self._runs.hash_some())
+                    else:
+                        self._hash_some()
                 while len(self._hashed[0].offsets):
                     self._hashed[0] = self._hashed[0].behind(self._enter(self._hashed[0]))
                 self._entered_timestamp = self._hashed.popleft().stored_until
@@ -285,11 +293,19 @@ class IndexService:
             self._hashed.append(self._runs.hash_some())
 
     def _hash_some(self) -> None:
-        """Hash the keys of the oldest messages that wait."""
-        self._hashed.append(_keys_of(self._requests[:_AT_ONCE]))
-        del self._requests[:_AT_ONCE]
-        if not self._requests:
-            self._more_keys = 0
+        """Hash the keys of the oldest messages that wait, at least of one."""
+        requests, count = self._requests, AT_ONCE
+        if self._more_keys:
+            keys = count = 0
+            for request in islice(requests, AT_ONCE):
+                texts = request[6][2]
+                keys += 1 if texts is None else 1 + texts.count(b" ")
+                if count and keys > AT_ONCE:
+                    break
+                count += 1
+                self._more_keys -= 0 if texts is None else texts.count(b" ")
+        self._hashed.append(_keys_of(requests[:count]))
+        del requests[:count]
 
     def _make(self, path: Path) -> IndexFile:
         from rocketbroker.store.index.index_file import IndexFile

@@ -15,6 +15,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.index.index_service import AT_ONCE
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.query_message import QueryMessageResult
 from rocketbroker.store.read.queue_reader import QueueReader
@@ -114,6 +115,10 @@ class MessageQueries:
         index_service = self._dispatcher.index_service
         if index_service is None:
             return QueryMessageResult([], 0, 0)
+        # The keys of this moment, a part in each turn of the event loop, then those that came meanwhile.
+        for _ in range(index_service.waiting // AT_ONCE):
+            self._dispatcher.flush_index(1)
+            await asyncio.sleep(0)
         self._dispatcher.flush_index()
         limit = min(max_num, self._config.max_msgs_num_batch)
         last_update = index_service.last_update

@@ -1,3 +1,4 @@
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -6,9 +7,10 @@ import pytest
 
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
-from rocketbroker.common.errors import StoreFullError
+from rocketbroker.common.errors import StoreError, StoreFullError
+from rocketbroker.store.dispatch import commit_log_dispatcher
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.index.index_service import BATCH_MESSAGES, IndexService
+from rocketbroker.store.index.index_service import AT_ONCE, BATCH_MESSAGES, IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
 from tests.support.slow_index import hits
@@ -111,6 +113,51 @@ def test_keys_wait_for_a_batch(tmp_path: Path):
 
     assert index.waiting == 0
     assert index.end_physical_offset == BATCH_MESSAGES - 1
+    queue.queue.close()
+    index.close()
+
+
+async def test_very_many_keys_are_entered_a_part_in_each_turn(tmp_path: Path):
+    index = IndexService(tmp_path / "index", 5000, 4 * AT_ONCE, lambda: "20261121095923270")
+    queue = ConsumeQueue("T", 0, tmp_path / "cq", 20 * 4 * AT_ONCE)
+    dispatcher = CommitLogDispatcher(index, Listener(waiting=False))
+    count = 2 * AT_ONCE + BATCH_MESSAGES
+
+    dispatcher.dispatch([request(queue, number, number, unique_key=f"U{number}") for number in range(count)])
+    ends = [index.end_physical_offset]
+    while index.waiting:
+        await asyncio.sleep(0)
+        ends.append(index.end_physical_offset)
+
+    assert ends == [-1, AT_ONCE - 1, 2 * AT_ONCE - 1, count - 1]
+    queue.queue.close()
+    index.close()
+
+
+async def test_parts_wait_for_the_retry_after_an_error(tmp_path: Path, monkeypatch):
+    index = IndexService(tmp_path / "index", 5000, 4 * AT_ONCE, lambda: "20261121095923270")
+    queue = ConsumeQueue("T", 0, tmp_path / "cq", 20 * 4 * AT_ONCE)
+    dispatcher = CommitLogDispatcher(index, Listener(waiting=False))
+    tries = []
+
+    def fail(most_parts: int) -> None:
+        tries.append(most_parts)
+        raise StoreError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "flush", fail)
+        dispatcher.dispatch([request(queue, number, number, unique_key="U") for number in range(2 * AT_ONCE)])
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert tries == [1]
+    monkeypatch.setattr(commit_log_dispatcher, "RETRY_S", 0.0)
+    dispatcher._index_retry_at = 0.0
+
+    dispatcher.enter_keys()
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert index.waiting == 0
     queue.queue.close()
     index.close()
 

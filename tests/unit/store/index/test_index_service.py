@@ -298,15 +298,30 @@ def test_further_keys_of_a_message_count(index: Index):
 
 
 def test_messages_that_wait_for_an_index_out_of_service_are_hashed(index: Index, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_service, "_AT_ONCE", 4)
+    monkeypatch.setattr(index_service, "AT_ONCE", 4)
+    monkeypatch.setattr(index_service, "_MOST_UNHASHED", 8)
     found = (None, b"U", None, False)
 
     index.service.add([(index.queue, 0, offset, 0, 0, NOW, found) for offset in range(3 * 4 + 3)])
 
-    assert (len(index.service._requests), index.service.waiting) == (3, 15)
+    assert (len(index.service._requests), index.service.waiting) == (7, 15)
     many = (None, None, b" ".join([b"key"] * 50), False)
     index.service.add([(index.queue, 0, 15, 0, 0, NOW, many)])
     assert (len(index.service._requests), index.service.waiting) == (0, 15 + 50)
+
+
+def test_a_part_has_as_many_keys_however_many_a_message_has(index: Index, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_service, "AT_ONCE", 4)
+    for offset, keys in enumerate(["a b", "c d", "e", "f g h i j", "k", "l"]):
+        index.add(offset, "", keys, flush=False)
+    entered = []
+
+    while index.service.waiting:
+        index.service.flush(1)
+        entered.append(index.service.end_physical_offset)
+
+    assert entered == [1, 2, 3, 5]
+    assert [index.query(key) for key in "abcdefghijkl"] == [[0], [0], [1], [1], [2], *[[3]] * 5, [4], [5]]
 
 
 def keys_of(texts: list[str], first: int) -> IndexKeys:
