@@ -20,6 +20,7 @@ from rocketbroker.ha.history_check import (
 )
 from rocketbroker.ha.master_link import MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.commitlog.raw_records import lengths_agree
 from rocketbroker.store.flush.acknowledgement import Acknowledgement
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.replica_log import ReplicaLog
@@ -192,10 +193,12 @@ class HAClient:
         self._received_bytes += sum(len(part.data) for part in parts)
         end = await self._append(begin, data)
         self._pending = data[end - begin :]
-        if len(self._pending) > (longest := self._commit_log.longest_record):
+        # The whole record is awaited in memory. It may be longer than maxMessageSize allows by now, here and at the
+        # master. But a damaged length must not collect bytes up to the end of the file.
+        if len(self._pending) > (longest := self._commit_log.longest_record) and not lengths_agree(self._pending):
             raise CodecError(
-                f"the master sends a record at {end} that is longer than {longest:,} bytes; raise maxMessageSize to "
-                "that of the master"
+                f"the master sends a record at {end} that is longer than {longest:,} bytes, and its lengths do not "
+                "agree; check the master's store with mqstore check"
             )
         if self._sync_flush:
             self._flusher.when_flushed(end, self._report_flushed)

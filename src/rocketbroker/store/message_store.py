@@ -25,6 +25,7 @@ from rocketbroker.store.clean.deleted_topics import DeletedTopics
 from rocketbroker.store.clean.log_truncation import LogTruncation
 from rocketbroker.store.clean.topic_deletion import TopicDeletion
 from rocketbroker.store.commitlog.commit_log import ALLOCATE_STEP, CommitLog
+from rocketbroker.store.commitlog.raw_records import RECORD_ROOM
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.dispatch.reput_message_service import DamageListener, ReputMessageService
@@ -60,8 +61,6 @@ log = logging.getLogger(__name__)
 # Longest time that keys wait for others before they are written to the index; shorter than the checkpoint steps back.
 _INDEX_TICK_S = 1.0
 _COLD_READERS = 2
-# Longest record without its body.
-_RECORD_ROOM = 128 * 1024
 
 
 class MessageStore:
@@ -132,7 +131,7 @@ class MessageStore:
     def _make_commit_log(self, store_host: bytes) -> CommitLog:
         config, size = self.config, self.config.mapped_file_size_commit_log
         files = MappedFileQueue(config.commit_log_dir, size, min(ALLOCATE_STEP, size), self._file_system)
-        return CommitLog(files, self._allocate_service, store_host, config.max_message_size + _RECORD_ROOM)
+        return CommitLog(files, self._allocate_service, store_host, config.max_message_size + RECORD_ROOM)
 
     def _make_queues(self, topics: Mapping[str, TopicConfig]) -> ConsumeQueueStore:
         config = self.config

@@ -419,8 +419,19 @@ class TestBadStreams:
             head = pack(">iIIiiqqi", 500_000, 0xDAA320A7, 0, 0, 0, 0, 0, 0) + bytes(60_000)
             fake_master.answers = [transfer(0, head)]
             slave.address = fake_master.address
-            await until(lambda: "longer than 5,000 bytes; raise maxMessageSize" in slave.client.problem)
+            await until(lambda: "longer than 5,000 bytes, and its lengths do not agree" in slave.client.problem)
             assert slave.replica.max_offset == 0
+
+    async def test_a_record_above_a_limit_that_was_lowered_is_copied(self, tmp_path: Path):
+        async with (
+            ha_master(tmp_path / "m", mapped_file_size_commit_log=1 << 20) as master,
+            ha_slave(tmp_path / "s", "", mapped_file_size_commit_log=1 << 20) as slave,
+        ):
+            master.put(b"x" * 500_000)
+            slave.store.commit_log.longest_record = 5000
+            slave.address = master.address
+            await caught_up(master, slave)
+            assert log_bytes(slave.store) == log_bytes(master.store)
 
     async def test_a_slave_reports_nothing_more_before_its_log_was_compared(
         self, tmp_path: Path, fake_master: FakeMaster

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 import threading
 import zlib
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.audit.store_audit import audit
+from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
@@ -32,7 +35,9 @@ from tests.support.stores import (
     make_store,
     message,
     open_below,
+    put_forged,
     read_queue,
+    store_config,
 )
 from tests.support.waiting import turns, until
 
@@ -419,3 +424,49 @@ async def test_messages_accepted_under_a_larger_maxmessagesize_are_served(tmp_pa
     await again.start()
     assert [one.body for one in read_queue(again, topic, 0)] == [body]
     await again.stop()
+
+
+async def test_records_above_16_mib_are_served_after_the_limit_was_lowered(tmp_path: Path):
+    sizes = {"mapped_file_size_commit_log": 1 << 26}
+    store = make_store(tmp_path / "store", max_message_size=1 << 25, **sizes)
+    await store.start()
+    long, clock = message(b"x" * (17 << 20), properties={"UNIQ_KEY": "U", "TAGS": "T"}), FakeClock()
+    offset = store.appender.put_message(long).physical_offset
+    store.appender.put_message(message(b"after"))
+    store.appender.dispatch()
+    crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    shutil.copytree(tmp_path / "store", tmp_path / "rebuilt")
+    shutil.rmtree(tmp_path / "rebuilt" / "consumequeue")
+    shutil.rmtree(tmp_path / "rebuilt" / "index")
+
+    for name in ("store", "killed", "rebuilt"):
+        store = make_store(tmp_path / name, clock, max_message_size=1000, **sizes)
+        await store.start()
+        bodies = [each.body for each in read_queue(store, "Topic", 0)]
+        found = [store.queries.queued_message(offset), await store.queries.read_message(offset)]
+        found += (await store.queries.query_message("Topic", "U", 10, 0, ALWAYS)).records
+        await store.stop()
+        assert [len(body) for body in bodies] == [17 << 20, 5], name
+        assert [decode_record(each or b"").body == long.body for each in found] == [True] * 3, name
+        assert audit(store_config(tmp_path / name, **sizes)).findings == [], name
+
+
+async def test_what_looks_like_a_long_record_is_not_read_unless_a_queue_leads_to_it(store: MessageStore, monkeypatch):
+    store.appender.put_message(message(b"x" * 9000))
+    store.appender.dispatch()
+    record = store.commit_log.record(0)
+    assert record is not None
+    forged = put_forged(store, record)
+    store.commit_log.longest_record = 5000
+    reads: list[int] = []
+    bytes_at = CommitLog.bytes_at
+
+    def noting(log: CommitLog, offset: int, size: int) -> bytes | None:
+        reads.append(size)
+        return bytes_at(log, offset, size)
+
+    monkeypatch.setattr(CommitLog, "bytes_at", noting)
+    assert store.queries.queued_message(forged) is None
+    assert max(reads) < 200
+    assert store.queries.queued_message(0) == record

@@ -148,7 +148,7 @@ class HalfQueueRecovery:
             return
         for offset in range(position, queue.max_offset):
             entry = queue.entry(offset)
-            record = self._commit_log.record(entry.physical_offset) if entry else None
+            record = self._commit_log.record(entry.physical_offset, entry.size) if entry else None
             message = decode_record(record, read_body=read_body) if record else None
             if message is None or (message.topic, message.queue_offset) != (queue.topic, offset):
                 log.error("message %s of %s is lost: it is not at %s, or damaged", offset, queue.topic, entry)

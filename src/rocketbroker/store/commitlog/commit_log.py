@@ -6,6 +6,7 @@ loop's thread writes records; the flush thread reads ``wrote`` positions and syn
 
 import os
 from collections.abc import Sequence
+from struct import Struct
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
@@ -15,16 +16,18 @@ from rocketbroker.codec.message.message_encoder import (
     BLANK_LENGTH,
     BLANK_MAGIC_CODE,
     BODY_POSITION,
+    MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
     PROPERTIES_LENGTH,
     RECORD_HEADS,
     encode_blank,
 )
+from rocketbroker.codec.storefile.body_check import body_range
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
-from rocketbroker.store.commitlog.raw_records import is_record, whole_records
+from rocketbroker.store.commitlog.raw_records import is_record, lengths_agree, whole_records
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
@@ -37,6 +40,10 @@ _POPULATE_AHEAD = 8 * 1024 * 1024
 
 # A frame within the default limit carries no longer record, whatever the limit was when the record was stored.
 _MAX_RECORD = 16 * 1024 * 1024
+
+# queueId, flag, queueOffset.
+_QUEUE_ID_POSITION = 12
+_QUEUE_PLACE = Struct(">i4xq")
 
 _HOST_BITS = 3
 _length_pack = PROPERTIES_LENGTH.pack
@@ -51,6 +58,15 @@ class RawAppend(NamedTuple):
     end: int
     earliest_ms: int | None
     stretches: Sequence[Stretch]
+
+
+class LongRecord(NamedTuple):
+    """Place of a long record in its queue, and its bytes."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
 
 
 class EncodedRun(Protocol):
@@ -75,8 +91,9 @@ class CommitLog:
         queue: files of the log.
         allocate_service: prepares files and blocks.
         store_host: the broker's address in the form of records.
-        longest_record: records longer than both this and 16 MiB are not read by offset, because they may be forged;
-            appended records raise it, since maxMessageSize may grow.
+        longest_record: records longer than both this and 16 MiB are not read by offset, because they may be forged.
+            Appended records raise it, since maxMessageSize may grow. It may have been lowered: ``record`` takes the
+            size that a queue entry names.
     """
 
     __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
@@ -373,14 +390,43 @@ class CommitLog:
         head = self.bytes_at(offset, BODY_POSITION)
         return head is not None and is_record(*peek(head)) and peek(head)[0] == size
 
-    def record(self, offset: int) -> bytes | None:
-        """Return the whole record at an offset, or ``None`` if none begins there (blocks)."""
+    def long_record(self, offset: int) -> LongRecord | None:
+        """Return the place of what looks like a record longer than ``longest_record``; ``None`` if none begins there.
+
+        Its body is not read: the offset may come from a client, and what is there from a body. Once its queue has been
+        found to lead to it, ``record`` reads it.
+        """
+        head = self.bytes_at(offset, RECORD_HEADS[_HOST_BITS].size)
+        if head is None:
+            return None
+        size, magic = peek(head)
+        if not is_record(size, magic) or size <= self.longest_record:
+            return None
+        body_end = body_range(head)[1]
+        tail = self.bytes_at(offset + body_end, size - body_end) if lengths_agree(head) else None
+        if tail is None:
+            return None
+        width = 2 if magic == MESSAGE_MAGIC_CODE_V2 else 1
+        topic = tail[width : width + int.from_bytes(tail[:width], "big")]
+        queue_id, queue_offset = _QUEUE_PLACE.unpack_from(head, _QUEUE_ID_POSITION)
+        return LongRecord(topic.decode("utf-8", "replace"), queue_id, queue_offset, size)
+
+    def record(self, offset: int, size_in_queue: int = 0) -> bytes | None:
+        """Return the whole record at an offset, or ``None`` if none begins there (blocks).
+
+        ``size_in_queue`` is the size in the entry of a queue, if one leads to it: then it may be longer than
+        ``longest_record``.
+        """
         head = self.bytes_at(offset, BODY_POSITION)
         if head is None:
             return None
         size, magic = peek(head)
         # The offset comes from a client: anything may be there, even a record forged in a body.
-        if not is_record(size, magic) or size > self.longest_record or int.from_bytes(head[28:36], "big") != offset:
+        if (
+            not is_record(size, magic)
+            or size > max(self.longest_record, size_in_queue)
+            or int.from_bytes(head[28:36], "big") != offset
+        ):
             return None
         record = self.bytes_at(offset, size)
         if record is None:

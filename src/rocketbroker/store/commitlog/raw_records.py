@@ -14,6 +14,7 @@ from rocketbroker.codec.message.message_encoder import (
     MESSAGE_MAGIC_CODE_V1,
     MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
+    RECORD_HEADS,
 )
 from rocketbroker.codec.storefile.body_check import body_range, wrong_body
 from rocketbroker.codec.storefile.commit_log_layout import fits
@@ -23,6 +24,8 @@ from rocketbroker.codec.storefile.record_search import store_timestamp
 from rocketbroker.common.errors import StoreError
 
 _LONG: Final = Struct(">q")
+#: Longest record without its body.
+RECORD_ROOM: Final = 128 * 1024
 # Bytes from which on records are found by columns.
 _MANY_BYTES: Final = 64 << 10
 
@@ -108,6 +111,15 @@ def _damage(record: memoryview) -> str:
     if topic_end + 2 + int.from_bytes(tail[topic_end : topic_end + 2], "big") != len(tail):
         return "the lengths in the record do not add up"
     return wrong_body(record)
+
+
+def lengths_agree(head: ReadableBuffer) -> bool:
+    """Return true if totalSize and bodyLength in the head of a record leave its topic and properties a likely room.
+
+    ``head`` has the longest head's length at least.
+    """
+    size, body_end = peek(head)[0], body_range(bytes(head[: RECORD_HEADS[3].size]))[1]
+    return 0 < size - body_end <= RECORD_ROOM
 
 
 def is_record(size: int, magic: int) -> bool:

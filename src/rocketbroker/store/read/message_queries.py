@@ -81,18 +81,37 @@ class MessageQueries:
 
     async def read_message(self, physical_offset: int) -> bytes | None:
         """Read the record at a CommitLog offset, ``None`` if no record begins there."""
-        return await self._run(self._commit_log.record, physical_offset)
+        return await self._run(self._record, physical_offset)
 
     def queued_message(self, physical_offset: int) -> bytes | None:
         """Read the record at an offset that a client named, ``None`` if no queue leads to one (blocks).
 
         A body may contain bytes that look like a record, its own offset included.
         """
-        return self._if_queued(physical_offset, self._commit_log.record(physical_offset))
+        return self._if_queued(physical_offset, self._record(physical_offset))
 
     async def read_queued_message(self, physical_offset: int) -> bytes | None:
         """Read a record as ``queued_message``, without blocking."""
         return self._if_queued(physical_offset, await self.read_message(physical_offset))
+
+    def _record(self, physical_offset: int) -> bytes | None:
+        """Return the record at a CommitLog offset, ``None`` if none begins there (blocks).
+
+        One that is longer than ``maxMessageSize`` allows may have been stored before that was lowered. It is read only
+        if a queue leads to it: a forged one could be as long as a file.
+        """
+        log = self._commit_log
+        record = log.record(physical_offset)
+        if record is not None or (found := log.long_record(physical_offset)) is None:
+            return record
+        queue = self._queues.find(found.topic, found.queue_id)
+        try:
+            entry = queue.entry(found.queue_offset) if queue else None
+        except ValueError:
+            return None  # its topic was deleted meanwhile, and the files are closed
+        if entry is None or entry[:2] != (physical_offset, found.size):
+            return None
+        return log.record(physical_offset, found.size)
 
     def _if_queued(self, physical_offset: int, record: bytes | None) -> bytes | None:
         if record is None:
@@ -142,7 +161,7 @@ class MessageQueries:
         records: list[bytes] = []
         room = _QUERY_BYTES
         for offset in offsets:
-            record = self._commit_log.record(offset)
+            record = self._record(offset)
             if record is None:
                 continue
             room -= len(record)
