@@ -5,6 +5,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -427,7 +428,7 @@ async def test_messages_accepted_under_a_larger_maxmessagesize_are_served(tmp_pa
 
 
 async def test_records_above_16_mib_are_served_after_the_limit_was_lowered(tmp_path: Path):
-    sizes = {"mapped_file_size_commit_log": 1 << 26}
+    sizes: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 26}
     store = make_store(tmp_path / "store", max_message_size=1 << 25, **sizes)
     await store.start()
     long, clock = message(b"x" * (17 << 20), properties={"UNIQ_KEY": "U", "TAGS": "T"}), FakeClock()
