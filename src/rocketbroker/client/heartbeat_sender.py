@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
@@ -51,6 +52,7 @@ class HeartbeatSender:
         self._heartbeats: dict[str, asyncio.Future[None]] = {}
         # Ordinals of MQVersion in the answers of connected brokers to heartbeats.
         self._versions: dict[str, int] = {}
+        self._failures = FailureLog(log)
         self._tasks = TaskOwner("heartbeat-sender")
 
     async def start(self) -> None:
@@ -142,7 +144,7 @@ class HeartbeatSender:
             check_success(answer)
         except RocketBrokerError as error:
             self._greeted.discard(address)
-            log.warning("heartbeat to %s failed: %s", address, error)
+            self._failures.warning("heartbeat to %s failed: %s", address, error)
         finally:
             heartbeat.set_result(None)
 

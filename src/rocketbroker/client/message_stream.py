@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from rocketbroker.client.errors import ClientError, ClientStateError, TopicRouteError
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_result import PullResult, PullStatus
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -80,6 +81,7 @@ class MessageStream:
         self._pulled: set[MessageQueue] = set()
         self._consumed: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
+        self._failures = FailureLog(log)
         self._tasks = TaskOwner("message-stream")
 
     async def messages(self) -> AsyncGenerator[MessageExt, None]:
@@ -120,7 +122,7 @@ class MessageStream:
                 await self._commit(queue, offset)
                 self._committed[queue] = offset
             except RocketBrokerError as error:
-                log.warning("commit of offset %d of %s failed: %s", offset, queue, error)
+                self._failures.warning("commit of offset %d of %s failed: %s", offset, queue, error)
 
     async def _first_scan(self) -> None:
         """Find the queues; wait for a topic that does not exist yet."""
@@ -142,7 +144,6 @@ class MessageStream:
 
     async def _pull_queue(self, queue: MessageQueue) -> None:
         offset: int | None = None
-        failure = ""
         while True:
             try:
                 if offset is None:
@@ -152,12 +153,10 @@ class MessageStream:
                 if not passes(error):
                     await self._buffer.put(error)
                     return
-                if str(error) != failure:
-                    failure = str(error)
-                    log.warning("pulls of %s fail and are repeated every %g s: %s", queue, self._retry_delay_s, failure)
+                delay_s = self._retry_delay_s
+                self._failures.warning("pulls of %s fail and are repeated every %g s: %s", queue, delay_s, error)
                 await asyncio.sleep(self._retry_delay_s)
                 continue
-            failure = ""
             if result.pull_status is PullStatus.OFFSET_ILLEGAL:
                 log.warning("offset %d of %s does not exist; continuing at %d", offset, queue, result.next_begin_offset)
             if result.messages or result.next_begin_offset != offset:

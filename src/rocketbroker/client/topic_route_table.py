@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
@@ -101,6 +102,7 @@ class TopicRouteTable:
         self.default_topic_queue_nums = default_topic_queue_nums
         self._routes: dict[str, TopicRoute] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._failures = FailureLog(log)
         self._tasks = TaskOwner("topic-route-table")
 
     async def start(self) -> None:
@@ -183,8 +185,8 @@ class TopicRouteTable:
             route = topic_route(topic, await self._fetch(topic))
         except RocketBrokerError as error:
             known = self._routes.get(topic)
-            level = logging.DEBUG if known is not None and known.is_fallback else logging.WARNING
-            log.log(level, "the route of %s was not refreshed: %s", topic, error)
+            if known is None or not known.is_fallback:
+                self._failures.warning("the route of %s was not refreshed: %s", topic, error)
             return
         changed = self._routes.get(topic) != route
         self._routes[topic] = route

@@ -16,6 +16,7 @@ from rocketbroker.client.consumer.queue_locks import QueueLocks
 from rocketbroker.client.consumer.start_offset import StartOffset
 from rocketbroker.client.consumer.subscriptions import Subscriptions
 from rocketbroker.client.errors import ClientStateError, TopicRouteError
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter
@@ -95,6 +96,7 @@ class GroupQueues:
         )
         self._rebalance_impl = RebalanceImpl(client, group, settings.allocation(), settings.message_model)
         self._rebalances = RebalanceService(self._rebalance, settings.rebalance_interval_s)
+        self._failures = FailureLog(log)
         self._tasks = TaskOwner("group-queues")
 
     async def subscribe(self, topic: str, expression: str | MessageSelector) -> None:
@@ -253,7 +255,7 @@ class GroupQueues:
                 self._wait_for(topic)
             except RocketBrokerError as error:
                 complete = False
-                log.warning("rebalance of topic %s for group %s failed: %s", topic, self._group, error)
+                self._failures.warning("rebalance of topic %s for group %s failed: %s", topic, self._group, error)
         return complete
 
     async def _rebalance_topic(self, topic: str) -> bool:

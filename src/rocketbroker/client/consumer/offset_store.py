@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketbroker.client.errors import ClientStateError
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.options import checked
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -61,6 +62,7 @@ class RemoteBrokerOffsetStore:
     def __init__(self, group: str, queue_offsets: QueueOffsets) -> None:
         self._group = group
         self._queue_offsets = queue_offsets
+        self._failures = FailureLog(log)
         self._persisted: dict[MessageQueue, int] = {}
         self.offsets: dict[MessageQueue, int] = {}
 
@@ -90,7 +92,9 @@ class RemoteBrokerOffsetStore:
         try:
             await self._queue_offsets.commit(self._group, queue, offset)
         except RocketBrokerError as error:
-            log.warning("commit of offset %d of %s for group %s failed: %s", offset, queue, self._group, error)
+            self._failures.warning(
+                "commit of offset %d of %s for group %s failed: %s", offset, queue, self._group, error
+            )
         else:
             if queue in self.offsets:  # else it was removed meanwhile, and the next member may commit its own offset
                 self._persisted[queue] = offset

@@ -9,6 +9,7 @@ from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.queue_locks import QueueLocks
 from rocketbroker.client.consumer.start_offset import StartOffset
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
@@ -56,6 +57,7 @@ class ProcessQueueTable:
         self._releasing: set[MessageQueue] = set()
         self._stopped = False
         self._lock = asyncio.Lock()
+        self._failures = FailureLog(log)
         self._tasks = TaskOwner("process-queue-table")
 
     async def start(self) -> None:
@@ -166,7 +168,7 @@ class ProcessQueueTable:
         try:
             offset = await self._start_offset.find(queue, self._offsets)
         except RocketBrokerError as error:
-            log.warning("the offset of %s is not known yet: %s", queue, error)
+            self._failures.warning("the offset of %s is not known yet: %s", queue, error)
             return False
         if not self._stopped:
             self._add(queue, offset)

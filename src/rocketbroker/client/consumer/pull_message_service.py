@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.flow_control import HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.pull_result import PullResult, PullStatus
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -59,21 +60,18 @@ class PullMessageService:
         self._put = put
         self._skip = skip
         self._move = move
+        self._failures = FailureLog(log)
 
     async def run(self, held: ProcessQueue) -> None:
         """Pull a queue until it is dropped, or its topic is no longer subscribed to."""
-        failure = ""
         while not held.dropped and (subscription := self._subscriptions.get(held.queue.topic)) is not None:
             await self._held_bytes.wait_for_room(held)
             try:
                 result = await self._pull(held, subscription)
             except RocketBrokerError as error:
-                if str(error) != failure:
-                    failure = str(error)
-                    log.warning("pulls of %s fail and are repeated every %g s: %s", held.queue, _RETRY_S, failure)
+                self._failures.warning("pulls of %s fail and are repeated every %g s: %s", held.queue, _RETRY_S, error)
                 await asyncio.sleep(_RETRY_S)
                 continue
-            failure = ""
             if result.pull_status is PullStatus.OFFSET_ILLEGAL:
                 log.warning("%s continues at %d instead of %d", held.queue, result.next_begin_offset, held.next_offset)
                 await self._move({held.queue: result.next_begin_offset})

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.remoting.bodies.lock_batch import (
     LockBatchRequestBody,
@@ -37,6 +38,7 @@ class QueueLocks:
     def __init__(self, client: ClientInstance, group: str) -> None:
         self._client = client
         self._group = group
+        self._failures = FailureLog(log)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> Locked:
         """Lock queues, or renew their locks."""
@@ -55,7 +57,7 @@ class QueueLocks:
             answer = check_success(await self._client.invoke_at_broker(queues[0], command))
             result.locked.update(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
         except RocketBrokerError as error:
-            log.warning("locking %d queues at %s failed: %s", len(queues), queues[0].broker_name, error)
+            self._failures.warning("locking %d queues at %s failed: %s", len(queues), queues[0].broker_name, error)
             result.unknown.update(queues)
 
     async def _unlock_at_broker(self, queues: list[MessageQueue]) -> None:

@@ -11,6 +11,8 @@ from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
 
+# Seconds in which another consumer may subscribe to what the first one has.
+_GRACE_S = 10.0
 # Consumers of this process by name servers and group. Brokers take the last heartbeat of a group for all its members.
 _members: dict[tuple[tuple[str, ...], str], WeakSet["Subscriptions"]] = {}
 
@@ -28,6 +30,8 @@ class Subscriptions:
         self._key = (name_servers, group)
         self._group = group
         self._clock = clock
+        # Times since which others have topics that this consumer lacks, and those that were warned of.
+        self._missing_since: dict[str, float] = {}
         self._warned: set[str] = set()
         self.by_topic: dict[str, SubscriptionData] = {}
 
@@ -64,16 +68,22 @@ class Subscriptions:
         self.by_topic.pop(topic, None)
 
     def warn_of_missing_topics(self) -> None:
-        """Log once each topic that another consumer of the group has and this one lacks."""
-        for other in _members.get(self._key, ()):
-            for topic in other.by_topic.keys() - self.by_topic.keys() - self._warned:
-                self._warned.add(topic)
-                log.warning(
-                    "two consumers of group %s in this process differ: one subscribes to %s, the other does not, so a "
-                    "part of its messages is not consumed; give all members of a group the same subscriptions",
-                    self._group,
-                    topic,
-                )
+        """Log once each topic that another consumer of the group has and this one lacks for some seconds.
+
+        Consumers that subscribe alike do so one after the other.
+        """
+        now = self._clock.monotonic()
+        found = {topic for other in _members.get(self._key, ()) for topic in other.by_topic}
+        missing = found - self.by_topic.keys() - self._warned
+        self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
+        for topic in sorted(topic for topic in missing if now >= self._missing_since[topic] + _GRACE_S):
+            self._warned.add(topic)
+            log.warning(
+                "two consumers of group %s in this process differ: one subscribes to %s, the other does not, so a "
+                "part of its messages is not consumed; give all members of a group the same subscriptions",
+                self._group,
+                topic,
+            )
 
     def _check(self, topic: str, expression: str, expression_type: str) -> None:
         for other in _members.get(self._key, ()):

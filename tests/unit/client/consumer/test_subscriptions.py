@@ -9,6 +9,7 @@ from rocketbroker.client.consumer.subscriptions import Subscriptions
 from rocketbroker.client.errors import SubscriptionError
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.common.clock import SystemClock
+from tests.support.fakes import FakeClock
 
 TAGS = MessageSelector.by_tag("b || a")
 
@@ -59,10 +60,17 @@ def test_other_groups_and_clusters_may_differ():
 
 
 def test_a_missing_topic_is_warned_of_once(caplog: pytest.LogCaptureFixture):
-    first, second = of(), of()
+    clock = FakeClock()
+    first, second = (Subscriptions(("a:1",), "CG", clock) for _ in range(2))
     first.join()
     second.join()
     first.add("T", TAGS)
+    first.add("Other", TAGS)
+    # Consumers that subscribe alike do so one after the other.
+    second.warn_of_missing_topics()
+    second.add("Other", TAGS)
+    assert caplog.records == []
+    clock.advance(10)
     for _ in range(2):
         second.warn_of_missing_topics()
     first.warn_of_missing_topics()
