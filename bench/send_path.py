@@ -140,8 +140,10 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     try:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
         transport = DroppingTransport()
-        connection = _connected(Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch), transport)
-        bare = _connected(Endpoint("bare", {route.code: _bare(route)}), DroppingTransport())
+        connection = _connected(
+            Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch, throttles=False), transport
+        )
+        bare = _connected(Endpoint("bare", {route.code: _bare(route)}, throttles=False), DroppingTransport())
         yield SendPath(store, route, processor.runs, connection, transport, bare)
     finally:
         await store.stop()

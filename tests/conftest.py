@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from rocketbroker.transport import frame_reader
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.java_toolchain import require_java
@@ -29,6 +30,14 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 # A shell that starts this in the background has it ignore interrupts, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_hurry() -> Iterator[None]:
+    """Let no slow machine divide a read event in two: tests that are about that set the time themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame_reader, "_TURN_S", 60.0)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

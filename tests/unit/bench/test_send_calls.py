@@ -67,7 +67,7 @@ async def test_calls_a_message(tmp_path: Path, together: int, most_python: float
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(BATCHES, 0.9, 1.45), (1, 2.4, 3.25)],
+    [(BATCHES, 0.9, 1.45), (1, 2.4, 3.26)],
     ids=["batches of one read event", "each batch alone"],
 )
 async def test_calls_a_message_of_a_batch(tmp_path: Path, together: int, most_python: float, most_c: float):

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import uvloop
 
-from rocketbroker.transport import frame_reader
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.running import running
 from tests.support.transports import Handlers
@@ -22,12 +21,6 @@ def debugging_loop() -> asyncio.AbstractEventLoop:
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Called by pytest-asyncio."""
     return {"asyncio": debugging_loop, "uvloop": uvloop.new_event_loop}
-
-
-@pytest.fixture(autouse=True)
-def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the requests of a read event the time for all of them, however busy the machine is."""
-    monkeypatch.setattr(frame_reader, "_TURN_S", 60.0)
 
 
 @pytest.fixture
