@@ -5,9 +5,13 @@ import asyncio
 import pytest
 
 from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
+from rocketbroker.codec.storefile.config_tables import decode_table
 from tests.support.java import Java
 from tests.support.java_lines import Sent, check_content, check_contiguous, check_places, got, sent
-from tests.support.our_servers import OurServers, make_topic, wait_serving
+from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
 from tests.support.replicated_logs import same_logs
 from tests.support.waiting import wait_until
 
@@ -73,6 +77,20 @@ def test_our_slave_follows_apaches_master(java: Java, our_servers: OurServers):
     check = java.mqadmin("haStatus", "-b", again.address, namesrv=namesrv.address)
     assert f"#MasterAddr\t127.0.0.1:{master.port + 1}\n" in check.stdout, check.stdout + check.stderr
     assert "replicationProblem" not in asyncio.run(runtime(namesrv.address, again.address))
+    asyncio.run(commit(namesrv.address, 7))
+    wait_until(lambda: followed(again) == 7, "the slave has the progress of a group at the master")
+
+
+async def commit(namesrv: str, offset: int) -> None:
+    async with PullConsumer("Follows", namesrv) as consumer:
+        await consumer.commit_offset(MessageQueue("Pair", "broker-a", 0), offset)
+
+
+def followed(slave: OurServer) -> int:
+    """Return the offset of the group in a slave's file, -1 without one."""
+    path = slave.store / "config" / "consumerOffset.json"
+    table = decode_table(path.name, path.read_bytes(), ConsumerOffsetSerializeWrapper).offset_table
+    return table.get("Pair@Follows", {}).get(0, -1)
 
 
 async def runtime(namesrv: str, broker: str) -> dict[str, str]:
