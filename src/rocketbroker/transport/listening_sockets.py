@@ -31,17 +31,20 @@ def bind_sockets(host: str, port: int, second_below: int = 0, *, exclusive: bool
     """
     exclusive = exclusive or port == 0
     for _ in range(_TRIES if port == 0 else 1):
-        sockets = _bind(host, port, exclusive=exclusive)
-        second = port_of(sockets[0]) - second_below
-        if second_below == 0 or second <= 0:
-            return sockets
+        sockets: list[socket.socket] = []
         try:
-            return sockets + _bind(host, second, exclusive=exclusive)
+            sockets = _bind(host, port, exclusive=exclusive)
+            second = port_of(sockets[0]) - second_below
+            if second_below and second > 0:
+                return sockets + _bind(host, second, exclusive=exclusive)
         except ConfigError as error:
             close_sockets(sockets)
-            failed = ConfigError(
-                f"{error}. Port {second} is the VIP port of {second + second_below}: clients may use both"
-            )
+            failed = error
+            if sockets:
+                vip = f"Port {second} is the VIP port of {second + second_below}: clients may use both"
+                failed = ConfigError(f"{error}. {vip}")
+        else:
+            return sockets
     raise failed
 
 

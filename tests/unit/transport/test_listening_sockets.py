@@ -3,6 +3,7 @@ import socket
 import pytest
 
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.transport import listening_sockets
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, listen, port_of
 from tests.support.ports import LOOPBACK, free_ports
 
@@ -74,3 +75,22 @@ def test_a_name_is_bound_at_each_of_its_addresses(monkeypatch: pytest.MonkeyPatc
     assert [sock.getsockname()[0] for sock in sockets] == ["127.0.0.1", "127.0.0.2"]
     assert len({port_of(sock) for sock in sockets}) == 1
     close_sockets(sockets)
+
+
+def test_a_free_port_that_is_taken_at_another_address_is_chosen_again(monkeypatch: pytest.MonkeyPatch):
+    """The system chooses by the first address."""
+    tries: list[int] = []
+    real = listening_sockets._bind
+
+    def bind(host: str, port: int, *, exclusive: bool) -> list[socket.socket]:
+        tries.append(port)
+        if len(tries) == 1:
+            raise ConfigError(f"cannot listen on {host}: in use at its second address")
+        return real(host, port, exclusive=exclusive)
+
+    monkeypatch.setattr(listening_sockets, "_bind", bind)
+    close_sockets(bind_sockets(LOOPBACK, 0))
+    assert tries == [0, 0]
+    tries.clear()
+    with pytest.raises(ConfigError, match="in use at its second address"):
+        bind_sockets(LOOPBACK, free_ports())
