@@ -692,3 +692,46 @@ async def test_a_cut_that_the_disk_refused_on_the_way_is_made_again(tmp_path: Pa
         await dispatched(store, master)
         assert contents(store) == contents(master)
     assert disk.refuses > 8
+
+
+async def test_used_queue_offsets_without_a_message_are_never_served(tmp_path: Path):
+    """The master's queue went on at a higher offset, as after a lost part of its log; the slave reads the gap live."""
+    master = make_store(tmp_path / "master")
+    await master.start()
+    put = master.appender.put_message
+    for number in range(3):
+        put(message(b"before %d" % number, "T", 0))
+    master.appender.dispatch()
+    queue = master.queues.find("T", 0)
+    assert queue is not None
+    put(message(bytes(1000), "Other", 0))
+    master.appender.dispatch()
+    queue.go_on_at(5)
+    for number in range(3):
+        put(message(b"after %d" % number, "T", 0))
+    master.appender.dispatch()
+
+    slave = make_store(tmp_path / "slave")
+    async with replica(slave) as copy:
+        data = log_bytes(master)
+        assert copy.append(0, data) == len(data)
+        await until(lambda: slave.queues.max_offset_in_queue("T", 0) == 8)
+        wanted = [
+            (0, b"before 0"),
+            (1, b"before 1"),
+            (2, b"before 2"),
+            (5, b"after 0"),
+            (6, b"after 1"),
+            (7, b"after 2"),
+        ]
+        for begin in range(9):
+            found = [(each.queue_offset, each.body) for each in read_queue(slave, "T", 0, begin)]
+            assert found == [each for each in wanted if each[0] >= begin]
+        # By tags too, which other code selects.
+        everything = fetch(slave, "T", 0, 0, matches=lambda _: True)
+        assert [each.body for each in decode_messages(pulled(everything))][:3] == [
+            b"before 0",
+            b"before 1",
+            b"before 2",
+        ]
+    await master.stop()

@@ -193,8 +193,10 @@ class ReputColumns:
             hole = bisect_left(self._holes, where)
             if hole < len(self._holes) and self._holes[hole] < offset:
                 where = self._holes[hole]
-            # Readers find no such message there, and continue after it.
+            # Readers that check find no such message there, and continue after it. Others would send these bytes of
+            # some record as a message: while a slave follows its master, entries before the gap count as new.
             queue.put_entries(end, ENTRY.pack(where, MIN_RECORD_SIZE, 0) * (first - end))
+            queue.trusted_from = max(queue.trusted_from, first)
         return True
 
     def _refuse(self, messages: WindowMessages, members: Positions, why: str) -> None:
