@@ -439,7 +439,7 @@ class BrokerController:
         """
         try:
             # Locked before the tables are read, since damaged ones are set aside. The store opens after them: a start
-            # that fails at a table must leave it unclean, as consumer offsets are set back only after an unclean stop.
+            # that fails at a table leaves it unclean. One that ends later may leave it clean, once all is on disk.
             self.store.lock.acquire()
             for table in (*self._tables, self.consumer_filters, self.timer.progress):
                 table.load()

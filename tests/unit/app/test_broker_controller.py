@@ -15,6 +15,7 @@ from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import DevServer
 from rocketbroker.app.role_parts import BrokerRole
+from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
@@ -206,6 +207,33 @@ async def test_a_start_that_a_table_ends_lets_others_in_and_leaves_the_store_unc
     (tmp_path / "config" / "topics.json").unlink()
     async with running(BrokerController.bind(broker_settings(0, tmp_path, ""))) as again:
         assert not again.store.lock.was_clean
+
+
+async def test_a_start_that_ends_early_hides_no_offset_beyond_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A slave that was killed gets SIGTERM while it starts: the store is open, and its offsets are not checked yet."""
+    settings = broker_settings(0, tmp_path, "", properties={"brokerId": "1", "brokerRole": "SLAVE"})
+    config = settings.store.config_dir
+    config.mkdir(parents=True)
+    settings.store.abort_path.write_text("1")
+    (config / "consumerOffset.json").write_text('{"offsetTable":{"T@G":{"0":9}}}')
+    reached = asyncio.Event()
+
+    async def wait_for_ever(_part: OffsetRecovery) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OffsetRecovery, "start", wait_for_ever)
+        starting = asyncio.create_task(BrokerController.bind(settings).start())
+        await reached.wait()
+        starting.cancel()
+        await asyncio.wait([starting])
+    assert not settings.store.abort_path.exists(), "the store is sound and on disk, and counts as clean"
+
+    async with running(BrokerController.bind(settings)) as broker:
+        assert broker.consumer_offsets.query("G", "T", 0) == 0
 
 
 async def test_delivery_stops_and_continues_with_the_role_while_the_broker_serves(tmp_path: Path):

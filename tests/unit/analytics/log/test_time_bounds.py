@@ -60,6 +60,16 @@ def test_messages_that_are_a_little_out_of_order_are_found(tmp_path: Path) -> No
         assert selected(tmp_path, since, since + 3_000) == expected
 
 
+def test_a_clock_set_back_within_the_margin_hides_no_message(tmp_path: Path) -> None:
+    """Messages of a step back come behind later ones: as many as a second has, far more than a bound reads at once."""
+    back = CLOCK_MARGIN_MS - 1
+    times = [number if number < 2_000 else number - back for number in range(4_000)]
+    write(tmp_path, times.__getitem__)
+    for since in range(900, 2_200, 100):
+        expected = [time for time in times if since <= time < since + 250]
+        assert selected(tmp_path, since, since + 250) == expected
+
+
 def test_a_clock_that_was_set_back_has_all_of_the_log_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     times = [number * 1_000 - (3_000_000 if number >= 2_000 else 0) for number in range(4_000)]
     write(tmp_path, times.__getitem__)

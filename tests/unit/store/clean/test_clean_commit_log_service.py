@@ -100,6 +100,23 @@ async def test_at_the_hour_the_expired_files_go(cleaned: Cleaned):
     assert await cleaned.clean() == [3]
 
 
+async def test_the_hour_is_one_of_local_time(cleaned: Cleaned, monkeypatch: pytest.MonkeyPatch):
+    cleaned.age(0)
+    monkeypatch.setenv("TZ", "XST-5:30")  # 5 h 30 min ahead of UTC
+    time.tzset()
+    try:
+        here = time.localtime(cleaned.clock.time_ms() // 1000).tm_hour
+        there = time.gmtime(cleaned.clock.time_ms() // 1000).tm_hour
+        assert here != there
+        set_(cleaned, delete_when=f"{there:02d}")
+        assert await cleaned.clean() == [0, 1, 2, 3]
+        set_(cleaned, delete_when=f"{here:02d}")
+        assert await cleaned.clean() == [1, 2, 3]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 async def test_the_last_file_stays_however_old_it_is(cleaned: Cleaned):
     cleaned.service.delete_files_manually()
     cleaned.age(0, 1, 2, 3, hours=1000)

@@ -239,6 +239,22 @@ def test_a_message_whose_keys_lie_in_two_files_loses_all_or_none(index: Index, t
     again.service.close()
 
 
+def test_a_sync_does_not_speak_for_keys_that_come_while_it_runs(index: Index, monkeypatch: pytest.MonkeyPatch):
+    index.add(0, "U0", stored=NOW)
+    (file,) = index.service.files
+    sync = file.sync
+
+    def sync_and_add() -> None:
+        sync()
+        index.add(100, "U1", stored=NOW + 9)
+
+    monkeypatch.setattr(file, "sync", sync_and_add)
+    before = index.service.sync()
+    monkeypatch.undo()
+    assert before == NOW, "the last one came after its file was synced"
+    assert index.service.sync() == NOW + 9
+
+
 def test_a_sync_tells_up_to_which_message_all_keys_are_on_disk(index: Index):
     assert index.service.sync() == 0
     index.add(0, "U0", stored=NOW)

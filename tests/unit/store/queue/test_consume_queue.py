@@ -207,6 +207,15 @@ def test_truncating_forgets_what_lies_after_the_log(queue: ConsumeQueue, physica
     assert entries(queue) == list(range(27))
 
 
+@pytest.mark.parametrize("queue_offset", [0, 3, 12])
+def test_a_cut_is_to_be_synced(queue: ConsumeQueue, queue_offset: int):
+    """Else the entries come back after a power loss, and lead to what was stored since."""
+    put(queue, *range(15))
+    queue.dirty = False
+    queue.cut(queue_offset)
+    assert queue.dirty
+
+
 def test_an_entry_before_a_position_is_found_after_it(queue: ConsumeQueue):
     put(queue, *range(10))
 
