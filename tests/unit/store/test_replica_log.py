@@ -118,6 +118,30 @@ async def test_a_copied_log_is_served_by_queue_and_by_key(tmp_path: Path, master
 
 
 @pytest.mark.usefixtures("appends")
+async def test_the_last_record_is_known_after_each_dispatch_restart_and_cut(tmp_path: Path, master: MessageStore):
+    data, cut = log_bytes(master), record_at(master, "Topic", 0, 20)
+    last = max(record_at(master, *queue, 29) for queue in QUEUES)
+    store = make_store(tmp_path / "copy")
+    async with replica(store) as copy:
+        assert copy.last_record == -1
+        copy.append(0, data[:cut])
+        await until(lambda: store.appender.dispatched_offset == cut)
+        before_cut = copy.last_record
+        record = store.commit_log.record(before_cut)
+        assert record is not None
+        assert before_cut + len(record) == cut
+        copy.append(cut, data[cut:])
+        await dispatched(store, master)
+        assert copy.last_record == last
+
+    store = make_store(tmp_path / "copy")
+    async with replica(store) as copy:
+        assert copy.last_record == last
+        await copy.truncate(cut)
+        assert copy.last_record == before_cut
+
+
+@pytest.mark.usefixtures("appends")
 @pytest.mark.parametrize("restart", ["stopped", "killed"])
 @pytest.mark.parametrize("cut_at", [0, 7, 20, 29])
 async def test_a_log_is_cut_and_continues_with_other_bytes(
