@@ -5,7 +5,7 @@ from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.handler import MethodTable, Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.json_header import HeaderFieldError, encode_json_header
-from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.rocketmq_header import encode_rocketmq_header
 from rocketbroker.common.errors import BrokerResponseError
@@ -127,3 +127,36 @@ class TestGuarded:
     def test_a_coroutine_function_still_runs_later(self):
         assert self.guarded(process_later, lambda *_: None).runs_later
         assert not self.guarded(process, lambda *_: None).runs_later
+
+
+def queue_id_in(text: str, *, serialize_type: int, is_number: bool = False) -> int:
+    """Queue id of a request that has this text for it."""
+    route = Route(31, lambda _connection, _command: response(), GetMinOffsetRequestHeader)
+    command = request(31, {"topic": "T", "queueId": text})
+    if serialize_type:
+        header = encode_rocketmq_header(command)
+    else:
+        header = encode_json_header(command)
+        header = header.replace(f'"{text}"'.encode(), text.encode()) if is_number else header
+    found: int = route.decode(serialize_type, memoryview(header)).header.queue_id
+    return found
+
+
+@pytest.mark.parametrize("text", ["1", "1.0", "1e0", "10e-1"])
+def test_a_number_in_another_notation_is_the_integer_that_it_equals(text: str):
+    """Clients that compute with floating point send 1.0; the queue is 1 everywhere from then on."""
+    for value in (
+        queue_id_in(text, serialize_type=0),
+        queue_id_in(text, serialize_type=1),
+        queue_id_in(text, serialize_type=0, is_number=True),
+    ):
+        assert (value, type(value)) == (1, int)
+
+
+@pytest.mark.parametrize(
+    "text", ["1.5", "", " 1", "+1", "0x1", "1_0", "01", "true", "NaN", "1e400", "2147483648", "1,0"]
+)
+@pytest.mark.parametrize("serialize_type", [0, 1])
+def test_a_text_that_is_no_integer_is_rejected_by_the_name_of_its_field(text: str, serialize_type: int):
+    with pytest.raises(HeaderFieldError, match="the custom field <queueId> has the value"):
+        queue_id_in(text, serialize_type=serialize_type)
