@@ -34,6 +34,8 @@ _ESCAPES = "\x1b[2J\x9b\x00\u202e\ud7ff\U0001f600"
 _MOST_PIPELINED = 200
 _MOST_TEXT = 200_000
 _MOST_CONNECTIONS = 5
+# As often as the clients of RocketMQ do.
+_HEARTBEAT_S = 30.0
 # A broker that reads no further is left.
 _SEND_LIMIT_S = 0.2
 
@@ -294,9 +296,12 @@ class Lawful:
     def _run(self) -> None:
         try:
             with self._connect() as client:
-                join(client, LAWFUL_GROUP, LAWFUL_TOPIC)
+                joined = float("-inf")
                 while not self._stop.is_set():
                     began = time.monotonic()
+                    if began > joined + _HEARTBEAT_S:
+                        joined = began
+                        join(client, LAWFUL_GROUP, LAWFUL_TOPIC)
                     exchange(client, LAWFUL_GROUP, LAWFUL_TOPIC)
                     self._messages += 1
                     self._longest = max(self._longest, time.monotonic() - began)
