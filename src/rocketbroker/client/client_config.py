@@ -60,7 +60,7 @@ class ClientConfig(CheckedStruct, frozen=True):
     trace_topic: str = RMQ_SYS_TRACE_TOPIC
 
     def remoting(
-        self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection], None] | None = None
+        self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection, bool], None] | None = None
     ) -> RemotingClient:
         """Return the connections: TLS and signatures as set."""
         context = ssl.create_default_context() if self.tls is True else self.tls or None

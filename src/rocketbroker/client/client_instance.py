@@ -17,6 +17,7 @@ from rocketbroker.client.options import checked
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.client.topic_route_table import TopicRouteTable
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
@@ -79,19 +80,43 @@ class ClientInstance:
             )
         self._parts = PartList(*parts)
         self._stopping: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
-        """Start to refresh routes and to send heartbeats; connections open on first use."""
+        """Start to refresh routes and to send heartbeats; connections open on first use.
+
+        Raises:
+            ClientStateError: the client was started in another event loop.
+        """
+        self.check_loop("client", self.client_id)
+        self._loop = asyncio.get_running_loop()
         await self._parts.start()
 
     async def stop(self) -> None:
-        """Stop, and close the connections; a caller that is cancelled leaves this running, a second one waits."""
+        """Stop, and close the connections; a caller that is cancelled leaves this running, a second one waits.
+
+        Raises:
+            ClientStateError: the client was started in another event loop.
+        """
         if self.remoting.is_forked:
             return
+        self.check_loop("client", self.client_id)
         if self._stopping is None:
             stop = stop_all(self._parts.stop, self.remoting.stop)
             self._stopping = asyncio.get_running_loop().create_task(stop, name=f"stop {self.client_id}")
         await asyncio.shield(self._stopping)
+
+    def check_loop(self, kind: str, name: str) -> None:
+        """Check that a member of this client is used in the event loop of the client's connections.
+
+        Raises:
+            ClientStateError: another one runs.
+        """
+        if self._loop is not None and asyncio._get_running_loop() not in (self._loop, None):
+            raise ClientStateError(
+                f"{kind} {name} belongs to another event loop; make one in this loop, use it in its own one by "
+                "asyncio.run_coroutine_threadsafe, or use SyncClient"
+            )
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -102,9 +127,10 @@ class ClientInstance:
     ) -> None:
         await self.stop()
 
-    def _connection_lost(self, _connection: Connection) -> None:
+    def _connection_lost(self, _connection: Connection, proved: bool) -> None:
         self.heartbeats.connection_lost()
-        self._processor.connection_lost()
+        if proved:  # else the broker has nothing to forget, and who failed by it tries again after its own pause
+            self._processor.connection_lost()
 
     def register_consumer(self, group: str, consumer: ConsumerInner) -> None:
         """Pass requests of brokers for a group to a consumer.
@@ -153,14 +179,18 @@ class ClientInstance:
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - 2}"
 
-    async def greet_all_brokers(self, topic: str) -> None:
-        """Let all brokers of a topic know the groups of this client.
+    async def greet_all_brokers(self, topic: str, timeout_s: float) -> None:
+        """Let all brokers of a topic know the groups of this client; wait as long as the limit allows.
 
         Raises:
             TopicRouteError, NameServerError: no route for the topic.
+            RemotingTimeoutError: no route in time.
         """
-        await self.routes.publish_route(topic)
-        await asyncio.gather(*map(self.heartbeats.greet, self.routes.addresses(masters_only=True)))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        await self.routes.publish_route(topic, timeout_s)
+        addresses = self.routes.addresses(masters_only=True)
+        await asyncio.gather(*(self.heartbeats.greet(address, deadline - loop.time()) for address in addresses))
 
     async def invoke_at_broker(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
         """Send a request to the master of a queue, which knows the client's groups by then.
@@ -169,18 +199,33 @@ class ClientInstance:
             TopicRouteError, NameServerError, BrokerNotFoundError: no address for the broker.
             RemotingError: the broker does not answer.
         """
-        await self.routes.route(queue.topic)
-        address = self.routes.broker_address(queue)
-        await self.heartbeats.greet(address)
+        return await self.invoke_at(queue, MASTER_ID, command, timeout_s or self._timeout_s)
+
+    async def invoke_at(
+        self, queue: MessageQueue, broker_id: int, command: Command, timeout_s: float, *, exactly: bool = True
+    ) -> Command:
+        """Send a request to a broker with a queue; ``exactly`` as for ``TopicRouteTable.broker_address``.
+
+        The route, the heartbeat, the connect and the answer share the limit.
+
+        Raises:
+            TopicRouteError, NameServerError, BrokerNotFoundError: no address for the broker.
+            RemotingError: the broker does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        await self.routes.route(queue.topic, timeout_s)
+        address = self.routes.broker_address(queue, broker_id, exactly=exactly)
+        await self.heartbeats.greet(address, deadline - loop.time())
         try:
-            return await self.remoting.invoke(address, command, timeout_s or self._timeout_s)
+            return await self.remoting.invoke(address, command, deadline - loop.time())
         except RemotingConnectError as error:
             raise_unreachable(queue.broker_name, error)
 
 
 def raise_unreachable(broker_name: str, error: RemotingConnectError, *, by_vip_channel: bool = False) -> NoReturn:
     """Raise the error of a failed connect; add what to do if the address of the broker does not answer."""
-    cause = error.__context__ if error.__suppress_context__ else None
+    cause = error.__cause__
     if not isinstance(cause, OSError) or isinstance(cause, ssl.SSLError):
         raise error
     advice = (

@@ -44,7 +44,12 @@ class GroupMember(ABC):
         """Unregister at the brokers."""
 
     async def start(self) -> None:
-        """Start; each broker learns of the group on first use."""
+        """Start; each broker learns of the group on first use.
+
+        Raises:
+            ClientStateError: the client was started in another event loop.
+        """
+        self._client.check_loop(self.kind, self.group)
         if self._owns_client:
             await self._client.start()
         try:
@@ -61,11 +66,16 @@ class GroupMember(ABC):
         The close runs to its end once it has begun: a caller that is cancelled, for example by ``asyncio.timeout``,
         leaves it running, and a second ``close`` waits for it. Half a close would leave a member in the heartbeats that
         keeps its queues and consumes nothing.
+
+        Raises:
+            ClientStateError: the member belongs to another event loop.
         """
         if self._started:
-            self._started = False
             if self._client.remoting.is_forked:
+                self._started = False
                 return  # the process that was forked from keeps the connections
+            self._client.check_loop(self.kind, self.group)
+            self._started = False
             self._closing_error = sys.exception()
             self._closing = asyncio.get_running_loop().create_task(self._close(), name=f"close {self.group}")
         if self._closing is not None:
@@ -91,3 +101,4 @@ class GroupMember(ABC):
             )
         if not self._started:
             raise ClientStateError(f"{self.kind} {self.group} is not started, or is closed; use it within 'async with'")
+        self._client.check_loop(self.kind, self.group)

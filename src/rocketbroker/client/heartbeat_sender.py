@@ -83,10 +83,13 @@ class HeartbeatSender:
         self._consumers.pop(group, None)
         await self._unregister(UnregisterClientRequestHeader(self.client_id, consumer_group=group))
 
-    async def greet(self, address: str) -> None:
-        """Send a heartbeat to a broker unless it knows the current groups; log a failure."""
+    async def greet(self, address: str, timeout_s: float | None = None) -> None:
+        """Send a heartbeat to a broker unless it knows the current groups; log a failure.
+
+        After ``timeout_s`` the heartbeat goes on behind this.
+        """
         if address not in self._greeted:
-            await self._send(address)
+            await asyncio.wait([self._tasks.start(self._send(address), "greet")], timeout=timeout_s)
 
     async def broker_version(self, address: str, timeout_s: float) -> int | None:
         """Wait for the heartbeat under way; return the ordinal of a broker's version in MQVersion, None if unknown.

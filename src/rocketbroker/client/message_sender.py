@@ -17,6 +17,7 @@ from rocketbroker.client.outgoing import Outgoing
 from rocketbroker.client.queue_selection import QueueSelector
 from rocketbroker.client.send_message_hook import SendMessageContext, SendMessageHook
 from rocketbroker.client.send_result import SendResult, SendStatus, send_result
+from rocketbroker.client.topic_route_table import TopicRoute
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -40,6 +41,10 @@ RETRY_RESPONSE_CODES = frozenset(
 )
 
 
+# Longest wait for a fresh route between two tries; a name server that does not answer leaves time for the next one.
+_REFRESH_S = 0.5
+
+
 class MessageSender:
     """Sends encoded messages.
 
@@ -48,6 +53,7 @@ class MessageSender:
         group: the producer group.
         clock: source of the born times.
         tries: most tries of a send to a queue that is chosen here.
+        max_try_s: limit of each of them; None for half of the time that is left if another broker has the topic.
         accepts_any_status: a stored message counts as sent whatever its SendStatus.
         strategy: chooses queues.
         pressure: bounds the sends in flight.
@@ -61,6 +67,7 @@ class MessageSender:
         clock: Clock,
         *,
         tries: int,
+        max_try_s: float | None = None,
         accepts_any_status: bool,
         strategy: MQFaultStrategy,
         pressure: BackPressure,
@@ -70,6 +77,7 @@ class MessageSender:
         self._group = group
         self._clock = clock
         self._tries = tries
+        self._max_try_s = max_try_s
         self._accepts_any_status = accepts_any_status
         self._strategy = strategy
         self._pressure = pressure
@@ -85,18 +93,22 @@ class MessageSender:
         if not self._pressure.try_acquire(size):
             await self._pressure.acquire(size, timeout_s)
         try:
-            queues = (await self._client.routes.publish_route(outgoing.topic)).publish_queues
+            route = await self._client.routes.publish_route(outgoing.topic, start + timeout_s - loop.time())
             if callable(queue):
-                queue = queue(queues, outgoing.messages[0])
+                queue = queue(route.publish_queues, outgoing.messages[0])
             if queue is None:
-                return await self._send_to_any(outgoing, queues, start, timeout_s)
+                return await self._send_to_any(outgoing, route, start, timeout_s)
             return await self._send_once(outgoing, queue, start + timeout_s - loop.time())
         finally:
             self._pressure.release(size)
 
-    async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | QueueSelector | None) -> None:
-        """Send and do not wait."""
-        queues = (await self._client.routes.publish_route(outgoing.topic)).publish_queues
+    async def send_oneway(
+        self, outgoing: Outgoing, queue: MessageQueue | QueueSelector | None, timeout_s: float
+    ) -> None:
+        """Send and do not wait for an answer, only for the route and the connection."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        queues = (await self._client.routes.publish_route(outgoing.topic, timeout_s)).publish_queues
         if queue is None:
             queue = self._strategy.select(queues)
         elif callable(queue):
@@ -104,26 +116,32 @@ class MessageSender:
         address = self._client.send_address(queue)
         context = self._before(outgoing, queue, address)
         try:
-            await self._client.remoting.invoke_oneway(address, self._request(outgoing, queue, oneway=True))
+            request = self._request(outgoing, queue, oneway=True)
+            await self._client.remoting.invoke_oneway(address, request, deadline - loop.time())
         except BaseException as error:
             context.error = error
             raise
         finally:
             self._after(context)
 
-    async def _send_to_any(
-        self, outgoing: Outgoing, queues: Sequence[MessageQueue], start: float, timeout_s: float
-    ) -> SendResult:
+    async def _send_to_any(self, outgoing: Outgoing, route: TopicRoute, start: float, timeout_s: float) -> SendResult:
         loop = asyncio.get_running_loop()
         causes: list[Exception] = []
         brokers: list[str] = []
         while len(causes) < self._tries and (left := start + timeout_s - loop.time()) > 0:
-            queue = self._strategy.select(queues, brokers[-1] if brokers else None)
+            queue = self._strategy.select(route.publish_queues, brokers[-1] if brokers else None)
             brokers.append(queue.broker_name)
+            if self._max_try_s is not None:
+                left = min(left, self._max_try_s)
+            elif len(causes) + 1 < self._tries and route.has_other_brokers:
+                left /= 2
             error = await self._try(outgoing, queue, left)
             if isinstance(error, SendResult):
                 return error
             causes.append(error)
+            if isinstance(error, RemotingError | ClientError):
+                left = start + timeout_s - loop.time() if len(causes) < self._tries else 0.0
+                await self._client.routes.refresh_topic(outgoing.topic, max(min(left, _REFRESH_S), 0.0))
         cost = round((loop.time() - start) * 1000)
         if not causes:
             raise RemotingTimeoutError(
@@ -141,7 +159,6 @@ class MessageSender:
             else:
                 result = await self._send_once(outgoing, queue, timeout_s)
         except (RemotingError, ClientError) as error:
-            await self._client.routes.refresh_topic(outgoing.topic)
             return error
         except BrokerResponseError as error:
             if error.code not in RETRY_RESPONSE_CODES:

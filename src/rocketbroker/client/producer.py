@@ -84,6 +84,7 @@ class Producer(GroupMember):
             self.group,
             clock,
             tries=1 + settings.retry_times_when_send_failed,
+            max_try_s=settings.send_max_timeout_per_request_s,
             accepts_any_status=not settings.retry_another_broker_when_not_store_ok,
             strategy=MQFaultStrategy(clock.monotonic, send_latency_enable=settings.send_latency_enable),
             pressure=BackPressure(settings.back_pressure_sends, settings.back_pressure_bytes),
@@ -121,7 +122,7 @@ class Producer(GroupMember):
             queue: the queue, or a function that chooses one of the topic's queues. A send to a chosen queue is tried
                 once. Others go to the queues in turn, and are tried again when they fail: in rare cases a message is
                 stored twice.
-            timeout_s: time limit instead of ``send_timeout_s``.
+            timeout_s: time limit instead of ``send_timeout_s``: the route, the connect and all tries share it.
 
         Raises:
             InvalidMessageError: The message cannot be sent like this.
@@ -140,7 +141,8 @@ class Producer(GroupMember):
     ) -> list[SendResult]:
         """Send messages of one topic in few requests, each of up to ``max_message_size`` bytes.
 
-        The requests are sent one after the other. When one fails, those before it are stored.
+        The requests are sent one after the other, each within the time limit. When one fails, those before it are
+        stored.
 
         Returns:
             The result of each request: its ``msg_id`` has the ids of its messages, joined by commas.
@@ -157,8 +159,11 @@ class Producer(GroupMember):
         return [await self._sender.send(batch, queue, timeout_s or self._send_timeout_s) for batch in batches]
 
     async def send_oneway(self, message: Message, queue: MessageQueue | QueueSelector | None = None) -> None:
-        """Send a message without waiting for an answer; errors as in ``send`` before it leaves."""
-        await self._sender.send_oneway(self._prepare(message), queue or _by_key(message))
+        """Send a message without waiting for an answer; errors as in ``send`` before it leaves.
+
+        Route and connect may take ``send_timeout_s``.
+        """
+        await self._sender.send_oneway(self._prepare(message), queue or _by_key(message), self._send_timeout_s)
 
     async def recall(self, topic: str, recall_handle: str) -> str:
         """Cancel a message with ``delay_time_ms`` or ``deliver_time_ms`` before its delivery; return its id.
@@ -196,8 +201,9 @@ class Producer(GroupMember):
         try:
             question = self._prepare(message, question_properties(correlation_id, self._client.client_id, timeout_s))
             # The reply comes by whichever broker the consumer chooses.
-            await self._client.greet_all_brokers(question.topic)
-            result = await self._sender.send(question, queue or _by_key(message), timeout_s)
+            await self._client.greet_all_brokers(question.topic, timeout_s)
+            left_s = deadline - asyncio.get_running_loop().time()
+            result = await self._sender.send(question, queue or _by_key(message), left_s)
             async with asyncio.timeout_at(deadline):
                 return await reply
         except TimeoutError:

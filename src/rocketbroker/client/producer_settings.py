@@ -17,6 +17,8 @@ class ProducerOptions(TypedDict, total=False):
     Args:
         send_timeout_s: time limit of a send with its retries, by default 3.
         retry_times_when_send_failed: further tries of a failed send, on another broker where there is one; 2.
+        send_max_timeout_per_request_s: time limit of each try (sendMsgMaxTimeoutPerRequest); None, the default, gives a
+            try half of the time that is left where another broker has the topic, so that a silent one leaves time.
         retry_another_broker_when_not_store_ok: count a result other than SEND_OK as failed; off.
         send_latency_enable: avoid a broker that failed or was slow for a while (sendLatencyFaultEnable); off.
         compress_msg_body_over_howmuch: compress bodies of so many bytes or more; 4096.
@@ -30,6 +32,7 @@ class ProducerOptions(TypedDict, total=False):
 
     send_timeout_s: Seconds
     retry_times_when_send_failed: CountFrom0
+    send_max_timeout_per_request_s: Seconds | None
     retry_another_broker_when_not_store_ok: bool
     send_latency_enable: bool
     compress_msg_body_over_howmuch: CountFrom0
@@ -46,6 +49,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     send_timeout_s: float = 3.0
     retry_times_when_send_failed: int = 2
+    send_max_timeout_per_request_s: float | None = None
     retry_another_broker_when_not_store_ok: bool = False
     send_latency_enable: bool = False
     compress_msg_body_over_howmuch: int = 4096

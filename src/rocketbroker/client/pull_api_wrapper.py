@@ -1,6 +1,6 @@
 """Pull requests of one consumer group (org.apache.rocketmq.client.impl.consumer.PullAPIWrapper)."""
 
-from rocketbroker.client.client_instance import ClientInstance, raise_unreachable
+from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_result import PullResult, pull_result
 from rocketbroker.client.requests import check_success, client_request
@@ -11,7 +11,6 @@ from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import RemotingConnectError
 
 
 def subscription_data(topic: str, selector: MessageSelector, version: int) -> SubscriptionData:
@@ -81,15 +80,10 @@ class PullAPIWrapper:
             subscription=subscription.sub_string,
             expression_type=subscription.expression_type,
         )
-        await self._client.routes.route(queue.topic)
         broker_id = self._pull_from.get(queue, MASTER_ID)
-        address = self._client.routes.broker_address(queue, broker_id, exactly=False)
-        await self._client.heartbeats.greet(address)
         command = client_request(RequestCode.PULL_MESSAGE, header)
-        try:
-            answer = await self._client.remoting.invoke(address, command, self._pull_timeout_s + suspend_timeout_s)
-        except RemotingConnectError as error:
-            raise_unreachable(queue.broker_name, error)
+        timeout_s = self._pull_timeout_s + suspend_timeout_s
+        answer = await self._client.invoke_at(queue, broker_id, command, timeout_s, exactly=False)
         result = pull_result(answer, frozenset(subscription.tags_set))
         self._pull_from[queue] = result.suggest_which_broker_id
         return result

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
+from rocketbroker.client.errors import BrokerNotFoundError, NameServerError, TopicRouteError
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
-from rocketbroker.common.errors import RemoteProtocolError, RocketBrokerError
+from rocketbroker.common.errors import RemoteProtocolError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,11 @@ class TopicRoute(msgspec.Struct, frozen=True):
     subscribe_queues: tuple[MessageQueue, ...]
     addresses: Mapping[str, Mapping[int, str]]
     is_fallback: bool = False
+
+    @property
+    def has_other_brokers(self) -> bool:
+        """True if messages can go to more than one broker."""
+        return self.publish_queues[0].broker_name != self.publish_queues[-1].broker_name
 
 
 def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
@@ -101,7 +106,11 @@ class TopicRouteTable:
         self._refresh_interval_s = refresh_interval_s
         self.default_topic_queue_nums = default_topic_queue_nums
         self._routes: dict[str, TopicRoute] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        # The last addresses of each broker. A name server that has just restarted gives routes without the brokers that
+        # have not registered again: what was consumed from them is committed nevertheless.
+        self._addresses: dict[str, Mapping[int, str]] = {}
+        # Requests under way. All who need a route wait for the same one, each within its own limit.
+        self._fetches: dict[str, asyncio.Task[TopicRoute | RocketBrokerError]] = {}
         self._failures = FailureLog(log)
         self._tasks = TaskOwner("topic-route-table")
 
@@ -113,84 +122,134 @@ class TopicRouteTable:
         """Stop refreshing."""
         await self._tasks.stop()
 
-    async def route(self, topic: str) -> TopicRoute:
+    async def route(self, topic: str, timeout_s: float | None = None) -> TopicRoute:
         """Return the route of a topic that exists.
 
         Raises:
             TopicRouteError: the topic is unknown.
             NameServerError: no name server answers.
+            RemotingTimeoutError: none has answered in time.
         """
         known = self._routes.get(topic)
         if known is not None and not known.is_fallback:
             return known
-        async with self._locks.setdefault(topic, asyncio.Lock()):
-            known = self._routes.get(topic)
-            if known is None or known.is_fallback:
-                known = self._routes[topic] = topic_route(topic, await self._fetch(topic))
-            return known
+        return await self._fetched(topic, timeout_s)
 
-    async def publish_route(self, topic: str) -> TopicRoute:
+    async def _fetched(self, topic: str, timeout_s: float | None) -> TopicRoute:
+        """Wait for the fetch of a route; raise its error."""
+        fetch = self._fetches.get(topic)
+        if fetch is None:
+            fetch = self._fetches[topic] = self._tasks.start(self._fetch_noted(topic), f"fetch {topic}")
+        done, _ = await asyncio.wait([fetch], timeout=timeout_s)
+        if not done:
+            raise RemotingTimeoutError(
+                f"no route of topic {topic} within {timeout_s or 0.0:.3g} s: the name servers have not answered yet"
+            )
+        if fetch.cancelled():
+            raise NameServerError(f"no route of topic {topic}: the client is closed")
+        found = fetch.result()
+        if isinstance(found, TopicRoute):
+            return found
+        raise found.with_traceback(None)  # each waiter has a traceback of its own
+
+    async def _fetch_noted(self, topic: str) -> TopicRoute | RocketBrokerError:
+        """Fetch and keep a route; return the error, which has any number of readers, none included."""
+        try:
+            found = topic_route(topic, await self._fetch(topic))
+        except RocketBrokerError as error:
+            return error
+        finally:
+            del self._fetches[topic]
+        known = self._routes.get(topic)
+        self._addresses.update(found.addresses)
+        if found == known:
+            return known
+        self._routes[topic] = found
+        return found
+
+    async def publish_route(self, topic: str, timeout_s: float | None = None) -> TopicRoute:
         """Return the route to send by: of the topic itself, else that of TBW102, through which brokers create topics.
 
         Raises:
             TopicRouteError: the topic is unknown and no broker creates topics, or no queue of it can be written.
             NameServerError: no name server answers.
+            RemotingTimeoutError: none has answered in time.
         """
         route = self._routes.get(topic)
         if route is None or not route.publish_queues:
-            route = await self._find_publish_route(topic)
+            route = await self._find_publish_route(topic, timeout_s)
         if not route.publish_queues:
             raise TopicRouteError(f"topic {topic} has no queue that can be written; check its perm and its brokers")
         return route
 
-    async def _find_publish_route(self, topic: str) -> TopicRoute:
-        async with self._locks.setdefault(topic, asyncio.Lock()):
-            known = self._routes.get(topic)
-            if known is not None and known.publish_queues:
-                return known
-            try:
-                found = topic_route(topic, await self._fetch(topic))
-            except TopicRouteError:
-                found = await self._fallback(topic)
-            self._routes[topic] = found
-            return found
-
-    async def _fallback(self, topic: str) -> TopicRoute:
+    async def _find_publish_route(self, topic: str, timeout_s: float | None) -> TopicRoute:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            data = await self._fetch(AUTO_CREATE_TOPIC_KEY_TOPIC)
+            return await self._fetched(topic, timeout_s)
+        except TopicRouteError:
+            left = None if timeout_s is None else timeout_s - (loop.time() - began)
+            return await self._fallback(topic, left)
+
+    async def _fallback(self, topic: str, timeout_s: float | None) -> TopicRoute:
+        try:
+            template = await self._fetched(AUTO_CREATE_TOPIC_KEY_TOPIC, timeout_s)
         except TopicRouteError:
             reason = (
                 "no broker creates topics by itself: create it by mqadmin updateTopic, or set autoCreateTopicEnable"
             )
-            if self._has_brokers is not None and not await self._has_brokers():
+            if await self._lacks_brokers(timeout_s):
                 reason = "no broker is registered at the name servers: start one, or check its namesrvAddr"
             raise TopicRouteError(f"No route info of this topic: {topic}; {reason}") from None
-        template = topic_route(topic, data)
+        finally:
+            self._routes.pop(AUTO_CREATE_TOPIC_KEY_TOPIC, None)  # it is asked for anew for each topic
+        known = self._routes.get(topic)
+        if known is not None and known.publish_queues:
+            return known
         limit = self.default_topic_queue_nums
-        return msgspec.structs.replace(
-            template,
-            publish_queues=tuple(queue for queue in template.publish_queues if queue.queue_id < limit),
-            subscribe_queues=tuple(queue for queue in template.subscribe_queues if queue.queue_id < limit),
+
+        def of_topic(queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+            few = [queue for queue in queues if queue.queue_id < limit]
+            return tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in few)
+
+        found = self._routes[topic] = TopicRoute(
+            topic,
+            of_topic(template.publish_queues),
+            of_topic(template.subscribe_queues),
+            template.addresses,
             is_fallback=True,
         )
+        return found
+
+    async def _lacks_brokers(self, timeout_s: float | None) -> bool:
+        """Return true if the name servers say in time that they know no broker."""
+        if self._has_brokers is None:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                return not await self._has_brokers()
+        except TimeoutError:
+            return False
 
     async def refresh(self) -> None:
         """Refresh all known routes; log a failure and keep the old route."""
         for topic in list(self._routes):
             await self.refresh_topic(topic)
 
-    async def refresh_topic(self, topic: str) -> None:
-        """Refresh one route; log a failure and keep the old route."""
+    async def refresh_topic(self, topic: str, timeout_s: float | None = None) -> None:
+        """Refresh one route; log a failure and keep the old route. After ``timeout_s`` it is refreshed behind this."""
+        known = self._routes.get(topic)
+        refreshing = self._tasks.start(self._refresh(topic, known), f"refresh {topic}")
+        await asyncio.wait([refreshing], timeout=timeout_s)
+
+    async def _refresh(self, topic: str, known: TopicRoute | None) -> None:
         try:
-            route = topic_route(topic, await self._fetch(topic))
+            route = await self._fetched(topic, None)
         except RocketBrokerError as error:
-            known = self._routes.get(topic)
             if known is None or not known.is_fallback:
                 self._failures.warning("the route of %s was not refreshed: %s", topic, error)
             return
-        changed = self._routes.get(topic) != route
-        self._routes[topic] = route
-        if changed and self._on_change is not None:
+        if route is not known and self._on_change is not None:
             self._on_change()
 
     def addresses(self, *, masters_only: bool) -> set[str]:
@@ -206,11 +265,15 @@ class TopicRouteTable:
     def broker_address(self, queue: MessageQueue, broker_id: int = MASTER_ID, *, exactly: bool = True) -> str:
         """Return the address of a queue's broker; unless ``exactly``, another of its name will do when that id is gone.
 
+        A broker that has left the route keeps its last address.
+
         Raises:
             BrokerNotFoundError: no such broker in the route of the queue's topic.
         """
         route = self._routes.get(queue.topic)
-        by_id = route.addresses.get(queue.broker_name, {}) if route is not None else {}
+        by_id = route.addresses.get(queue.broker_name) if route is not None else None
+        if by_id is None:
+            by_id = self._addresses.get(queue.broker_name, {})
         address = by_id.get(broker_id)
         if address is None and not exactly and by_id:
             address = by_id[min(by_id)]

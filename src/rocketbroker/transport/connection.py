@@ -209,6 +209,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Drop the queued requests."""
         self._responder.drop_waiting()
 
+    @property
+    def was_answered(self) -> bool:
+        """True once the peer has answered a request."""
+        return self._outgoing.was_answered
+
     def send_oneway(self, command: Command) -> bool:
         """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
         return self._outgoing.send_oneway(command)

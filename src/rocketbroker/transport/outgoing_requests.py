@@ -16,6 +16,12 @@ log = logging.getLogger(__name__)
 #: Opaques are Java ints and wrap around after 2,147,483,647 requests.
 MAX_OPAQUE = 0x7FFFFFFF
 
+#: Reason to refuse a request from an event loop other than the connection's.
+ANOTHER_LOOP = (
+    "the client belongs to another event loop; make one in this loop, or use it in its own one by "
+    "asyncio.run_coroutine_threadsafe"
+)
+
 _NOTHING = None, 0.0
 
 
@@ -50,6 +56,9 @@ class OutgoingRequests:
         self._opaques = opaques
         self._limit = limit
         self._before_request = before_request
+        self._loop = asyncio.get_running_loop()
+        # True once the peer has answered a request.
+        self.was_answered = False
         # Requests without an answer by opaque, each with its deadline.
         self._pending: dict[int, tuple[asyncio.Future[Command], float]] = {}
         # One timer for all of them, since answers are expected: it runs at the earliest deadline it has seen.
@@ -81,8 +90,10 @@ class OutgoingRequests:
         address = self._peer.remote_address
         if not self._writer.is_open:
             raise RemotingSendError(f"the connection to {address} is closed")
-        command.opaque = opaque = next(self._opaques) & MAX_OPAQUE
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise RemotingSendError(f"the request to {address} was not sent: {ANOTHER_LOOP}")
+        command.opaque = opaque = next(self._opaques) & MAX_OPAQUE
         future: asyncio.Future[Command] = loop.create_future()
         deadline = loop.time() + timeout_s
         self._pending[opaque] = future, deadline
@@ -92,7 +103,7 @@ class OutgoingRequests:
                 self._expire_at(deadline, loop)
             return await future
         except TimeoutError:
-            text = f"no answer from {address} to request code {command.code} within {timeout_s} s"
+            text = f"no answer from {address} to request code {command.code} within {round(timeout_s, 2):g} s"
             raise RemotingTimeoutError(text) from None
         finally:
             self._pending.pop(opaque, None)
@@ -138,6 +149,7 @@ class OutgoingRequests:
         if future is None or future.done():
             log.debug("%s answered %d, which nobody waits for", self._peer.remote_address, command.opaque)
             return
+        self.was_answered = True
         command.body = bytes(command.body)
         future.set_result(command)
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH, encode_frame
@@ -14,7 +14,7 @@ from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
-from rocketbroker.transport.outgoing_requests import MAX_OPAQUE
+from rocketbroker.transport.outgoing_requests import ANOTHER_LOOP, MAX_OPAQUE
 from rocketbroker.transport.shared_writer import SharedWriter
 from rocketbroker.transport.tls_transport import TlsTransport
 
@@ -29,6 +29,27 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise RemotingConnectError(f"{address!r} is not an address; use host:port, such as 127.0.0.1:9876")
     return host.strip("[]"), int(port)
+
+
+# Seconds after which a connection without an answer has proved useful, since one-way requests have none.
+_USEFUL_S = 5.0
+# Seconds before a connect after one useless connection, and at most; each further one doubles the pause.
+_FIRST_PAUSE_S = 0.05
+_LAST_PAUSE_S = 1.0
+
+
+class _Dialled(NamedTuple):
+    """Connection attempt: its address, and the time of its beginning."""
+
+    address: str
+    began: float
+
+
+class _Useless(NamedTuple):
+    """Connections to an address that were lost one after the other before they proved useful."""
+
+    number: int
+    next_at: float
 
 
 _clients: WeakSet["RemotingClient"] = WeakSet()
@@ -50,7 +71,7 @@ class RemotingClient:
         routes: handlers of requests from servers, such as NOTIFY_CONSUMER_IDS_CHANGED.
         connect_timeout_s: limit of a connection attempt, in seconds.
         frame_max_length: limit of a frame's length field, in bytes.
-        on_close: called when a connection is closed or lost.
+        on_close: called when a connection is closed or lost, with True if it had proved useful.
         before_request: called with each request before it is sent, for example to sign it (RPCHook).
         tls: settings of TLS connections; None for plain ones.
 
@@ -64,7 +85,7 @@ class RemotingClient:
         *,
         connect_timeout_s: float = 3.0,
         frame_max_length: int = FRAME_MAX_LENGTH,
-        on_close: Callable[[Connection], None] | None = None,
+        on_close: Callable[[Connection, bool], None] | None = None,
         before_request: Callable[[Command], None] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -77,21 +98,27 @@ class RemotingClient:
             frame_max_length, max_header_length=MAX_HEADER_LENGTH, max_request_body_size=frame_max_length
         )
         self._endpoint = Endpoint(
-            "client", routes or {}, limits, on_close=on_close, throttles=False, before_request=before_request
+            "client", routes or {}, limits, on_close=self._closed, throttles=False, before_request=before_request
         )
+        self._on_close = on_close
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_watching = False
         self._is_closed = False
         self._connections: dict[str, RemotingConnection] = {}
         self._writers: dict[str, SharedWriter] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
-        # Time limits of the connection attempts under way.
-        self._attempts: set[asyncio.Timeout] = set()
+        # Connection attempts under way; all who need an address wait for the same one, each within its own limit.
+        self._attempts: dict[str, asyncio.Task[RemotingConnection | RemotingConnectError]] = {}
+        self._dialled: dict[Connection, _Dialled] = {}
+        # A balancer without a backend, or a broker at its limit, takes connections and drops them. The pause before the
+        # next one ends only with a connection that has proved useful: each loss wakes those who connect again.
+        self._useless: dict[str, _Useless] = {}
 
-    async def connect(self, address: str) -> RemotingConnection:
+    async def connect(self, address: str, timeout_s: float | None = None) -> RemotingConnection:
         """Return the connection to an address; open one if needed.
 
         Raises:
-            RemotingConnectError: The address does not accept connections, or this client is closed.
+            RemotingConnectError: The address does not accept connections, or not in time; or this client is closed, or
+                belongs to another process or event loop.
         """
         if self.is_forked:
             raise RemotingConnectError(
@@ -102,11 +129,34 @@ class RemotingClient:
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
-        async with self._locks.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                connection = self._connections[address] = await self._open(address)
-            return connection
+        self._check_loop(address)
+        attempt = self._attempts.get(address)
+        if attempt is None:
+            attempt = self._attempts[address] = self._endpoint.tasks.start(self._attempt(address), f"connect {address}")
+        done, _ = await asyncio.wait([attempt], timeout=timeout_s)
+        if not done:
+            raise RemotingConnectError(f"connect to {address} failed: no answer within {timeout_s or 0.0:.3g} s")
+        if attempt.cancelled():
+            raise _closed_error(address)
+        result = attempt.result()
+        if isinstance(result, RemotingConnectError):
+            # Each waiter raises an error of its own: a traceback belongs to one.
+            raise RemotingConnectError(str(result)) from result.__cause__
+        return result
+
+    async def _attempt(self, address: str) -> RemotingConnection | RemotingConnectError:
+        """Open the connection to an address; return the error, which has any number of readers, none included."""
+        try:
+            useless = self._useless.get(address)
+            if useless is not None:
+                await asyncio.sleep(useless.next_at - asyncio.get_running_loop().time())
+            connection = await self._open(address)
+        except RemotingConnectError as error:
+            return error
+        finally:
+            del self._attempts[address]
+        self._connections[address] = connection
+        return connection
 
     def is_connected(self, address: str) -> bool:
         """Return true if the connection to an address is open."""
@@ -115,7 +165,14 @@ class RemotingClient:
 
     def _check_open(self, address: str) -> None:
         if self._is_closed:
-            raise RemotingConnectError(f"connect to {address} failed: the client is closed; make a new one")
+            raise _closed_error(address)
+
+    def _check_loop(self, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RemotingConnectError(f"connect to {address} failed: {ANOTHER_LOOP}")
 
     async def _open(self, address: str) -> RemotingConnection:
         host, port = split_address(address)
@@ -125,33 +182,50 @@ class RemotingClient:
             self._endpoint.watch()
         loop = asyncio.get_running_loop()
         writer = SharedWriter(loop)
-        attempt = asyncio.timeout(self._connect_timeout_s)
-        self._attempts.add(attempt)
+        connection = RemotingConnection(self._endpoint, writer)
+        self._dialled[connection] = _Dialled(address, loop.time())
+        made = False
         try:
-            async with attempt:
-                connection = await self._connect(RemotingConnection(self._endpoint, writer), host, port)
-        except TimeoutError:
-            self._check_open(address)
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._connect(connection, host, port)
+            made = True
+        except TimeoutError as error:
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
-            raise RemotingConnectError(text) from None
+            raise RemotingConnectError(text) from error
         except OSError as error:
             raise RemotingConnectError(f"connect to {address} failed: {error.strerror or error}") from error
         except UnicodeError as error:
             # An empty host label, or one over 63 bytes, fails before any DNS query.
             raise RemotingConnectError(f"connect to {address} failed: {host!r} is not a host name ({error})") from error
         finally:
-            self._attempts.discard(attempt)
+            if not made:
+                self._dialled.pop(connection, None)
         if self._is_closed:
             connection.close("the client stops")
         self._check_open(address)
         self._writers[address] = writer
         return connection
 
-    async def _connect(self, connection: RemotingConnection, host: str, port: int) -> RemotingConnection:
+    def _closed(self, connection: Connection) -> None:
+        """Note the end of a connection; one without a use lengthens the pause before the next one to its address."""
+        dialled = self._dialled.pop(connection, None)
+        proved = isinstance(connection, RemotingConnection) and connection.was_answered
+        if dialled is not None:
+            now = asyncio.get_running_loop().time()
+            proved = proved or now - dialled.began >= _USEFUL_S
+            known = self._useless.pop(dialled.address, None)
+            if not proved and not self._is_closed:
+                number = known.number + 1 if known is not None else 1
+                pause_s = min(_FIRST_PAUSE_S * 2 ** (number - 1), _LAST_PAUSE_S)
+                self._useless[dialled.address] = _Useless(min(number, 10), now + pause_s)
+        if self._on_close is not None:
+            self._on_close(connection, proved)
+
+    async def _connect(self, connection: RemotingConnection, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         if self._tls is None:
             await loop.create_connection(lambda: connection, host, port)
-            return connection
+            return
         tls = TlsTransport(connection, self._tls, host)
         transport, _ = await loop.create_connection(lambda: tls, host, port)
         try:
@@ -159,7 +233,6 @@ class RemotingClient:
         except BaseException:
             transport.abort()
             raise
-        return connection
 
     def send_from_thread(self, address: str, command: Command) -> bool:
         """Send a one-way request from another thread while the event loop is blocked.
@@ -189,15 +262,18 @@ class RemotingClient:
         return connection.invoke(command, timeout_s)
 
     async def _connect_and_invoke(self, address: str, command: Command, timeout_s: float) -> Command:
-        return await (await self.connect(address)).invoke(command, timeout_s)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        connection = await self.connect(address, timeout_s)
+        return await connection.invoke(command, timeout_s - (loop.time() - began))
 
-    async def invoke_oneway(self, address: str, command: Command) -> None:
+    async def invoke_oneway(self, address: str, command: Command, timeout_s: float | None = None) -> None:
         """Send a one-way request at once: the caller may block the event loop or exit.
 
         Raises:
-            RemotingConnectError: The address does not accept connections.
+            RemotingConnectError: The address does not accept connections, or not in time.
         """
-        connection = await self.connect(address)
+        connection = await self.connect(address, timeout_s)
         connection.send_oneway(command)
         self._writers[address].flush()
 
@@ -209,20 +285,19 @@ class RemotingClient:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close("no longer needed")
-        lock = self._locks.get(address)
-        if lock is not None and not lock.locked():
-            del self._locks[address]
+        self._useless.pop(address, None)
 
     async def stop(self) -> None:
         """Close all connections, give up those under way, and end all tasks; do nothing in a forked process."""
         if self.is_forked:
             return
         self._is_closed = True
-        for attempt in self._attempts:
-            if not attempt.expired():
-                attempt.reschedule(asyncio.get_running_loop().time())
         for writer in self._writers.values():
             writer.flush()
         self._writers.clear()
         self._connections.clear()
         await self._endpoint.stop("the client stops")
+
+
+def _closed_error(address: str) -> RemotingConnectError:
+    return RemotingConnectError(f"connect to {address} failed: the client is closed; make a new one")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import ClientError
+from rocketbroker.client.errors import ClientError, ClientStateError
 from rocketbroker.client.group_member import GroupMember
 
 
@@ -101,3 +101,21 @@ async def test_a_member_that_cannot_join_stops_its_instance(monkeypatch: pytest.
         await member.start()
     await member.close()
     assert (client.started, client.stopped, member.said) == (1, 1, [])
+
+
+async def test_a_member_is_refused_in_another_event_loop_and_stays_open():
+    member = Member(ClientInstance("127.0.0.1:9876"))
+    member._owns_client = True
+    member.leaving.set()
+
+    async def use() -> None:
+        for call in (member.start, member.close, member._client.start, member._client.stop):
+            with pytest.raises(ClientStateError, match="belongs to another event loop; make one in this loop"):
+                await call()
+        with pytest.raises(ClientStateError, match="member G belongs to another event loop"):
+            member._check_started()
+
+    async with member:
+        await asyncio.to_thread(asyncio.run, use())
+        member._check_started()
+    assert member.said == ["joined", "leaves"]

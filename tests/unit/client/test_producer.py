@@ -179,9 +179,9 @@ async def test_a_time_limit_that_the_route_uses_up_is_named(stage: Stage, monkey
     async with Producer("PG", stage.names.address) as producer:
         find = producer._client.routes.publish_route
 
-        async def find_late(topic: str) -> TopicRoute:
+        async def find_late(topic: str, timeout_s: float) -> TopicRoute:
             await asyncio.sleep(0.02)
-            return await find(topic)
+            return await find(topic, timeout_s)
 
         monkeypatch.setattr(producer._client.routes, "publish_route", find_late)
         with pytest.raises(RemotingTimeoutError, match=r"not sent, topic T: .* the limit is 10 ms; raise the limit"):

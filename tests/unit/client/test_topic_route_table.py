@@ -154,3 +154,49 @@ async def test_a_topic_without_a_route_is_explained_by_the_brokers_there_are(tex
     table = TopicRouteTable(Fetch({}), has_brokers=has_brokers)
     with pytest.raises(TopicRouteError, match=f"No route info of this topic: New; {text}"):
         await table.publish_route("New")
+
+
+async def test_a_broker_that_has_left_the_route_keeps_its_address():
+    fetch = Fetch({"T": route_of({"a": "h:1", "b": "h:2"})})
+    table = TopicRouteTable(fetch)
+    await table.route("T")
+    fetch.routes["T"] = route_of({"a": "h:1"})
+    await table.refresh_topic("T")
+    assert table.broker_address(MessageQueue("T", "b", 0)) == "h:2"
+    assert {queue.broker_name for queue in (await table.route("T")).subscribe_queues} == {"a"}
+    with pytest.raises(BrokerNotFoundError):
+        table.broker_address(MessageQueue("T", "c", 0))
+
+
+async def test_a_wait_for_a_refresh_may_be_shorter_than_the_refresh():
+    gate = asyncio.Event()
+    fetch = Fetch({"T": route_of({"a": "h:1"})})
+    changes: list[None] = []
+    table = TopicRouteTable(fetch, on_change=lambda: changes.append(None))
+    await table.route("T")
+
+    async def late(topic: str) -> TopicRouteData:
+        await gate.wait()
+        return fetch.routes[topic]
+
+    table._fetch = late
+    fetch.routes["T"] = route_of({"a": "h:2"})
+    await table.refresh_topic("T", 0.01)
+    assert changes == []
+    gate.set()
+    await until(lambda: changes)
+    assert table.broker_address(MessageQueue("T", "a", 0)) == "h:2"
+    await table.stop()
+
+
+async def test_a_stop_ends_those_who_wait_for_a_route():
+    async def never(_topic: str) -> TopicRouteData:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    table = TopicRouteTable(never)
+    waiting = asyncio.create_task(table.route("T"))
+    await until(lambda: table._fetches)
+    await table.stop()
+    with pytest.raises(NameServerError, match="the client is closed"):
+        await waiting

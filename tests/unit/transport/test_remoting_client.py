@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
-from rocketbroker.transport import endpoint
+from rocketbroker.transport import endpoint, remoting_client
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 from rocketbroker.transport.remoting_server import RemotingServer
@@ -110,7 +110,7 @@ def test_addresses():
 
 async def test_a_server_that_goes_ends_what_waits_and_is_found_again(handlers: Handlers):
     lost: list[object] = []
-    client = RemotingClient(on_close=lost.append)
+    client = RemotingClient(on_close=lambda connection, _proved: lost.append(connection))
     port = free_ports()
     server = RemotingServer(handlers.routes(), host="127.0.0.1", port=port)
     address = f"127.0.0.1:{port}"
@@ -202,17 +202,134 @@ async def test_a_connection_made_during_stop_is_closed(server: RemotingServer, a
     client = RemotingClient()
     connect: Any = loop.create_connection
 
+    stops: list[asyncio.Task[None]] = []
+
     async def connect_late(*args: object, **kwargs: object) -> object:
-        await client.stop()
+        stops.append(asyncio.create_task(client.stop()))
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
+            await asyncio.sleep(60)
         return await connect(*args, **kwargs)
 
     monkeypatch.setattr(loop, "create_connection", connect_late)
     with pytest.raises(RemotingConnectError, match="the client is closed"):
         await client.connect(address)
+    await stops[0]
     await until(lambda: not server.connections)
     assert not client.is_connected(address)
+
+
+async def test_waiters_share_a_connect_each_within_its_own_limit(client: RemotingClient):
+    # The queue of one place is full, so that the kernel does not answer.
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as first:
+        host, port = full.getsockname()
+        first.connect((host, port))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def wait(limit_s: float) -> float:
+            with pytest.raises(RemotingConnectError, match=f"no answer within {limit_s:g} s"):
+                await client.invoke(f"{host}:{port}", request(ECHO), limit_s)
+            return loop.time() - began
+
+        waited = await asyncio.gather(*map(wait, (0.05, 0.15, 0.1)))
+        assert len(client._attempts) == 1
+        assert all(limit_s <= took < limit_s + 1 for limit_s, took in zip((0.05, 0.15, 0.1), waited, strict=True))
+
+
+async def test_the_connect_counts_within_the_limit_of_a_request(server: RemotingServer, address: str, monkeypatch):
+    loop = asyncio.get_running_loop()
+    connect: Any = loop.create_connection
+
+    async def connect_late(*args: object, **kwargs: object) -> object:
+        await asyncio.sleep(0.1)
+        return await connect(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "create_connection", connect_late)
+    async with stopping(RemotingClient()) as client:
+        began = loop.time()
+        with pytest.raises(RemotingTimeoutError, match=r"within 0\.\d+ s"):
+            await client.invoke(address, request(LATER), 0.25)
+        assert 0.2 < loop.time() - began < 0.34
+
+
+class Dropper:
+    """Server that takes connections and drops them, or answers by ``ECHO`` first."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.server: asyncio.Server
+
+    async def _drop(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        writer.transport.abort()
+
+    async def start(self) -> str:
+        self.server = await asyncio.start_server(self._drop, "127.0.0.1", 0)
+        return f"127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+
+
+async def test_connections_that_are_dropped_at_once_are_made_again_at_growing_pauses(client: RemotingClient):
+    dropper = Dropper()
+    address = await dropper.start()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 1.0
+    while loop.time() < end:
+        with pytest.raises((RemotingSendError, RemotingConnectError, RemotingTimeoutError)):
+            await client.invoke(address, request(ECHO), 0.3)
+        await asyncio.sleep(0)
+    # After 0, 50, 150, 350 and 750 ms.
+    assert 3 <= dropper.connections <= 6
+    dropper.server.close()
+    await dropper.server.wait_closed()
+
+
+async def test_the_pause_ends_with_a_connection_that_was_useful(client: RemotingClient, handlers: Handlers):
+    losses: list[bool] = []
+    client._on_close = lambda _connection, proved: losses.append(proved)
+    dropper = Dropper()
+    address = await dropper.start()
+    for _ in range(2):
+        with pytest.raises((RemotingSendError, RemotingConnectError)):
+            await client.invoke(address, request(ECHO))
+        await until(lambda: not client._dialled)
+    assert client._useless[address].number == 2
+    dropper.server.close()
+    await dropper.server.wait_closed()
+    server = RemotingServer(handlers.routes(), host="127.0.0.1", port=int(address.rpartition(":")[2]))
+    await server.start()
+    assert (await client.invoke(address, request(ECHO))).code == 0
+    await server.stop()
+    await until(lambda: len(losses) == 3)
+    assert losses == [False, False, True]
+    assert client._useless == {}
+
+
+async def test_a_connection_that_lasted_was_useful_without_an_answer(
+    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(remoting_client, "_USEFUL_S", 0.02)
+    _, peer = await connected(client)
+    await asyncio.sleep(0.03)
+    peer.close()
+    await until(lambda: not client._dialled)
+    assert client._useless == {}
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_another_event_loop_is_refused_and_the_connection_stays(
+    client: RemotingClient, address: str, *, is_connected: bool
+):
+    other = address if is_connected else "127.0.0.1:1"
+    await client.invoke(address, request(ECHO))
+
+    async def use() -> None:
+        with pytest.raises((RemotingSendError, RemotingConnectError), match="belongs to another event loop; make one"):
+            await client.invoke(other, request(ECHO))
+        with pytest.raises(RemotingConnectError, match="belongs to another event loop; make one"):
+            await client.connect("127.0.0.1:1")
+
+    await asyncio.to_thread(asyncio.run, use())
+    assert (await client.invoke(address, request(ECHO))).code == 0
 
 
 async def connected(client: RemotingClient) -> tuple[RemotingConnection, socket.socket]:

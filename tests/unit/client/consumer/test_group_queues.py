@@ -68,12 +68,12 @@ async def test_a_topic_unsubscribed_from_while_it_is_looked_up_is_not_taken(stag
     consumer, routes = stage.consumer, stage.consumer._client.routes
     look_up, entered, gate = routes.route, asyncio.Event(), asyncio.Event()
 
-    async def slow(topic: str) -> TopicRoute:
+    async def slow(topic: str, timeout_s: float | None = None) -> TopicRoute:
         entered.set()
         await gate.wait()
         if not found:
             raise TopicRouteError("gone")
-        return await look_up(topic)
+        return await look_up(topic, timeout_s)
 
     routes.route = slow  # type: ignore[method-assign]
     stage.gate.set()
