@@ -202,7 +202,7 @@ class TopicRouteTable:
                 reason = "no broker is registered at the name servers: start one, or check its namesrvAddr"
             raise TopicRouteError(f"No route info of this topic: {topic}; {reason}") from None
         finally:
-            self._routes.pop(AUTO_CREATE_TOPIC_KEY_TOPIC, None)  # it is asked for anew for each topic
+            self._routes.pop(AUTO_CREATE_TOPIC_KEY_TOPIC, None)  # fetched again for each new topic
         known = self._routes.get(topic)
         if known is not None and known.publish_queues:
             return known
