@@ -55,3 +55,10 @@ def test_nothing_is_acknowledged_while_the_syncs_of_the_slave_fail(cluster: Faul
     cluster_faults.fail_slave_syncs(cluster)
     cluster.wait_at_work()
     print(cluster.finish())
+
+
+@pytest.mark.timeout(300)
+def test_what_waits_is_delivered_though_the_limits_of_sends_are_lowered(cluster: FaultCluster):
+    cluster_faults.lower_limits(cluster)
+    cluster.wait_at_work()
+    print(cluster.finish())

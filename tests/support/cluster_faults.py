@@ -1,13 +1,19 @@
 """Faults of a cluster by name: each happens, lasts a while, is checked and ends."""
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from rocketbroker.client import Message, PullConsumer, SendStatus
+from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from tests.support.clocked_broker import ClockedBroker
-from tests.support.fault_cluster import SLAVE_ROLE, FaultCluster
+from tests.support.fault_cluster import PROGRESS_LIMIT_S, SLAVE_ROLE, FaultCluster
 from tests.support.machines import CLIENTS, MASTER, NAMESRV, SLAVE
-from tests.support.our_servers import OurServer, wait_serving
+from tests.support.our_servers import OurServer, make_topic, wait_serving
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -18,6 +24,16 @@ LOSS: Final = 0.3
 _LONG_FREEZE: Final = 0.1
 _MESSAGES: Final = 120
 _REMEDY: Final = "if the master lost its store, stop both and copy"
+LATER: Final = "Later"
+# Larger than the lowered limit, which the other messages of the load are below.
+_LATER_SIZE: Final = 8_000
+# By setting: the lowered value, and the one before.
+_LOWERED: Final = {
+    "maxMessageSize": ("4000", "4194304"),
+    "timerMaxDelaySec": ("1", "259200"),
+    "maxTopicNums": ("1", "100000"),
+    "rejectTransactionMessage": ("true", "false"),
+}
 _NOT_FOLLOWED: Final = "the master's log is not followed"
 
 
@@ -189,6 +205,53 @@ def fail_slave_syncs(cluster: FaultCluster) -> None:
     end()
 
 
+def lower_limits(cluster: FaultCluster) -> None:
+    """Lower the limits of sends while acknowledged messages wait: delayed, of the timer, and of a transaction."""
+    make_topic(cluster.master.address, cluster.namesrv.address, LATER, 1)
+    waiting = asyncio.run(_send_then_lower_limits(cluster))
+    cluster.master.wait_until(
+        lambda: asyncio.run(_arrived(cluster)) >= waiting, PROGRESS_LIMIT_S, "deliver what waited"
+    )
+    cluster.check()
+    asyncio.run(_set_at_master(cluster, {name: before for name, (_, before) in _LOWERED.items()}))
+
+
+async def _send_then_lower_limits(cluster: FaultCluster) -> set[bytes]:
+    """Return the bodies that a consumer has to get."""
+    mark = cluster.random.getrandbits(64)
+    delayed, timer, transaction = (b"%d %d" % (mark, number) + bytes(_LATER_SIZE) for number in range(3))
+
+    async def commit(_: Message) -> LocalTransactionState:
+        # Its half message is acknowledged, and the other two are.
+        await _set_at_master(cluster, {name: lowered for name, (lowered, _) in _LOWERED.items()})
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check(_: MessageExt) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    async with TransactionProducer("PG_Later", cluster.namesrv.address, check=check) as producer:
+        for message in (Message(LATER, delayed, delay_time_level=2), Message(LATER, timer, delay_time_ms=5_000)):
+            while (await producer.send(message)).send_status is not SendStatus.SEND_OK:
+                continue
+        await producer.send_in_transaction(Message(LATER, transaction), commit)
+    return {delayed, timer, transaction}
+
+
+async def _set_at_master(cluster: FaultCluster, settings: Mapping[str, str]) -> None:
+    async with AdminClient(cluster.namesrv.address) as admin:
+        await admin.update_broker_config(cluster.master.address, settings)
+
+
+async def _arrived(cluster: FaultCluster) -> set[bytes]:
+    """Return the bodies in the topic of messages for later."""
+    async with PullConsumer("CG_Later", cluster.namesrv.address) as consumer:
+        queue, offset, bodies = MessageQueue(LATER, "broker-a", 0), 0, set[bytes]()
+        while (found := await consumer.pull(queue, offset, suspend_timeout_s=0.0)).messages:
+            bodies |= {bytes(each.body) for each in found.messages}
+            offset = found.next_begin_offset
+        return bodies
+
+
 def empty_master(cluster: FaultCluster) -> None:
     """Start the master without its store, by mistake, and give it a copy of the slave's."""
     journal = cluster.journal
@@ -283,7 +346,7 @@ ON_ONE_LINK: Final[tuple[Fault, ...]] = (
     kill_master, kill_master_without_reports, kill_slave, restart_slave_of_a_frozen_master, kill_both, stop_both,
     freeze_master, freeze_slave, freeze_namesrv, cut_to_slave, cut_to_master, cut_both_ways, lose_some, empty_master,
     set_clocks_apart, start_a_second_master, start_a_second_slave, start_a_slave_of_another_cluster, follow_nobody,
-    kill_namesrv, fail_slave_syncs,
+    kill_namesrv, fail_slave_syncs, lower_limits,
 )  # fmt: skip
 ON_ALL_LINKS: Final[tuple[Fault, ...]] = (lose_some_everywhere, isolate_master, isolate_slave)
 ON_A_SMALL_DISK: Final[tuple[Fault, ...]] = (fill_slave_disk, kill_slave_with_full_disk)
