@@ -86,6 +86,8 @@ class MasterProgressGate:
         offset, record = self._last_record(), None
         if offset >= 0:
             record = await asyncio.get_running_loop().run_in_executor(None, self._commit_log.record, offset)
+        if record is None and self._commit_log.max_offset > self._commit_log.min_offset:
+            return None
         # A log without a record covers the progress of a log without one.
         end = offset + len(record) if record else 0
         covered = [each for each in self._waiting if each.log.end <= end]

@@ -279,6 +279,15 @@ async def test_progress_is_that_of_the_same_log(slave, logs, master):
     assert logs.taken_over() == 1
 
 
+async def test_a_log_that_cannot_be_read_covers_nothing(slave, logs, master, store):
+    logs.master_stores()
+    master.log = LogState("1", 0)
+    for last_record in (-1, store.commit_log.max_offset):
+        slave.last_record = last_record
+        await slave.sync.sync_all()
+        assert logs.taken_over() == 0
+
+
 async def test_progress_of_a_former_master_is_forgotten(slave, logs, master):
     logs.master_stores()
     await slave.sync.sync_all()
