@@ -16,12 +16,13 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
+from rocketbroker.common.lifecycle import MustClose
 
 # Limit of requests without settings (DefaultMQAdminExt's timeoutMillis).
 _TIMEOUT_S = 5.0
 
 
-class AdminConnection:
+class AdminConnection(MustClose):
     """Connections of an admin client.
 
     Args:
@@ -38,13 +39,17 @@ class AdminConnection:
             config = msgspec.structs.replace(config, mq_client_api_timeout_s=timeout_s)
         self._remoting = config.remoting()
         self._timeout_s = config.mq_client_api_timeout_s
+        self._closed = False
         self._name_server = config.name_server(self._remoting)
 
     async def close(self) -> None:
         """Close the connections."""
+        self.mark_closed()
+        self._closed = True
         await self._remoting.stop()
 
     async def __aenter__(self) -> Self:
+        self._used()
         return self
 
     async def __aexit__(
@@ -52,11 +57,18 @@ class AdminConnection:
     ) -> None:
         await self.close()
 
+    def _used(self) -> None:
+        """Warn from now on if this is not closed; a call after the close opens nothing."""
+        if not self._closed:
+            self.mark_open()
+
     async def examine_topic_route_info(self, topic: str) -> TopicRouteData:
         """Return the route of a topic; TopicRouteError for an unknown topic."""
+        self._used()
         return await self._name_server.topic_route(topic)
 
     async def _invoke(self, address: str, command: Command) -> Command:
+        self._used()
         return await self._remoting.invoke(address, command, self._timeout_s)
 
     async def _ask(self, address: str, code: int, header: object = None, body: bytes = b"") -> Command:
@@ -65,10 +77,12 @@ class AdminConnection:
 
     async def _ask_name_server(self, code: int, header: object = None) -> Command:
         """Return the successful answer of one name server."""
+        self._used()
         return check_success(await self._name_server.invoke(client_request(code, header)))
 
     async def _ask_name_servers(self, code: int, header: object = None, body: bytes = b"") -> dict[str, Command]:
         """Return the successful answers of all name servers by address."""
+        self._used()
         return await self._name_server.invoke_all(lambda: client_request(code, header, body))
 
     async def _ask_first(self, group: str, code: int, header: object) -> Command:

@@ -22,7 +22,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.errors import RemotingConnectError
-from rocketbroker.common.lifecycle import Part, PartList, stop_all
+from rocketbroker.common.lifecycle import MustClose, Part, PartList, stop_all
 
 _instance_numbers = itertools.count(1)
 
@@ -32,7 +32,7 @@ def _client_id(client_ip: str, config: ClientConfig) -> str:
     return "@".join(filter(None, (client_ip, name, config.unit_name)))
 
 
-class ClientInstance:
+class ClientInstance(MustClose):
     """Connections, name servers, routes, heartbeats and offsets of one client.
 
     Args:
@@ -91,6 +91,7 @@ class ClientInstance:
         self.check_loop("client", self.client_id)
         self._loop = asyncio.get_running_loop()
         await self._parts.start()
+        self.mark_open()
 
     async def stop(self) -> None:
         """Stop, and close the connections; a caller that is cancelled leaves this running, a second one waits.
@@ -101,6 +102,7 @@ class ClientInstance:
         if self.remoting.is_forked:
             return
         self.check_loop("client", self.client_id)
+        self.mark_closed()
         if self._stopping is None:
             stop = stop_all(self._parts.stop, self.remoting.stop)
             self._stopping = asyncio.get_running_loop().create_task(stop, name=f"stop {self.client_id}")

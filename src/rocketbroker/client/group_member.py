@@ -10,10 +10,10 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.message import check_group
-from rocketbroker.common.lifecycle import stop_all
+from rocketbroker.common.lifecycle import MustClose, stop_all
 
 
-class GroupMember(ABC):
+class GroupMember(MustClose, ABC):
     """A member of a group, usable between ``start`` and ``close`` or within ``async with``.
 
     Args:
@@ -52,6 +52,7 @@ class GroupMember(ABC):
         self._client.check_loop(self.kind, self.group)
         if self._owns_client:
             await self._client.start()
+            self._client.mark_closed()  # the warning names this member
         try:
             self._join()
         except BaseException:
@@ -59,6 +60,7 @@ class GroupMember(ABC):
                 await self._client.stop()
             raise
         self._started = True
+        self.mark_open()
 
     async def close(self) -> None:
         """Unregister at the brokers and close the connections.
@@ -76,6 +78,7 @@ class GroupMember(ABC):
                 return  # the process that was forked from keeps the connections
             self._client.check_loop(self.kind, self.group)
             self._started = False
+            self.mark_closed()
             self._closing_error = sys.exception()
             self._closing = asyncio.get_running_loop().create_task(self._close(), name=f"close {self.group}")
         if self._closing is not None:

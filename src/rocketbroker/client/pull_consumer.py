@@ -79,8 +79,12 @@ class _Iteration(AsyncGenerator[MessageExt, None]):
         return await self._messages.athrow(*error)
 
     async def aclose(self) -> None:
+        await self.settle(sys.exception())
+
+    async def settle(self, error: BaseException | None) -> None:
+        """Close the iteration, which an error has ended or none."""
         self._open = False
-        if sys.exception() is None:
+        if error is None:
             self._accept()
         await self._messages.aclose()
 
@@ -130,7 +134,7 @@ class PullConsumer(GroupMember):
         self._hooks.start()
 
     async def _leave(self) -> None:
-        await self._settle_left()
+        await self._settle_left(self._closing_error)
         for stream in list(self._streams):
             await stream.commit()
         # An iteration that is still open may be closed later than this.
@@ -219,7 +223,7 @@ class PullConsumer(GroupMember):
 
         async def find_queues() -> tuple[MessageQueue, ...]:
             nonlocal start_from, checked
-            await self._settle_left()  # this iteration may begin where they ended
+            await self._settle_left(sys.exception())  # this iteration may begin where they ended
             try:
                 found = await self.fetch_subscribe_queues(topic) if chosen is None else chosen
             except TopicRouteError:
@@ -247,10 +251,10 @@ class PullConsumer(GroupMember):
         messages = self._observed(stream) if self._hooks else stream.messages()
         return _Iteration(messages, lambda: self._accept(stream), self._left)
 
-    async def _settle_left(self) -> None:
+    async def _settle_left(self, error: BaseException | None) -> None:
         """Close the iterations that were left; see ``_Iteration``."""
         while self._left:
-            await self._left.pop().aclose()
+            await self._left.pop().settle(error)
 
     def _accept(self, stream: MessageStream) -> None:
         """Count the last message of a stream as consumed."""

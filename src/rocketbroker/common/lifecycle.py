@@ -5,10 +5,14 @@ in order and stops them in the reverse order. ``stop_all`` and ``uninterrupted``
 """
 
 import asyncio
+import atexit
 import logging
+import os
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 log = logging.getLogger(__name__)
 
@@ -234,3 +238,41 @@ class PartList:
             await part.stop()
         except Exception:
             log.exception("%s did not stop cleanly", type(part).__name__)
+
+
+class MustClose:
+    """Owner of connections, tasks or threads that its user closes; a ResourceWarning names one that is forgotten.
+
+    It comes when the object is dropped, and at the latest when the interpreter ends: a thread may hold it until then.
+    """
+
+    # The process that has opened it, 0 while it is closed. A forked process has neither threads nor connections of it.
+    _opened_in = 0
+
+    def mark_open(self) -> None:
+        """Warn from now on if this is dropped."""
+        self._opened_in = os.getpid()
+        _open.add(self)
+
+    def mark_closed(self) -> None:
+        """Warn no longer."""
+        self._opened_in = 0
+
+    def warn_if_open(self) -> None:
+        """Warn, once, unless this was closed."""
+        if self._opened_in == os.getpid():
+            self._opened_in = 0
+            text = f"{type(self).__name__} was not closed; use it within 'with' or 'async with', or call close()"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+    def __del__(self) -> None:
+        self.warn_if_open()
+
+
+_open: WeakSet[MustClose] = WeakSet()
+
+
+@atexit.register
+def _warn_of_open() -> None:
+    for each in list(_open):
+        each.warn_if_open()

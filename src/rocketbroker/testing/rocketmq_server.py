@@ -17,6 +17,7 @@ from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.lifecycle import MustClose
 from rocketbroker.testing import stored_state
 from rocketbroker.testing.differences import lag_difference, message_difference, offset_difference, total_lag
 from rocketbroker.testing.errors import ServerStateError
@@ -39,7 +40,7 @@ _PROPERTIES = {
 }
 
 
-class RocketMQServer:
+class RocketMQServer(MustClose):
     """A name server and brokers for tests, in this process, on free ports and in a temporary folder.
 
     ``async with RocketMQServer() as mq`` in asyncio tests, ``with RocketMQServer() as mq`` in others. The server
@@ -137,6 +138,7 @@ class RocketMQServer:
             raise ServerStateError("RocketMQServer runs already; make another one for a second server")
         self._thread = ServerThread(lambda: ClockedEventLoop(self.clock))
         self._thread.start()
+        self.mark_open()
         self._life = asyncio.Lock()
         return self._thread.submit(self._start())
 
@@ -163,6 +165,7 @@ class RocketMQServer:
         """Make every further call an error; return the thread, which is to be stopped."""
         self.thaw()
         thread, self._thread = self._running(), None
+        self.mark_closed()
         return thread
 
     def _running(self) -> ServerThread:

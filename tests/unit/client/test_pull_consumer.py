@@ -212,10 +212,10 @@ async def test_a_loop_that_is_left_by_an_exception_gives_its_last_message_again(
 
     async def fail() -> None:
         async with PullConsumer("CG", stage.namesrv_addr) as consumer, AsyncExitStack() as stack:
-            messages = consumer.iterate("T", queues=[stage.queue])
+            iterations = [consumer.iterate("T", queues=[stage.queue])]
             if closed:
-                await stack.enter_async_context(aclosing(messages))
-            async for message in messages:
+                await stack.enter_async_context(aclosing(iterations[0]))
+            async for message in iterations.pop():
                 bodies.append(message.body)
                 if len(bodies) == 2:
                     raise ValueError("not consumed")
