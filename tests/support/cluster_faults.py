@@ -218,8 +218,8 @@ def lower_limits(cluster: FaultCluster) -> None:
 
 async def _send_then_lower_limits(cluster: FaultCluster) -> set[bytes]:
     """Return the bodies that a consumer has to get."""
-    mark = cluster.random.getrandbits(64)
-    delayed, timer, transaction = (b"%d %d" % (mark, number) + bytes(_LATER_SIZE) for number in range(3))
+    # Random bytes: a body that compresses well would be below the limit.
+    delayed, timer, transaction = (cluster.random.randbytes(_LATER_SIZE) for _ in range(3))
 
     async def commit(_: Message) -> LocalTransactionState:
         # Its half message is acknowledged, and the other two are.
