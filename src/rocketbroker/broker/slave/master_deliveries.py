@@ -38,10 +38,13 @@ class DeliveryLease:
     Args:
         config: ``enableSlaveActingMaster``; without it nobody else delivers, and the lease always holds.
         now: returns the seconds of a monotonic clock.
+
+    Attributes:
+        is_needed: false if the lease always holds.
     """
 
     def __init__(self, config: BrokerConfig, now: Callable[[], float] = running_time) -> None:
-        self._is_needed = config.enable_slave_acting_master and not config.skip_pre_online
+        self.is_needed = config.enable_slave_acting_master and not config.skip_pre_online
         # The last heartbeat before a pause may be an interval old.
         unheard_ms = config.broker_not_active_timeout_millis - config.broker_heartbeat_interval
         self._bound_s = max(unheard_ms / 1000, 2 * _TICK_S)
@@ -55,7 +58,7 @@ class DeliveryLease:
 
     def _look(self) -> bool:
         now = self._now()
-        self._is_lost |= self._is_needed and now - self._looked_at > self._bound_s
+        self._is_lost |= self.is_needed and now - self._looked_at > self._bound_s
         self._looked_at = now
         return not self._is_lost
 
@@ -98,13 +101,15 @@ class MasterDeliveries:
 
     async def start(self) -> None:
         """Run the pre-online steps, then start the services."""
-        self._tasks.every(_TICK_S, self._look, "look")
+        if self._lease.is_needed:
+            self._tasks.every(_TICK_S, self._look, "look")
         try:
             await self._resume()
         except BaseException:
             await self._tasks.stop()
             raise
-        self._tasks.forever(self._watch, "watch")
+        if self._lease.is_needed:
+            self._tasks.forever(self._watch, "watch")
 
     async def stop(self) -> None:
         """Stop the services."""
