@@ -18,9 +18,9 @@ from rocketbroker.transport.remoting_server import RemotingServer
 
 
 class FakeNamesrv:
-    """Server on a free port of 127.0.0.1 that records its requests."""
+    """Server on a port of 127.0.0.1, by default a free one, that records its requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.registrations: list[tuple[RegisterBrokerRequestHeader, bytes]] = []
         # By topic, of REGISTER_TOPIC_IN_NAMESRV.
         self.single: dict[str, list[QueueData]] = {}
@@ -38,7 +38,7 @@ class FakeNamesrv:
         table.add(RequestCode.UNREGISTER_BROKER, self._unregister, UnRegisterBrokerRequestHeader)
         table.add(RequestCode.QUERY_DATA_VERSION, self._query_data_version, QueryDataVersionRequestHeader)
         table.add(RequestCode.REGISTER_TOPIC_IN_NAMESRV, self._register_topic, RegisterTopicRequestHeader)
-        self.server = RemotingServer(table.routes, host="127.0.0.1")
+        self.server = RemotingServer(table.routes, host="127.0.0.1", port=port)
 
     @property
     def address(self) -> str:

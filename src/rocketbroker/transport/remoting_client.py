@@ -112,6 +112,7 @@ class RemotingClient:
         # A balancer without a backend, or a broker at its limit, takes connections and drops them. The pause before the
         # next one ends only with a connection that has proved useful: each loss wakes those who connect again.
         self._useless: dict[str, _Useless] = {}
+        self._on_loss: dict[str, Callable[[], None]] = {}
 
     async def connect(self, address: str, timeout_s: float | None = None) -> RemotingConnection:
         """Return the connection to an address; open one if needed.
@@ -157,6 +158,13 @@ class RemotingClient:
             del self._attempts[address]
         self._connections[address] = connection
         return connection
+
+    def on_loss(self, address: str, call: Callable[[], None] | None) -> None:
+        """Call a function whenever a connection to an address is closed or lost; None for no function."""
+        if call is None:
+            self._on_loss.pop(address, None)
+        else:
+            self._on_loss[address] = call
 
     def is_connected(self, address: str) -> bool:
         """Return true if the connection to an address is open."""
@@ -218,6 +226,8 @@ class RemotingClient:
                 number = known.number + 1 if known is not None else 1
                 pause_s = min(_FIRST_PAUSE_S * 2 ** (number - 1), _LAST_PAUSE_S)
                 self._useless[dialled.address] = _Useless(min(number, 10), now + pause_s)
+            if dialled.address in self._on_loss:
+                self._on_loss[dialled.address]()
         if self._on_close is not None:
             self._on_close(connection, proved)
 

@@ -18,7 +18,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import CodecError, RemotingError
+from rocketbroker.common.errors import CodecError, RemotingConnectError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
 
@@ -28,6 +28,9 @@ UNREGISTER_TIMEOUT_S = 3.0
 SINGLE_TIMEOUT_S = 3.0
 # Pause before a failed registration is retried: a name server needs 3 s to free the address of a dead broker.
 RETRY_S = 5.0
+# Pause before a connect that was refused is retried. A name server that has just restarted knows no broker: until all
+# have registered again, clients see a part of their queues only.
+CONNECT_RETRY_S = 1.0
 # More changed topics than this are registered with one REGISTER_BROKER, even with enableSingleTopicRegister.
 MOST_SINGLE = 64
 
@@ -85,7 +88,8 @@ class NamesrvLink:
         return self._failure == ""
 
     def start(self) -> None:
-        """Start sending registrations."""
+        """Start sending registrations, all of them again whenever the connection is lost."""
+        self._client.on_loss(self.address, self._lost)
         self._tasks.forever(self._run, "run")
 
     def register_whole(self) -> asyncio.Future[None]:
@@ -101,12 +105,20 @@ class NamesrvLink:
         self._changed_version = change.version
         return self._ask()
 
+    def _lost(self) -> None:
+        """Register again: a name server forgets a broker whose connection closes, or has forgotten all by a restart."""
+        if self.is_registered:
+            self._whole_due = True
+            self._idle.clear()
+            self._wake.set()
+
     async def settled(self) -> None:
         """Wait until all scheduled registrations have succeeded or failed."""
         await self._idle.wait()
 
     async def stop(self, *, unregister: bool) -> None:
         """End the task and, with ``unregister``, unregister the broker."""
+        self._client.on_loss(self.address, None)
         await self._tasks.stop()
         self._cancel_retry()
         self._idle.set()
@@ -137,18 +149,19 @@ class NamesrvLink:
             self._wake.clear()
             self._cancel_retry()
             waiting, self._waiting = self._waiting, []
-            done = False
+            done, retry_s = False, RETRY_S
             try:
                 await self._send_due()
                 done = self.is_registered
             except (RemotingError, CodecError) as error:
+                retry_s = min(CONNECT_RETRY_S, RETRY_S) if isinstance(error, RemotingConnectError) else RETRY_S
                 self._note(str(error))
             finally:
                 self._whole_due |= not done
                 _release(waiting)
                 if not done:
                     _release(self._waiting)
-                    self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
+                    self._retry = asyncio.get_running_loop().call_later(retry_s, self._wake.set)
                 if not self._wake.is_set():
                     self._idle.set()
 

@@ -225,3 +225,22 @@ async def test_a_second_broker_of_the_same_name_logs_an_error_with_the_reason(tm
         await link.register_whole()
         await link.settled()
         assert link.is_registered, "the other one is gone"
+
+
+async def test_a_broker_registers_again_when_its_link_is_lost_and_found(tmp_path, client, monkeypatch):
+    monkeypatch.setattr(namesrv_link, "CONNECT_RETRY_S", 0.02)
+    async with running(FakeNamesrv()) as namesrv:
+        port = int(namesrv.address.rpartition(":")[2])
+        link = make(tmp_path, client, namesrv.address)
+        link.start()
+        await link.register_whole()
+    try:
+        await until(lambda: not link.is_registered)
+        async with running(FakeNamesrv(port=port)) as restarted:
+            await until(lambda: restarted.registrations)
+            await until(lambda: link.is_registered)
+            await link.stop(unregister=False)
+            await turns()
+            assert len(restarted.registrations) == 1
+    finally:
+        await link.stop(unregister=False)
