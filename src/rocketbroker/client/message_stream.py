@@ -5,14 +5,18 @@ One task for each queue pulls ahead into a bounded buffer: a slow reader stops t
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+from rocketbroker.client.consumer.damaged_messages import DamagedMessages
 from rocketbroker.client.errors import ClientError, ClientStateError, TopicRouteError
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_result import PullResult, PullStatus
+from rocketbroker.client.queue_offsets import CLOCK_MARGIN_MS
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import BrokerResponseError, RemotingError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
@@ -46,6 +50,9 @@ class MessageStream:
         retry_delay_s: how long to wait after a failed pull (pullTimeDelayMillsWhenException).
         commit_interval_s: how often to commit (autoCommitIntervalMillis).
         rescan_interval_s: how often to ask for queues.
+        after_a_move: returns where to continue after an offset that does not exist.
+        damaged_retry_s: how long a damaged message is pulled again before it is skipped.
+        time_ms: wall clock.
         buffered_batches: how many pull results may wait for the reader.
 
     Attributes:
@@ -66,7 +73,13 @@ class MessageStream:
         commit_interval_s: float = 5.0,
         rescan_interval_s: float = 30.0,
         buffered_batches: int = 16,
+        after_a_move: Callable[[MessageQueue, int, PullResult, int], Awaitable[int]] | None = None,
+        damaged_retry_s: float = 60.0,
+        time_ms: Callable[[], int] | None = None,
     ) -> None:
+        self._after_a_move = after_a_move or _as_told
+        self._damaged_retry_s = damaged_retry_s
+        self._time_ms = time_ms or SystemClock().time_ms
         self._find_queues = find_queues
         self._pull = pull
         self._start_offset = start_offset
@@ -144,11 +157,16 @@ class MessageStream:
 
     async def _pull_queue(self, queue: MessageQueue) -> None:
         offset: int | None = None
+        known_ms = self._time_ms() - CLOCK_MARGIN_MS
+        damaged = DamagedMessages(queue, self._damaged_retry_s, time.monotonic)
         while True:
             try:
                 if offset is None:
                     offset = await self._start_offset(queue)
                 result = await self._pull(queue, offset, self._suspend_timeout_s)
+                following = result.next_begin_offset
+                if result.pull_status is PullStatus.OFFSET_ILLEGAL:
+                    following = await self._after_a_move(queue, offset, result, known_ms)
             except RocketBrokerError as error:
                 if not passes(error):
                     await self._buffer.put(error)
@@ -157,11 +175,20 @@ class MessageStream:
                 self._failures.warning("pulls of %s fail and are repeated every %g s: %s", queue, delay_s, error)
                 await asyncio.sleep(self._retry_delay_s)
                 continue
-            if result.pull_status is PullStatus.OFFSET_ILLEGAL:
-                log.warning("offset %d of %s does not exist; continuing at %d", offset, queue, result.next_begin_offset)
-            if result.messages or result.next_begin_offset != offset:
-                await self._buffer.put((queue, result.messages, result.next_begin_offset))
-            offset = result.next_begin_offset
+            if result.messages:
+                known_ms = result.messages[-1].store_timestamp
+                damaged.sound()
+            skips = bool(result.damage) and damaged.skips(result)
+            following += skips
+            if result.messages or following != offset:
+                await self._buffer.put((queue, result.messages, following))
+            offset = following
+            if result.damage and not skips:
+                await asyncio.sleep(self._retry_delay_s)
+
+
+async def _as_told(_queue: MessageQueue, _offset: int, result: PullResult, _known_ms: int) -> int:
+    return result.next_begin_offset
 
 
 def passes(error: RocketBrokerError) -> bool:

@@ -84,7 +84,7 @@ class PullAPIWrapper:
         command = client_request(RequestCode.PULL_MESSAGE, header)
         timeout_s = self._pull_timeout_s + suspend_timeout_s
         answer = await self._client.invoke_at(queue, broker_id, command, timeout_s, exactly=False)
-        result = pull_result(answer, frozenset(subscription.tags_set))
+        result = pull_result(answer, frozenset(subscription.tags_set), offset)
         self._pull_from[queue] = result.suggest_which_broker_id
         return result
 

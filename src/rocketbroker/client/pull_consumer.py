@@ -32,7 +32,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import (
 )
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock, SystemClock
-from rocketbroker.common.errors import RemotingError
+from rocketbroker.common.errors import CorruptRecordError, RemotingError
 from rocketbroker.common.lifecycle import stop_all
 
 
@@ -171,8 +171,11 @@ class PullConsumer(GroupMember):
             TopicRouteError, BrokerNotFoundError, NameServerError: no address for the broker.
             BrokerResponseError: it refused.
             RemotingError: it does not answer.
+            CorruptRecordError: the first message is damaged; those before a damaged one are returned.
         """
         result = await self._pull(queue, offset, max_nums, selector_of(expression), suspend_timeout_s)
+        if result.damage and result.next_begin_offset <= offset:
+            raise CorruptRecordError(f"{queue} at {offset}: {result.damage}; pull from {offset + 1} to skip it")
         if self._hooks:
             observed = [self._begin(message, queue) for message in result.messages]
             self._hooks.end(observed, Outcome.ACKNOWLEDGED)
@@ -195,6 +198,7 @@ class PullConsumer(GroupMember):
         queues: Iterable[MessageQueue] | None = None,
         commit: bool = True,
         max_nums: Count = 32,
+        damaged_message_retry_s: SecondsFrom0 = 60.0,
     ) -> AsyncGenerator[MessageExt, None]:
         """Yield the messages of all queues of a topic, in order within each queue, without end.
 
@@ -210,6 +214,8 @@ class PullConsumer(GroupMember):
             queues: only these queues of the topic; by default all, new ones included as they appear.
             commit: whether to commit offsets.
             max_nums: how many messages are pulled at once.
+            damaged_message_retry_s: seconds for which a message with a wrong checksum is pulled again before it is
+                skipped; 0 skips it at once, ``math.inf`` never.
 
         A topic that does not exist yet is waited for.
 
@@ -246,6 +252,9 @@ class PullConsumer(GroupMember):
             ),
             start_offset=lambda queue: self._start_offset(queue, start_from),
             commit=self.commit_offset if commit else None,
+            after_a_move=self._client.offsets.after_a_move,
+            damaged_retry_s=damaged_message_retry_s,
+            time_ms=self._clock.time_ms,
         )
         self._streams.add(stream)
         messages = self._observed(stream) if self._hooks else stream.messages()

@@ -6,13 +6,17 @@ import msgspec
 
 from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.codec.message.message_batch import unwrap_batch
-from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import CodecError
+
+# totalSize, magic, bodyCRC, queueId and flag come before it in a record.
+_QUEUE_OFFSET_POSITION = 20
 
 
 class PullStatus(IntEnum):
@@ -25,7 +29,11 @@ class PullStatus(IntEnum):
 
 
 class PullResult(msgspec.Struct, frozen=True):
-    """Messages, and where to pull next; ``min_offset`` and ``max_offset`` are those of the queue."""
+    """Messages, and where to pull next; ``min_offset`` and ``max_offset`` are those of the queue.
+
+    With ``damage``, the text of an error, the message at ``next_begin_offset`` cannot be read: its checksum is wrong,
+    or it cannot be decoded. The messages before it are here.
+    """
 
     pull_status: PullStatus
     next_begin_offset: int
@@ -33,6 +41,7 @@ class PullResult(msgspec.Struct, frozen=True):
     max_offset: int
     messages: list[MessageExt]
     suggest_which_broker_id: int = 0
+    damage: str = ""
 
 
 _STATUS_OF_CODE = {
@@ -43,28 +52,56 @@ _STATUS_OF_CODE = {
 }
 
 
-def pull_result(answer: Command, tags: frozenset[str]) -> PullResult:
-    """Return the result in the answer to a pull; brokers filter by a hash of the tag only, so tags are compared again.
+def pull_result(answer: Command, tags: frozenset[str], offset: int = 0) -> PullResult:
+    """Return the result in the answer to a pull at an offset.
+
+    Brokers filter by a hash of the tag only, so tags are compared again.
 
     Raises:
         BrokerResponseError: the broker refused.
-        CodecError: header or messages are broken.
+        CodecError: the header is broken.
     """
     status = _STATUS_OF_CODE.get(answer.code)
     if status is None:
         raise broker_error(answer.code, answer.remark)
     header = from_ext_fields(answer.header, PullMessageResponseHeader)
-    messages = unwrap_inner_batches(decode_messages(answer.body)) if status is PullStatus.FOUND else []
+    next_offset, damage = header.next_begin_offset, ""
+    messages: list[MessageExt] = []
+    if status is PullStatus.FOUND:
+        try:
+            messages = unwrap_inner_batches(decode_messages(answer.body))
+        except CodecError as error:
+            messages, damaged_at = _before_the_damage(answer.body)
+            following = messages[-1].queue_offset + 1 if messages else offset
+            # The broker's filter may have skipped messages before it: its own offset counts where that can be true.
+            next_offset, damage = damaged_at if following <= damaged_at < next_offset else following, str(error)
     if tags:
         messages = [message for message in messages if message.tags in tags]
     return PullResult(
         status,
-        header.next_begin_offset,
+        next_offset,
         header.min_offset,
         header.max_offset,
         messages,
         header.suggest_which_broker_id,
+        damage,
     )
+
+
+def _before_the_damage(body: bytes) -> tuple[list[MessageExt], int]:
+    """Return the messages before the first one that cannot be read, and the queue offset in that one; -1 if none."""
+    messages: list[MessageExt] = []
+    position = 0
+    while position < len(body):
+        try:
+            record = decode_record(body, position, check_crc=True, decompress=True)
+            messages += unwrap_inner_batches([record])
+        except CodecError:
+            break
+        position += record.store_size
+    if len(body) - position < _QUEUE_OFFSET_POSITION + 8:
+        return messages, -1
+    return messages, int.from_bytes(body[position + _QUEUE_OFFSET_POSITION :][:8], "big", signed=True)
 
 
 def unwrap_inner_batches(messages: list[MessageExt]) -> list[MessageExt]:

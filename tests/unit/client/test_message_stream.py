@@ -171,3 +171,42 @@ async def test_a_failure_that_lasts_ends_it():
 )
 def test_which_failures_pass(error: RocketBrokerError, expected: bool):
     assert passes(error) is expected
+
+
+class DamagedQueue(Queues):
+    """Queue whose message at offset 2 is damaged."""
+
+    async def pull(self, queue: MessageQueue, offset: int, suspend_timeout_s: float) -> PullResult:
+        if offset > 2:
+            return await super().pull(queue, offset, suspend_timeout_s)
+        sound = [message(queue, each) for each in range(offset, 2)]
+        return PullResult(PullStatus.FOUND, 2, 0, self.lengths[queue], sound, damage="bodyCRC is wrong")
+
+
+async def test_a_damaged_message_is_skipped_when_its_time_is_over(caplog: pytest.LogCaptureFixture):
+    async with asyncio.timeout(10), aclosing(DamagedQueue({A: 5}).stream(damaged_retry_s=0.05).messages()) as messages:
+        offsets = [(await anext(messages)).queue_offset for _ in range(4)]
+    assert offsets == [0, 1, 3, 4]
+    assert "the message at 2 is damaged and pulled again" in caplog.text
+
+
+class RecreatedQueue(Queues):
+    """Queue that ends at 2 although a group has come to 20."""
+
+    async def start_offset(self, _queue: MessageQueue) -> int:
+        return 20
+
+    async def pull(self, queue: MessageQueue, offset: int, suspend_timeout_s: float) -> PullResult:
+        if offset > 2:
+            return PullResult(PullStatus.OFFSET_ILLEGAL, 2, 0, 2, [])
+        return await super().pull(queue, offset, suspend_timeout_s)
+
+
+async def test_a_queue_that_was_made_again_is_read_from_its_beginning():
+    async def after_a_move(_queue: MessageQueue, offset: int, result: PullResult, known_ms: int) -> int:
+        assert (offset, known_ms) == (20, 90_000)
+        return result.min_offset
+
+    stream = RecreatedQueue({A: 2}).stream(after_a_move=after_a_move, time_ms=lambda: 100_000)
+    async with asyncio.timeout(10), aclosing(stream.messages()) as messages:
+        assert [(await anext(messages)).queue_offset for _ in range(2)] == [0, 1]

@@ -9,7 +9,7 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.flow_control import FlowControl
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rocketbroker.client.errors import OptionError
-from rocketbroker.client.options import Count, CountFrom0, Seconds
+from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsFrom0
 from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueStrategy,
@@ -39,6 +39,8 @@ class ConsumerOptions(TypedDict, total=False):
         pull_batch_size: most messages of one pull, by default 32.
         require_topic: raise TopicRouteError for a topic that does not exist, instead of waiting for it.
         rebalance_interval_s: seconds between rebalances when no member joins or leaves, by default 20.
+        damaged_message_retry_s: seconds for which a message with a wrong checksum is pulled again before it is
+            skipped, by default 60; 0 skips it at once, ``math.inf`` never.
         persist_interval_s: seconds between commits of offsets, by default 5 (persistConsumerOffsetInterval).
     """
 
@@ -51,6 +53,7 @@ class ConsumerOptions(TypedDict, total=False):
     pull_batch_size: Count
     require_topic: bool
     rebalance_interval_s: Seconds
+    damaged_message_retry_s: SecondsFrom0
     persist_interval_s: Seconds
 
 
@@ -67,6 +70,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     pull_batch_size: int = 32
     require_topic: bool = False
     rebalance_interval_s: float = 20.0
+    damaged_message_retry_s: float = 60.0
     persist_interval_s: float = 5.0
     orderly: bool = False
 

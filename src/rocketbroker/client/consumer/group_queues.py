@@ -93,6 +93,8 @@ class GroupQueues:
             put=put,
             skip=skip,
             move=self.table.move,
+            damaged_retry_s=settings.damaged_message_retry_s,
+            offsets=client.offsets,
         )
         self._rebalance_impl = RebalanceImpl(client, group, settings.allocation(), settings.message_model)
         self._rebalances = RebalanceService(self._rebalance, settings.rebalance_interval_s)

@@ -34,6 +34,7 @@ class ProcessQueue:
     Attributes:
         next_offset: offset of the next pull.
         dropped: the queue is no longer this consumer's; results of its messages change no offset.
+        last_stored_ms: store time of the last message that was put; 0 before the first.
         last_pull: monotonic time of the last pull; likewise ``last_consume`` and ``last_lock``.
     """
 
@@ -42,6 +43,7 @@ class ProcessQueue:
         self.next_offset = offset
         self.dropped = False
         self.last_pull = self.last_consume = self.last_lock = now
+        self.last_stored_ms = 0
         self.bytes = 0
         self._held_bytes = held_bytes
         # Ordered by offset. The first entry of a plain dict is found by skipping all entries removed before it.
@@ -79,6 +81,8 @@ class ProcessQueue:
         """Hold pulled messages; return those that were not held yet."""
         new = [message for message in messages if message.queue_offset not in self._held]
         self._held.update([(message.queue_offset, message) for message in new])
+        if new:
+            self.last_stored_ms = new[-1].store_timestamp
         size = sum([len(message.body) + len(message.properties_bytes) for message in new])
         self.bytes += size
         self._held_bytes.add(size)

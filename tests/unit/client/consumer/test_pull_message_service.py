@@ -14,6 +14,7 @@ from rocketbroker.client.consumer.pull_message_service import PullMessageService
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, subscription_data
 from rocketbroker.client.pull_result import PullResult, PullStatus
+from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -44,7 +45,21 @@ class Pulls(PullAPIWrapper):
         return result
 
 
-async def run(pulls: Pulls) -> tuple[list[int], list[int], dict[MessageQueue, int]]:
+class Offsets(QueueOffsets):
+    """Finds a given offset by time, and keeps the times that it was asked for."""
+
+    def __init__(self, found: int) -> None:
+        self._found = found
+        self.asked: list[int] = []
+
+    async def search_offset(self, _queue: MessageQueue, timestamp_ms: int) -> int:
+        self.asked.append(timestamp_ms)
+        return self._found
+
+
+async def run(
+    pulls: Pulls, retry_s: float = 60.0, offsets: QueueOffsets | None = None
+) -> tuple[list[int], list[int], dict[MessageQueue, int]]:
     """Return the offsets of messages that were put, of skips, and of moves."""
     put: list[int] = []
     skipped: list[int] = []
@@ -69,6 +84,8 @@ async def run(pulls: Pulls) -> tuple[list[int], list[int], dict[MessageQueue, in
         put=take,
         skip=lambda held: skipped.append(held.commit_offset),
         move=move,
+        damaged_retry_s=retry_s,
+        offsets=offsets or Offsets(0),
     )
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         loop = group.create_task(service.run(held))
@@ -107,3 +124,48 @@ async def test_a_failed_pull_is_repeated_and_logged_once(
     pulls = Pulls(*[RemotingTimeoutError("no answer")] * 3, found(0))
     assert (await run(pulls))[0] == [0]
     assert caplog.text.count("no answer") == 1
+
+
+def damaged(at: int, *before: int) -> PullResult:
+    return PullResult(PullStatus.FOUND, at, 0, 100, [message(offset) for offset in before], damage="bodyCRC is wrong")
+
+
+async def test_a_damaged_message_is_pulled_again_after_those_before_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(pull_message_service, "_RETRY_S", 0.001)
+    pulls = Pulls(damaged(2, 0, 1), damaged(2), found(2, 3))
+    assert await run(pulls) == ([0, 1, 2, 3], [], {})
+    assert pulls.offsets == [0, 2, 2, 4]
+    assert caplog.text.count("the message at 2 is damaged and pulled again, for 60 s") == 1
+
+
+async def test_damaged_messages_are_skipped_when_their_time_is_over(caplog: pytest.LogCaptureFixture):
+    pulls = Pulls(damaged(0), damaged(1), found(2))
+    assert await run(pulls, retry_s=0.0) == ([2], [0, 1, 1, 2], {})
+    assert pulls.offsets == [0, 1, 2, 3]
+    assert caplog.text.count("the message at 0 is damaged and skipped: bodyCRC is wrong") == 1
+    assert "2 damaged messages were skipped; the next one is sound" in caplog.text
+
+
+@pytest.mark.parametrize(("first_new", "at"), [(0, 0), (10, 10)])
+async def test_a_queue_that_ends_below_the_offset_is_new_or_has_lost_messages(
+    caplog: pytest.LogCaptureFixture, first_new: int, at: int
+):
+    """A new queue has younger messages only; one that was cut has those that were consumed."""
+    offsets = Offsets(first_new)
+    pulls = Pulls(found(*range(20)), PullResult(PullStatus.OFFSET_ILLEGAL, 10, 0, 10, []))
+    _, _, moved = await run(pulls, offsets=offsets)
+    assert moved == {QUEUE: at}
+    assert offsets.asked == [message(19).store_timestamp + 1]
+    assert ("its topic was made again; it is consumed from its beginning, 0" in caplog.text) == (at == 0)
+
+
+async def test_a_queue_of_which_nothing_was_pulled_is_compared_with_the_time_of_its_taking():
+    offsets = Offsets(0)
+    await run(Pulls(PullResult(PullStatus.OFFSET_ILLEGAL, 0, 0, 0, [])), offsets=offsets)
+    assert offsets.asked == []  # nothing was below
+    service = Offsets(0)
+    result = PullResult(PullStatus.OFFSET_ILLEGAL, 10, 0, 10, [])
+    assert await service.after_a_move(QUEUE, 20, result, 1000) == 0
+    assert service.asked == [1001]
