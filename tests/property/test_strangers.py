@@ -20,7 +20,7 @@ from tests.property.test_fuzz_requests import broker as processors
 from tests.support import stranger_broker
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
 from tests.support.raw_client import RawClient, raw_frame, raw_header
-from tests.support.strangers import LAWFUL_TOPIC, Lawful, connect_from, exchange, join, run_strangers, until
+from tests.support.strangers import LAWFUL_TOPIC, Lawful, connect_from, exchange, fill, join, run_strangers, until
 
 SEED = 20_261_123
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
@@ -81,15 +81,17 @@ def withstand(
     routes: dict[int, Route],
     count: int,
     seconds: float,
+    queued: int,
     record: Callable[[str, object], None],
 ) -> str:
-    """Let strangers at a broker; return what was measured."""
+    """Let strangers at a broker that has a long queue; return what was measured."""
     server = servers.launch_broker("", None, {"slowRequestLogMills": 50, **TABLES})
     server.wait_for(BOOTED, BOOT_LIMIT)
     pid = server.process.pid
     max_offset = raw_frame(raw_header(30, {"topic": LAWFUL_TOPIC, "queueId": "0"}))
     with RawClient(connect_from("127.0.0.9", server.address)) as client:
         join(client, "CG_Before", LAWFUL_TOPIC)
+        fill(client, LAWFUL_TOPIC, queued)
         exchange(client, "CG_Before", LAWFUL_TOPIC)
     assert until(lambda: not servers.left(server, {"Task": 1_000}))
     before, threads = servers.counts(server), threads_of(pid)
@@ -126,7 +128,7 @@ def exchange_new(client: RawClient) -> None:
 def test_a_broker_withstands_strangers(
     servers: StrangerServers, routes: dict[int, Route], record_property: Callable[[str, object], None]
 ) -> None:
-    withstand(servers, routes, 200, 60.0, record_property)
+    withstand(servers, routes, 200, 60.0, 10_000, record_property)
 
 
 @pytest.mark.soak
@@ -137,6 +139,6 @@ def test_a_broker_withstands_strangers_for_long(
     record_property: Callable[[str, object], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = withstand(servers, routes, 1 << 30, 180.0, record_property)
+    found = withstand(servers, routes, 1 << 30, 180.0, 300_000, record_property)
     with capsys.disabled():
         print(f"\nstrangers: {found}")

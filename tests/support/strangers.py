@@ -179,9 +179,11 @@ class Extremes:
             }
             for topic in topics[: chance.choice((1, 5, 40))]
         ]
+        # Any client may join any group, and commits as a member then: the lawful client keeps its group to itself.
+        group = chance.choice((*_GROUPS[1:], f"CG_Strange{chance.randrange(5_000)}"))
         return {
             "clientID": client,
-            "consumerDataSet": [consumer_data(self._text("group")) | {"subscriptionDataSet": subscriptions}],
+            "consumerDataSet": [consumer_data(group) | {"subscriptionDataSet": subscriptions}],
             "producerDataSet": [{"groupName": self._text("group")} for _ in range(count)],
             "heartbeatFingerprint": chance.choice(_NUMBERS[:9]),
         }
@@ -334,6 +336,13 @@ def exchange(client: RawClient, group: str, topic: str) -> None:
     _succeed(client, 15, commit)
     found = _succeed(client, 14, {name: commit[name] for name in ("consumerGroup", "topic", "queueId")})
     assert int(found.fields["offset"]) == offset + 1
+
+
+def fill(client: RawClient, topic: str, count: int) -> None:
+    """Send many messages one-way, so that pulls have a long queue to look through."""
+    frame = raw_frame(raw_header(10, send_v1_fields(topic), flag=2), b"filling")
+    for _ in range(0, count, _MOST_PIPELINED):
+        client.send(frame * _MOST_PIPELINED)
 
 
 def run_strangers(
