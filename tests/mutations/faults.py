@@ -39,26 +39,8 @@ MUTATIONS = (
     Mutation(
         "a cut does not wait for cleaning",
         "LogTruncation.alone",
-        """
-async with self._file_changes:
-    await asyncio.get_running_loop().run_in_executor(None, self._pause)
-    try:
-        with self._dispatcher.index_held():
-            yield
-    finally:
-        self._flusher.pause.release()
-        self._queue_flusher.pause.release()
-""",
-        """
-if self._file_changes:
-    await asyncio.get_running_loop().run_in_executor(None, self._pause)
-    try:
-        with self._dispatcher.index_held():
-            yield
-    finally:
-        self._flusher.pause.release()
-        self._queue_flusher.pause.release()
-""",
+        "self._file_changes",
+        "asyncio.Lock()",
         REPLICA_LOG,
     ),
     Mutation(
