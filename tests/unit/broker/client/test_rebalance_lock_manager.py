@@ -75,7 +75,7 @@ def test_a_group_whose_queues_are_all_held_by_others_is_not_kept():
     assert list(locks._table) == []
 
 
-def test_a_scan_forgets_expired_locks_of_all_groups():
+def test_a_scan_forgets_groups_whose_locks_have_expired():
     clock = FakeClock()
     locks = RebalanceLockManager(clock)
     locks.try_lock_batch("gone", [A, B], "one", b"1")
@@ -84,10 +84,43 @@ def test_a_scan_forgets_expired_locks_of_all_groups():
     locks.try_lock_batch("lives", [B], "one", b"1")
     clock.advance(31)
     locks.forget_expired()
-    assert {group: list(entries) for group, entries in locks._table.items()} == {"lives": [B]}
+    assert list(locks._table) == ["lives"]
+    locks.try_lock_batch("lives", [B], "one", b"1")
+    assert list(locks._table["lives"]) == [B]
     assert (locks._count, locks._shares._taken) == (1, {b"1": 1})
     locks.unlock_batch("lives", [A, B], "one")
     assert (locks._count, locks._shares._taken, locks._table) == (0, {}, {})
+
+
+def test_a_scan_before_the_last_locks_of_a_group_expire_keeps_no_empty_group():
+    clock = FakeClock()
+    locks = RebalanceLockManager(clock)
+    locks.try_lock_batch("released", [A], "one")
+    clock.advance(45)
+    locks.try_lock_batch("before", [A], "one")
+    clock.advance(5)
+    locks.try_lock_batch("released", [B], "one")
+    locks.unlock_batch("released", [B], "one")
+    for _ in range(3):
+        clock.advance(30)
+        locks.forget_expired()
+        assert locks.try_lock_batch("new", [A], "one") == [A]
+
+
+def test_one_call_forgets_a_bounded_number_of_locks_in_one_line(caplog):
+    caplog.set_level("INFO")
+    clock = FakeClock()
+    locks = RebalanceLockManager(clock)
+    for number in range(25_000):
+        locks.try_lock_batch(f"g{number}", [A], "one")
+    clock.advance(61)
+    left: list[int] = []
+    while not left or left[-1]:
+        locks.forget_expired()
+        left.append(locks._count)
+    assert left == [15_000, 5_000, 0]
+    assert len(caplog.records) == 3
+    assert "10000 locks of group g0 and 9,999 others" in caplog.text
 
 
 def test_locks_are_bounded_and_no_address_takes_those_of_the_next(caplog):
