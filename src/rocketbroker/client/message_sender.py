@@ -93,7 +93,10 @@ class MessageSender:
         if not self._pressure.try_acquire(size):
             await self._pressure.acquire(size, timeout_s)
         try:
-            route = await self._client.routes.publish_route(outgoing.topic, start + timeout_s - loop.time())
+            routes = self._client.routes
+            route = routes.known_publish_route(outgoing.topic)
+            if route is None:
+                route = await routes.publish_route(outgoing.topic, start + timeout_s - loop.time())
             if callable(queue):
                 queue = queue(route.publish_queues, outgoing.messages[0])
             if queue is None:

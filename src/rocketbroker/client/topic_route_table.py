@@ -167,6 +167,11 @@ class TopicRouteTable:
         self._routes[topic] = found
         return found
 
+    def known_publish_route(self, topic: str) -> TopicRoute | None:
+        """Return the route to send by if it is known: a plain call, since each send makes it."""
+        route = self._routes.get(topic)
+        return route if route is not None and route.publish_queues else None
+
     async def publish_route(self, topic: str, timeout_s: float | None = None) -> TopicRoute:
         """Return the route to send by: of the topic itself, else that of TBW102, through which brokers create topics.
 
@@ -175,8 +180,8 @@ class TopicRouteTable:
             NameServerError: no name server answers.
             RemotingTimeoutError: none has answered in time.
         """
-        route = self._routes.get(topic)
-        if route is None or not route.publish_queues:
+        route = self.known_publish_route(topic)
+        if route is None:
             route = await self._find_publish_route(topic, timeout_s)
         if not route.publish_queues:
             raise TopicRouteError(f"topic {topic} has no queue that can be written; check its perm and its brokers")
