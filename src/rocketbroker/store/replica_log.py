@@ -14,7 +14,13 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.clean.log_truncation import LogTruncation
 from rocketbroker.store.commitlog.commit_log import CommitLog, RawAppend
-from rocketbroker.store.dispatch.reput_message_service import LEAST_STEP, MOST_STEP, ReputMessageService, step_like
+from rocketbroker.store.dispatch.reput_message_service import (
+    LEAST_STEP,
+    MOST_STEP,
+    LastRecord,
+    ReputMessageService,
+    step_like,
+)
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.message_appender import MessageAppender
@@ -122,8 +128,8 @@ class ReplicaLog:
         return self._commit_log.max_offset
 
     @property
-    def last_record(self) -> int:
-        """CommitLog offset of the last record that consumers may read, -1 without one."""
+    def last_record(self) -> LastRecord | None:
+        """Last record that consumers may read, ``None`` without one."""
         return self._reput.last_record
 
     async def let_dispatch(self) -> None:

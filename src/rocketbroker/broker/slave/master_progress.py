@@ -25,6 +25,7 @@ from rocketbroker.broker.slave.master_client import LogState, MasterClient
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.dispatch.reput_message_service import LastRecord
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 
 
@@ -52,12 +53,16 @@ class MasterProgressGate:
     Args:
         client: asks the master.
         commit_log: the own log.
-        last_record: returns the CommitLog offset of the last record that is dispatched, -1 without one.
+        last_record: returns the last record that is dispatched, ``None`` without one.
         flusher: syncs the own log.
     """
 
     def __init__(
-        self, client: MasterClient, commit_log: CommitLog, last_record: Callable[[], int], flusher: CommitLogFlusher
+        self,
+        client: MasterClient,
+        commit_log: CommitLog,
+        last_record: Callable[[], LastRecord | None],
+        flusher: CommitLogFlusher,
     ) -> None:
         self._client = client
         self._commit_log = commit_log
@@ -83,15 +88,13 @@ class MasterProgressGate:
         """
         if not self._waiting:
             return None
-        offset, record = self._last_record(), None
-        if offset >= 0:
-            record = await asyncio.get_running_loop().run_in_executor(None, self._commit_log.record, offset)
-        if record is None and self._commit_log.max_offset > self._commit_log.min_offset:
+        last = self._last_record()
+        if last is None and self._commit_log.max_offset > self._commit_log.min_offset:
             return None
         # A log without a record covers the progress of a log without one.
-        end = offset + len(record) if record else 0
+        end = last.offset + last.size if last else 0
         covered = [each for each in self._waiting if each.log.end <= end]
-        if not covered or (record and await self._client.record(offset) != record):
+        if not covered or (last and not await self._master_has(last)):
             return None
         progress = covered[-1]
         if (await self._client.log_state()).started != progress.log.started:
@@ -102,3 +105,9 @@ class MasterProgressGate:
             return None
         self._waiting = [each for each in self._waiting if each not in covered]
         return progress
+
+    async def _master_has(self, last: LastRecord) -> bool:
+        """Return true if the master has the same record as this log."""
+        # With its size: ``maxMessageSize`` may have been lowered since it was stored.
+        record = await asyncio.get_running_loop().run_in_executor(None, self._commit_log.record, *last)
+        return record is not None and await self._client.record(last.offset) == record

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.codec.storefile.record_search import store_timestamp
@@ -38,6 +38,13 @@ _PAUSE: Final = 9
 _LONGEST_PAUSE_S: Final = 0.02
 # Called with the offsets of a part of the log without a sound record, and the reason.
 DamageListener = Callable[[int, int, str], None]
+
+
+class LastRecord(NamedTuple):
+    """CommitLog offset and size of the last record that is dispatched."""
+
+    offset: int
+    size: int
 
 
 def step_like(stretch: Stretch) -> int:
@@ -79,8 +86,8 @@ class ReputMessageService:
         # Begin and progress of ``run``: CommitLog offset and store time in ms of the last record.
         self.offset = 0
         self.last_stored_ms = 0
-        # CommitLog offset of that record, -1 while only the queues know it.
-        self._last_record = -1
+        # That record, ``None`` while only the queues know it.
+        self._last_record: LastRecord | None = None
         # Bytes that a step reads from the log.
         self._step = LEAST_STEP
         self._fresh: deque[Stretch] = deque()
@@ -171,20 +178,23 @@ class ReputMessageService:
         self.offset = stretch.end_offset
         self._step = step_like(stretch)
         last = stretch[len(stretch) - 1]
-        self.last_stored_ms, self._last_record = store_timestamp(last), stretch.end_offset - len(last)
+        self.last_stored_ms = store_timestamp(last)
+        self._last_record = LastRecord(stretch.end_offset - len(last), len(last))
 
     def continue_from(self, offset: int, last_stored_ms: int) -> None:
         """Continue at an offset, before which the last record was stored at a time; queues may have changed."""
-        self.offset, self.last_stored_ms, self._last_record = offset, last_stored_ms, -1
+        self.offset, self.last_stored_ms, self._last_record = offset, last_stored_ms, None
         self._fresh.clear()
         self._forget_queues()
 
     @property
-    def last_record(self) -> int:
-        """CommitLog offset of the last record before ``offset``, -1 without one."""
-        if self._last_record < 0:
-            last = (queue.entry(queue.max_offset - 1) for queue in self._queues if queue.max_offset)
-            self._last_record = max((entry.physical_offset for entry in last if entry is not None), default=-1)
+    def last_record(self) -> LastRecord | None:
+        """Last record before ``offset``, ``None`` without one."""
+        if self._last_record is None:
+            # The last used offset of a queue may have no message.
+            last = (queue.message_entry(queue.max_offset - 1) for queue in self._queues if queue.max_offset)
+            found = (LastRecord(entry.physical_offset, entry.size) for entry in last if entry and entry.size)
+            self._last_record = max(found, default=None)
         return self._last_record
 
     def _forget_queues(self) -> None:

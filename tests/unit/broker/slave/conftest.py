@@ -67,7 +67,7 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         stored_topics=set(),
         address=MasterAddress(lambda: "127.0.0.1:1"),
         other_log="",
-        last_record=-1,
+        last_record=None,
         is_acting=False,
     )
     found.address.registered("ns", Master(master.address, ""))

@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.dispatch.reput_message_service import LastRecord
 from rocketbroker.store.flush.acknowledgement import Acknowledgement
 from tests.support.stores import message
 from tests.support.waiting import until
@@ -176,7 +177,8 @@ class Copied:
     def slave_gets(self, count: int) -> None:
         """Let the slave have the first ``count`` messages."""
         self.copied = count
-        self._slave.last_record = self._ends[count - 1] if count else -1
+        begins = self._ends[: count + 1]
+        self._slave.last_record = LastRecord(begins[-2], begins[-1] - begins[-2]) if count else None
 
     def taken_over(self) -> int:
         """Return the number of messages that the slave's progress counts, the same in each of its tables."""
@@ -264,6 +266,16 @@ async def test_progress_of_a_master_that_was_started_again_is_never_taken_over(s
     assert logs.taken_over() == 0
 
 
+async def test_progress_does_not_wait_behind_a_record_above_a_lowered_limit(slave, logs, store):
+    logs.master_stores()
+    logs.slave_gets(1)
+    store.commit_log.longest_record = 10
+
+    await slave.sync.sync_all()
+
+    assert logs.taken_over() == 1
+
+
 async def test_progress_is_that_of_the_same_log(slave, logs, master):
     logs.master_stores()
     logs.slave_gets(1)
@@ -282,7 +294,7 @@ async def test_progress_is_that_of_the_same_log(slave, logs, master):
 async def test_a_log_that_cannot_be_read_covers_nothing(slave, logs, master, store):
     logs.master_stores()
     master.log = LogState("1", 0)
-    for last_record in (-1, store.commit_log.max_offset):
+    for last_record in (None, LastRecord(store.commit_log.max_offset, 100)):
         slave.last_record = last_record
         await slave.sync.sync_all()
         assert logs.taken_over() == 0
