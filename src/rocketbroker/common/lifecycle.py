@@ -22,19 +22,22 @@ T = TypeVar("T")
 RESTART_S = 1.0
 #: Seconds between two looks of a part that looks for work.
 TICK_S = 0.5
+# Longest delay of what is due in a tick or later. Not 0: a timer may fire a moment before its tick, which then is over.
+_LATE_S = 0.05
 #: Longest sleep of an idle thread in seconds, should nobody wake it.
 IDLE_S = 10.0
 
 
-def until_tick(pause_s: float) -> float:
-    """Return the seconds until the tick nearest to ``pause_s`` from now; a pause below a tick is kept.
+def until_tick(pause_s: float, late_s: float = TICK_S / 2) -> float:
+    """Return the seconds until the last tick that is at most ``late_s`` later than ``pause_s`` from now.
 
-    Timers of one moment wake the process once, so an idle server wakes once a tick, however many parts look for work.
+    A pause below a tick is kept. Timers of one moment wake the process once, so an idle server wakes once a tick,
+    however many parts look for work.
     """
     if pause_s < TICK_S:
         return pause_s
     now = asyncio.get_running_loop().time()
-    return max(round((now + pause_s) / TICK_S) * TICK_S - now, 0.0)
+    return max((now + pause_s + late_s) // TICK_S * TICK_S - now, 0.0)
 
 
 class TaskOwner:
@@ -81,7 +84,7 @@ class TaskOwner:
                 log.exception("%s.%s failed; next try in %s s", self._name, name, period_s)
 
     def whenever(self, action: Callable[[], Awaitable[float]], retry_s: float, name: str) -> asyncio.Task[Any]:
-        """Call ``action`` repeatedly, after as many seconds as it returns; log errors and retry."""
+        """Call ``action`` repeatedly, after the seconds that it returns or at a tick before; log errors and retry."""
         return self.start(self._repeat_when_told(action, retry_s, name), name)
 
     async def _repeat_when_told(self, action: Callable[[], Awaitable[float]], retry_s: float, name: str) -> None:
@@ -91,7 +94,8 @@ class TaskOwner:
             except Exception:
                 log.exception("%s.%s failed; next try in %s s", self._name, name, retry_s)
                 pause_s = retry_s
-            await asyncio.sleep(until_tick(pause_s))
+            # What the action looks for, such as a message that is due, may come right after the pause.
+            await asyncio.sleep(until_tick(pause_s, _LATE_S))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
