@@ -126,11 +126,11 @@ class CommitLogDispatcher:
             loop.call_soon(self._enter_part, loop)
 
     def _enter_part(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Before the part: an error that nobody foresaw must not end the entering of keys.
+        self._goes_on = False
         self.flush_index(1)
-        self._goes_on = (
-            self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES and self._may_enter()
-        )
-        if self._goes_on:
+        if self.index_service is not None and self.index_service.waiting >= BATCH_MESSAGES and self._may_enter():
+            self._goes_on = True
             loop.call_soon(self._enter_part, loop)
 
     def _may_enter(self) -> bool:

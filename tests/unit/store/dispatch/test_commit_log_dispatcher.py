@@ -162,6 +162,31 @@ async def test_parts_wait_for_the_retry_after_an_error(tmp_path: Path, monkeypat
     index.close()
 
 
+async def test_parts_go_on_after_an_error_that_nobody_foresaw(tmp_path: Path, monkeypatch):
+    index = IndexService(tmp_path / "index", 5000, 4 * AT_ONCE, lambda: "20261121095923270")
+    queue = ConsumeQueue("T", 0, tmp_path / "cq", 20 * 4 * AT_ONCE)
+    dispatcher = CommitLogDispatcher(index, Listener(waiting=False))
+    errors: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+
+    def fail(_: int) -> None:
+        raise ValueError("nobody foresaw it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "flush", fail)
+        dispatcher.dispatch([request(queue, number, number, unique_key="U") for number in range(2 * AT_ONCE)])
+        await asyncio.sleep(0)
+    assert [str(each["exception"]) for each in errors] == ["nobody foresaw it"]
+
+    dispatcher.enter_keys()
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert index.waiting == 0
+    queue.queue.close()
+    index.close()
+
+
 def test_a_full_disk_keeps_back_the_queue_but_not_consumers_of_what_is_there(tmp_path: Path, monkeypatch, caplog):
     index = make_index(tmp_path / "index")
     queue = ConsumeQueue("T", 0, tmp_path / "cq", 200)
