@@ -61,6 +61,8 @@ log = logging.getLogger(__name__)
 # Longest time that keys wait for others before they are written to the index; shorter than the checkpoint steps back.
 _INDEX_TICK_S = 1.0
 _COLD_READERS = 2
+# Seconds between two lines of a failure that lasts.
+_REPEAT_LOG_S = 60.0
 
 
 class MessageStore:
@@ -106,6 +108,7 @@ class MessageStore:
         # Acquired by ``start``, or before it to read other files of the folder; released by ``stop``.
         self.lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
+        self._checkpoint_logged_at = float("-inf")
         self._ends_path = config.config_dir / queue_ends.FILE_NAME
         self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
         self._allocate_service = AllocateMappedFileService(file_system)
@@ -390,8 +393,12 @@ class MessageStore:
             self._checkpoint.advance(logics_msg_timestamp=stored)
         try:
             self._checkpoint.save()
-        except OSError:
-            log.exception("checkpoint: could not be written; until it is, a start checks more of the log")
+        except OSError as error:
+            # Each round tries again.
+            if (now := self._clock.monotonic()) >= self._checkpoint_logged_at + _REPEAT_LOG_S:
+                self._checkpoint_logged_at = now
+                text = "checkpoint: %s cannot be written: %s; until it is, a start checks more of the log"
+                log.error(text, self.config.checkpoint_path, error)  # noqa: TRY400 - the traceback says nothing
         if self._index_sync is not None:
             self._index_sync.sync_if_due()
         self.queues.remove_retired()

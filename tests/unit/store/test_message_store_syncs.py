@@ -201,6 +201,17 @@ class TestSync:
 
         assert len(synced) == 1
 
+    async def test_a_checkpoint_that_cannot_be_written_is_logged_once_a_minute(
+        self, store: MessageStore, clock: FakeClock, monkeypatch, caplog
+    ):
+        monkeypatch.setattr(store._checkpoint, "save", refuse(errno.EIO))
+        for seconds in (0, 30, 29, 1, 30):
+            clock.advance(seconds)
+            store._queue_flusher.flush()
+
+        assert caplog.text.count("checkpoint cannot be written: [Errno 5]") == 2
+        assert "Traceback" not in caplog.text
+
     async def test_what_a_failed_sync_of_a_queue_left_out_is_checked(self, store: MessageStore, monkeypatch):
         for body in (b"a", b"b", b"c"):
             store.appender.put_message(message(body))
@@ -494,7 +505,7 @@ class TestNoDescriptors:
             new_topic = store.appender.put_message(message(b"new", "New"))
             store.appender.dispatch()
             store._dispatcher.flush_index()
-            await until(lambda: "checkpoint: could not be written" in caplog.text)
+            await until(lambda: "checkpoint cannot be written" in caplog.text)
             taken = sum(result.status is PutMessageStatus.PUT_OK for result in results)
             assert 0 < taken < 60, "until the log needs a file that is not prepared"
             assert len(read_queue(store, "Topic", 0)) == 1 + taken
