@@ -16,6 +16,7 @@ from collections import abc
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum
+from numbers import Real
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -43,6 +44,7 @@ R = TypeVar("R")
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, title="a number of seconds")]
 SecondsFrom0 = Annotated[float, msgspec.Meta(ge=0, title="a number of seconds")]
+SecondsOrForever = Annotated[float, msgspec.Meta(ge=0, title="a number of seconds", extra={"endless": True})]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 CountFrom0 = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -242,10 +244,12 @@ def _int(value: object) -> object:
     raise _RefusedError(f"give a whole number{_without_quotes(value)}")
 
 
-def _float(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+def _float(value: Any) -> object:
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:  # noqa: PLR0124 - nan
         raise _RefusedError(f"give a number{_without_quotes(value)}")
-    return value
+    if type(value) in {int, float}:
+        return value
+    return float(value)  # a number of numpy
 
 
 def _without_quotes(value: object) -> str:
@@ -282,11 +286,14 @@ _CHECKS: dict[type, Check] = {
 def _in_range(check: Check, meta: msgspec.Meta) -> Check:
     """Bound a number; the noun and the limits of its annotation say what to give."""
     noun = meta.title or "a whole number"
+    endless = (meta.extra or {}).get("endless", False)
     limits = " to ".join(
         f"{word}{limit}"
         for word, limit in (("from ", meta.ge), ("above ", meta.gt), ("", meta.le))
         if limit is not None
     )
+    if endless:
+        limits += ", or math.inf"
 
     def bounded(value: object) -> object:
         try:
@@ -296,7 +303,8 @@ def _in_range(check: Check, meta: msgspec.Meta) -> Check:
                 raise _RefusedError(f"give {meta.description}") from None
             raise _RefusedError(f"give {noun} {limits}{_without_quotes(value)}") from None
         if (
-            (meta.ge is not None and number < meta.ge)
+            (number == math.inf and not endless)
+            or (meta.ge is not None and number < meta.ge)
             or (meta.gt is not None and number <= meta.gt)
             or (meta.le is not None and number > meta.le)
         ):

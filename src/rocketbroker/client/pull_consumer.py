@@ -19,7 +19,7 @@ from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.message_stream import MessageStream
-from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsFrom0, checked
+from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsFrom0, SecondsOrForever, checked
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter, subscription_data
 from rocketbroker.client.pull_result import PullResult
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -198,7 +198,7 @@ class PullConsumer(GroupMember):
         queues: Iterable[MessageQueue] | None = None,
         commit: bool = True,
         max_nums: Count = 32,
-        damaged_message_retry_s: SecondsFrom0 = 60.0,
+        damaged_message_retry_s: SecondsOrForever = 60.0,
     ) -> AsyncGenerator[MessageExt, None]:
         """Yield the messages of all queues of a topic, in order within each queue, without end.
 

@@ -1,12 +1,14 @@
 """Options of all public classes, checked where they enter."""
 
 import inspect
+import math
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
+import numpy as np
 import pytest
 
 from rocketbroker import client as public
@@ -101,6 +103,16 @@ def test_each_public_class_that_takes_options_checks_them():
 )
 def test_an_option_that_is_not_allowed_is_named_with_what_to_give(options: dict[str, Any], text: str):
     assert text in refusal(PushConsumer, "CG", **({"config": NOWHERE} | options))
+
+
+def test_seconds_may_be_numbers_of_any_kind_and_endless_where_the_option_says_so():
+    kinds: list[Any] = [5, 0.5, np.float32(5), np.int64(5)]
+    for seconds in kinds:
+        PushConsumer("CG", NOWHERE, consume_timeout_s=seconds)
+    PushConsumer("CG", NOWHERE, damaged_message_retry_s=math.inf)
+    PullConsumer("CG", NOWHERE).iterate("T", damaged_message_retry_s=math.inf)
+    text = "damaged_message_retry_s is -inf; give a number of seconds from 0, or math.inf"
+    assert text in refusal(PushConsumer, "CG", NOWHERE, damaged_message_retry_s=-math.inf)
 
 
 @pytest.mark.parametrize(

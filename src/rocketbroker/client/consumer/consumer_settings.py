@@ -9,7 +9,7 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.flow_control import FlowControl
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from rocketbroker.client.errors import OptionError
-from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsFrom0
+from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsOrForever
 from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueStrategy,
@@ -53,7 +53,7 @@ class ConsumerOptions(TypedDict, total=False):
     pull_batch_size: Count
     require_topic: bool
     rebalance_interval_s: Seconds
-    damaged_message_retry_s: SecondsFrom0
+    damaged_message_retry_s: SecondsOrForever
     persist_interval_s: Seconds
 
 
