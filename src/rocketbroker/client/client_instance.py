@@ -86,9 +86,11 @@ class ClientInstance(MustClose):
         """Start to refresh routes and to send heartbeats; connections open on first use.
 
         Raises:
-            ClientStateError: the client was started in another event loop.
+            ClientStateError: the client was started in another event loop, or is closed.
         """
         self.check_loop("client", self.client_id)
+        if self._stopping is not None:
+            raise ClientStateError(f"client {self.client_id} is closed, and so are its connections; make a new one")
         self._loop = asyncio.get_running_loop()
         await self._parts.start()
         self.mark_open()

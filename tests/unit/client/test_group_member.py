@@ -56,6 +56,16 @@ async def test_an_instance_of_its_own_lives_as_long_as_it(monkeypatch):
         member._check_started()
 
 
+async def test_one_that_was_closed_does_not_start_again():
+    member = Member()
+    member.leaving.set()
+    await member.start()
+    await member.close()
+    with pytest.raises(ClientStateError, match="is closed, and so are its connections; make a new one"):
+        await member.start()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_shared_instance_is_left_alone():
     client = Client()
     member = Member(client)
