@@ -306,7 +306,7 @@ class BrokerController:
             lambda: self.acting.state.is_acting,
         )
         self.replication.client.on_change = synchronize.look_again
-        self.acting.state.on_answers = self._lease.extend
+        self.acting.state.on_answers, self.acting.state.on_silence = self._lease.extend, self._lease.holds
         self.master_address.on_change(self._master_changed)
         return synchronize
 

@@ -47,7 +47,8 @@ class ActingMaster:
         is_acting: true while this broker acts as master.
         members: live brokers of the name by the last answers.
         on_change: called when this broker begins or ceases to act, or another master is there.
-        on_answers: called when name servers have answered, before the services go on.
+        on_answers: called when name servers have answered, once the services run or stop accordingly.
+        on_silence: called when none has answered.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ActingMaster:
         self.members: Members = {}
         self.on_change: Callable[[], object] = lambda: None
         self.on_answers: Callable[[], object] = lambda: None
+        self.on_silence: Callable[[], object] = lambda: None
 
     async def start(self) -> None:
         """Begin to follow the name servers, if ``enableSlaveActingMaster`` is on."""
@@ -123,6 +125,7 @@ class ActingMaster:
         answers = await asyncio.gather(*map(self._ask, self._name_servers()))
         known = [members for members in answers if members]
         if not known:
+            self.on_silence()
             return
         own, before = self._config.broker_id, self.members.get(MASTER_ID)
         self.members = {number: address for members in known for number, address in members.items()}

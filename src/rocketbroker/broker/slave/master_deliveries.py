@@ -6,11 +6,11 @@ make a slave the acting master, which sends what falls due to another master (``
 knows nothing of this when it goes on: by its own clock all of that is due, and it would deliver it a second time.
 
 So the right to deliver is a lease. It is lost by a gap between two looks that may have been long enough for a name
-server, and whoever looks first after the gap finds it: the tick of this part, or a delivery right before it stores
-something. Between a look and the append after it there is no await, so a pause there repeats the messages of that
-append at most. A lost lease stops the deliveries, takes over the progress of the slaves as at a start, and starts them
-again. A pause amid these steps repeats them. A link that is cut has no gap: there both brokers deliver, as in
-RocketMQ.
+server, and whoever looks first after the gap finds it: the tick of this part, a round of an acting slave, or a delivery
+right before it stores something. Between a look and the append after it there is no await, so a pause there repeats the
+messages of that append at most. A lost lease stops the deliveries, takes over the progress of the slaves as at a start,
+and starts them again. A pause amid these steps repeats them. A link that is cut has no gap: there both brokers deliver,
+as in RocketMQ.
 """
 
 import asyncio

@@ -7,6 +7,7 @@ import pytest
 from rocketbroker.broker.out.member_group import Members
 from rocketbroker.broker.slave import acting_master
 from rocketbroker.broker.slave.acting_master import ActingMaster
+from rocketbroker.broker.slave.master_deliveries import DeliveryLease
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import RemotingConnectError
 from tests.support.running import running
@@ -216,3 +217,20 @@ async def test_without_the_mode_it_asks_nobody():
         acting.sync_soon()
         await asyncio.sleep(0)
     assert asked == []
+
+
+async def test_an_idle_acting_master_delivers_on_while_all_name_servers_are_silent(slave: Fixture):
+    seconds = [1000.0]
+    lease = DeliveryLease(CONFIG, lambda: seconds[0])
+    slave.acting.on_answers, slave.acting.on_silence = lease.extend, lease.holds
+    assert await slave.sync(ns1={1: SLAVE})
+    for _ in range(20):
+        seconds[0] += 2.0
+        assert await slave.sync()
+    assert lease.holds()
+
+    seconds[0] += 60.0
+    await slave.sync()
+    assert not lease.holds(), "it stood still, and no name server says that it still acts"
+    await slave.sync(ns1={1: SLAVE})
+    assert lease.holds()
