@@ -12,7 +12,7 @@ from rocketbroker.codec.message.message_const import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
-from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
+from rocketbroker.codec.message.message_properties import get_property, remove_property
 from rocketbroker.codec.message.message_sys_flag import (
     BORNHOST_V6_FLAG,
     STOREHOSTADDRESS_V6_FLAG,
@@ -117,8 +117,9 @@ class EscapeBridge:
     async def _send(self, queue: _Queue, message: MessageExtBrokerInner) -> None:
         config = self._config
         group = get_property(message.properties, b"PGROUP") or b""
-        # Without DELAY: the message is due. It counts as delivered once answered, so the answer waits until it is safe.
-        properties = replace_property(remove_property(message.properties, _DELAY), _WAIT, b"true")
+        # Without DELAY: the message is due. Without WAIT: it counts as delivered once answered, so the answer waits for
+        # slaves. The properties must not grow: the other master leaves no room for those of copies.
+        properties = remove_property(remove_property(message.properties, _DELAY), _WAIT)
         sys_flag = message.sys_flag & ~_HOST_FLAGS
         if transaction_value(sys_flag) != TRANSACTION_PREPARED_TYPE:
             # A committed message keeps TRAN_MSG, by which the other master would take it for a half message.

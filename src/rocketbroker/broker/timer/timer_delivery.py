@@ -10,7 +10,11 @@ from rocketbroker.broker.timer.timer_requests import delete_key, key_of, postpon
 from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, find_properties
+from rocketbroker.codec.message.message_properties import (
+    MAX_PROPERTIES_LENGTH,
+    MAX_SENT_PROPERTIES_LENGTH,
+    find_properties,
+)
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,
@@ -220,11 +224,13 @@ class TimerDelivery:
     def _stamped(self, found: WaitingMessage) -> bytes:
         """Return the properties with the times of the timer.
 
-        They are for people only: a message of another broker that lacks room for them is delivered without.
+        They are for people only: a message that lacks room for them is delivered without. Those of other brokers may,
+        and those for another master, which takes them as sent ones.
         """
         stored = found.message.properties
         properties = stamped(stored, found.store_timestamp, self.precision_ms, self._clock.time_ms())
-        return properties if len(properties) <= MAX_PROPERTIES_LENGTH else stored
+        limit = MAX_SENT_PROPERTIES_LENGTH if self.escapes else MAX_PROPERTIES_LENGTH
+        return properties if len(properties) <= limit else stored
 
     def _is_done(self, topic: str, result: PutMessageResult) -> bool:
         """Count a delivery, or log its failure; return false to retry."""

@@ -93,7 +93,7 @@ async def test_a_message_keeps_its_content_and_is_not_delayed_but_waited_for(bri
 
     [(_, header, body)] = client.sent
     assert body == b"body"
-    assert header.properties == "TAGS\x01a\x02WAIT\x01true\x02"
+    assert header.properties == "TAGS\x01a\x02", "no longer than they were, and without WAIT a master waits"
     assert (header.topic, header.flag, header.sys_flag, header.born_timestamp, header.reconsume_times) == (
         "T",
         7,
@@ -111,7 +111,7 @@ async def test_a_retried_message_of_a_committed_transaction_is_no_half_message(b
     await bridge.put(message(properties, sys_flag=TRANSACTION_COMMIT_TYPE, reconsume_times=1))
 
     [(_, header, _)] = client.sent
-    assert (header.properties, header.sys_flag) == ("PGROUP\x01PG\x02WAIT\x01true\x02", 0)
+    assert (header.properties, header.sys_flag) == ("PGROUP\x01PG\x02", 0)
 
 
 async def test_a_half_message_keeps_its_producer_group(bridge: EscapeBridge, client: Client):

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from rocketbroker.codec.message.message_properties import MAX_SENT_PROPERTIES_LENGTH
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from tests.support.damage import overwrite
@@ -19,11 +20,13 @@ class OtherMaster:
     def __init__(self) -> None:
         self.takes = True
         self.got: list[bytes] = []
+        self.properties: list[bytes] = []
 
     async def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
         if not self.takes:
             return PutMessageResult(PutMessageStatus.SLAVE)
         self.got.append(bytes(message.body))
+        self.properties.append(message.properties)
         return PutMessageResult(PutMessageStatus.PUT_OK)
 
 
@@ -64,6 +67,19 @@ async def test_due_messages_go_to_another_master(slave: Timer, other: OtherMaste
     await slave.run()
     assert other.got == [b"message 0", b"message 1", b"message 2"]
     assert slave.delivered() == []
+
+
+async def test_another_master_takes_the_longest_properties_that_were_acknowledged(
+    slave: Timer, other: OtherMaster, clock: FakeClock
+):
+    room = MAX_SENT_PROPERTIES_LENGTH - len(slave.put(b"short", TIMER_DELAY_SEC=5, p="v").properties)
+    slave.put(b"long", TIMER_DELAY_SEC=5, p="v" * (1 + room))
+    clock.advance(7)
+    await slave.run()
+
+    assert other.got == [b"short", b"long"]
+    assert b"TIMER_DEQUEUE_MS" in other.properties[0]
+    assert len(other.properties[1]) == MAX_SENT_PROPERTIES_LENGTH
 
 
 async def test_nothing_is_sent_once_a_message_cannot_be_read(
