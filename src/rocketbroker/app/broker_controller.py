@@ -271,6 +271,7 @@ class BrokerController:
             self._escape.put,
             config,
             self._store_host,
+            self._lease.holds,
         )
         return PartList(self.schedule, self.timer, halves)
 

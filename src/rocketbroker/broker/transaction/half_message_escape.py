@@ -37,6 +37,7 @@ class HalfMessageEscape:
         put: sends a message to another master.
         config: the interval.
         store_host: this broker's address as records hold it.
+        may_send: returns false while another broker may deal with the same messages.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a send depends on
@@ -49,7 +50,9 @@ class HalfMessageEscape:
         put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
         config: BrokerConfig,
         store_host: bytes,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_send = may_send
         self._transactions = transactions
         self._recover = recover
         self._queues = queues
@@ -91,6 +94,8 @@ class HalfMessageEscape:
     async def _send(self, queue: ConsumeQueueInterface, offset: int) -> bool:
         """Send a half message; return false to retry later. One that names no real topic is skipped."""
         half = await self._read(queue, offset)
+        if not self._may_send():
+            return False
         if half is None:
             self._report(offset, "it is lost or damaged here")
             return False

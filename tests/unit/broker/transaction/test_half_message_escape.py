@@ -15,10 +15,10 @@ from tests.support.waiting import until
 
 
 class OtherMaster:
-    """Takes messages while ``takes`` is true."""
+    """Takes messages while ``takes`` is true; nothing is sent to it unless ``may_get`` is."""
 
     def __init__(self) -> None:
-        self.takes = True
+        self.takes = self.may_get = True
         self.got: list[MessageExtBrokerInner] = []
 
     @property
@@ -50,7 +50,22 @@ def escape(transactions: Transactions, other: OtherMaster) -> HalfMessageEscape:
         other.put,
         config,
         STORE_HOST,
+        lambda: other.may_get,
     )
+
+
+async def test_nothing_is_sent_while_another_broker_may_deal_with_it(
+    transactions: Transactions, other: OtherMaster, escape: HalfMessageEscape
+):
+    transactions.send(b"open")
+    other.may_get = False
+    await escape.send_open()
+    assert other.bodies == []
+    assert transactions.offsets.query(GROUP, HALF_TOPIC, 0) == -1
+
+    other.may_get = True
+    await escape.send_open()
+    assert other.bodies == [b"open"]
 
 
 async def test_open_half_messages_are_sent_as_their_producers_sent_them(
