@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
+from dis import opname
 from enum import Enum
 from typing import Any, Self
 from weakref import WeakSet
@@ -45,11 +46,12 @@ class StartFrom(Enum):
 
 
 class _Iteration(AsyncGenerator[MessageExt, None]):
-    """Messages of a stream, and the end of a loop over them.
+    """Messages of a stream, and the end of the loops over them.
 
-    A loop that was left by ``break`` has consumed its last message, one that raised has not. An iterator that is merely
-    dropped cannot tell them apart, so it waits in ``left`` until the next iteration, or the close of the consumer,
-    where an exception that leaves ``async with`` is being handled.
+    A loop that was left by ``break`` has consumed its last message, one that raised has not. The second must never pass
+    for the first: the message would be lost, also where the program catches the exception and reads on. Only ``_Loop``
+    can tell them apart, and it takes what it does not know for an exception: a message then comes again. An iteration
+    that is merely dropped waits in ``left`` until the next one, or the close of the consumer, can close it.
 
     Args:
         messages: the messages.
@@ -64,12 +66,13 @@ class _Iteration(AsyncGenerator[MessageExt, None]):
         self._accept = accept
         self._left = left
         self._open = False
+        self._failed = False
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> "_Loop":
+        return _Loop(self)
 
     async def __anext__(self) -> MessageExt:
-        self._open = True
+        self._open, self._failed = True, False
         return await self._messages.__anext__()
 
     async def asend(self, _value: None) -> MessageExt:
@@ -81,16 +84,48 @@ class _Iteration(AsyncGenerator[MessageExt, None]):
     async def aclose(self) -> None:
         await self.settle(sys.exception())
 
+    def fail(self) -> None:
+        """Note that a loop did not consume its last message."""
+        self._failed = True
+
     async def settle(self, error: BaseException | None) -> None:
         """Close the iteration, which an error has ended or none."""
         self._open = False
-        if error is None:
+        if error is None and not self._failed:
             self._accept()
         await self._messages.aclose()
 
     def __del__(self) -> None:
         if self._open:
             self._left.append(self)
+
+
+class _Loop(_Iteration):
+    """Iterator of one ``async for``, which alone refers to it and so drops it at its end.
+
+    ``break`` and ``return`` drop it by an instruction that pops it. An exception drops it while the instruction that
+    raised is still the current one, and before the exception is visible here.
+    """
+
+    def __init__(self, iteration: _Iteration) -> None:
+        self._iteration = iteration
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        return await self._iteration.__anext__()
+
+    async def athrow(self, *error: Any) -> MessageExt:
+        return await self._iteration.athrow(*error)
+
+    async def aclose(self) -> None:
+        await self._iteration.aclose()
+
+    def __del__(self) -> None:
+        frame = sys._getframe(1)
+        if opname[frame.f_code.co_code[frame.f_lasti]] not in {"POP_TOP", "POP_ITER"}:
+            self._iteration.fail()
 
 
 class PullConsumer(GroupMember):
@@ -134,12 +169,14 @@ class PullConsumer(GroupMember):
         self._hooks.start()
 
     async def _leave(self) -> None:
-        await self._settle_left(self._closing_error)
-        for stream in list(self._streams):
-            await stream.commit()
-        # An iteration that is still open may be closed later than this.
-        self._hooks.end(self._given_out.values(), Outcome.RETRIED)
-        await stop_all(self._hooks.stop, lambda: self._client.heartbeats.unregister_consumer(self.group))
+        await stop_all(
+            lambda: self._settle_left(self._closing_error),
+            *(stream.commit for stream in self._streams),
+            # An iteration that is still open may be closed later than this.
+            lambda: self._hooks.end(self._given_out.values(), Outcome.RETRIED),
+            self._hooks.stop,
+            lambda: self._client.heartbeats.unregister_consumer(self.group),
+        )
 
     async def fetch_subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic can be read from, in order (fetchSubscribeMessageQueues)."""
@@ -203,9 +240,9 @@ class PullConsumer(GroupMember):
         """Yield the messages of all queues of a topic, in order within each queue, without end.
 
         A message counts as consumed when the next one is asked for, and when the loop is left by ``break``, but not
-        when an exception leaves ``async with``. Consumed offsets are committed every few seconds and when the iteration
-        is closed, so that after a crash some messages come twice and none is lost. An iteration that was left is closed
-        by the next one, with the consumer, or at once by ``aclosing``.
+        when an exception ends the loop, caught or not. Consumed offsets are committed every few seconds and when the
+        iteration is closed, so that after a crash some messages come twice and none is lost. An iteration that was left
+        is closed by the next one, with the consumer, or at once by ``aclosing``.
 
         Args:
             topic: the topic.

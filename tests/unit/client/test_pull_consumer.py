@@ -1,8 +1,8 @@
 """Pulling, against a scripted broker."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, suppress
 
 import pytest
 
@@ -224,6 +224,59 @@ async def test_a_loop_that_is_left_by_an_exception_gives_its_last_message_again(
         with pytest.raises(ValueError, match="not consumed"):
             await fail()
         assert stage.broker.committed == {0: 1}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("closed", [True, False])
+async def test_an_exception_that_is_caught_gives_the_message_again(stage: Stage, *, closed: bool, kept: bool):
+    seen: list[bytes] = []
+
+    async def read_until_a_failure(consumer: PullConsumer, failing: Callable[[], Awaitable[None]]) -> None:
+        async with AsyncExitStack() as stack:
+            iterations = [consumer.iterate("T", queues=[stage.queue])]
+            if closed:
+                await stack.enter_async_context(aclosing(iterations[0]))
+            with suppress(ValueError, TimeoutError):
+                async with asyncio.timeout(None) as limit:
+                    async for message in iterations[0] if kept else iterations.pop():
+                        seen.append(message.body)
+                        if len(seen) % 2 == 0:
+                            limit.reschedule(asyncio.get_running_loop().time())
+                            await failing()
+
+    async def fail() -> None:
+        raise ValueError("not consumed")
+
+    async with asyncio.timeout(60):
+        async with PullConsumer("CG", stage.namesrv_addr) as consumer:
+            await read_until_a_failure(consumer, fail)
+            await read_until_a_failure(consumer, lambda: asyncio.sleep(60))
+        assert seen == [b"0-0", b"0-1", b"0-1", b"0-2"]
+        assert stage.broker.committed == {0: 2}
+
+
+async def test_a_close_that_is_cancelled_during_a_commit_unregisters_nevertheless(stage: Stage):
+    consumer = PullConsumer("CG", stage.namesrv_addr)
+    await consumer.start()
+    messages = consumer.iterate("T")
+    await anext(messages)
+    (stream,) = consumer._streams
+    committing, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hang() -> None:
+        committing.set()
+        await goes_on.wait()
+
+    stream.commit = hang  # type: ignore[method-assign]
+    closing = asyncio.ensure_future(consumer.close())
+    await committing.wait()
+    assert consumer._closing is not None
+    consumer._closing.cancel()  # as the end of the event loop does
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert stage.broker.of(RequestCode.UNREGISTER_CLIENT)
+    goes_on.set()
+    await messages.aclose()
 
 
 async def test_an_iteration_from_the_end_waits_for_what_is_new(stage: Stage):
