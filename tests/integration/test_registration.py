@@ -150,8 +150,8 @@ async def test_as_many_topics_as_there_may_be(client: RemotingClient, tmp_path: 
         sent = await client.invoke(broker.address, send("OneMore"), LIMIT_S)
         assert sent.code == ResponseCode.TOPIC_NOT_EXIST
         assert sent.remark == (
-            "maxAutoCreateTopicNums: 31 topics exceed the limit of 25; delete unused topics or raise "
-            "maxAutoCreateTopicNums"
+            "maxAutoCreateTopicNums: 31 topics exceed the limit of 25, or this address's share of it; delete unused "
+            "topics or raise maxAutoCreateTopicNums"
         )
         assert (await client.invoke(broker.address, heartbeat("CG"), LIMIT_S)).code == 0
         assert "%RETRY%CG" not in broker.topic_configs.topics
