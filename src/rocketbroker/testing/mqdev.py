@@ -204,24 +204,24 @@ def _print_addresses(server: "DevServer | RocketMQServer", started: float, kept:
 
 def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready_file: Path | None, started: float) -> None:
     def booted() -> None:
+        if ready_file is not None:
+            _write_ready(ready_file, f"NAMESRV_ADDR={mq.namesrv_addr}\nCONTROL_URL={control.url}\n")
         _print_addresses(mq, started, "  (removed at exit)")
         print(f"  control {control.url}  <- clock, faults and reset by HTTP")
         print("Ctrl-C stops it.", flush=True)
-        if ready_file is not None:
-            _write_ready(ready_file, f"NAMESRV_ADDR={mq.namesrv_addr}\nCONTROL_URL={control.url}\n")
 
     _run_with_ready_file(serve(control, booted), ready_file)
 
 
 def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None:
     def booted() -> None:
+        if ready_file is not None:
+            _write_ready(ready_file, f"NAMESRV_ADDR={server.namesrv_addr}\n")
         _print_addresses(server, started, "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)")
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
             print("                      free some space, or choose a folder on another disk with --store DIR")
         print("Ctrl-C stops it.", flush=True)
-        if ready_file is not None:
-            _write_ready(ready_file, f"NAMESRV_ADDR={server.namesrv_addr}\n")
 
     _run_with_ready_file(serve(server, booted), ready_file)
 
