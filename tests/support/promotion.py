@@ -57,6 +57,7 @@ class Link:
         self._budget = _UNLIMITED
         self._changed = asyncio.Event()
         self._pumps: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, LOOPBACK, 0)
@@ -67,6 +68,9 @@ class Link:
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
+        # A pump that was cancelled before its first turn closes nothing.
+        for writer in self._writers:
+            writer.close()
 
     def allow(self, size: int = _UNLIMITED) -> None:
         """Pass on so many bytes from the master, and hold what follows."""
@@ -74,11 +78,13 @@ class Link:
         self._changed.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         try:
             to_reader, to_writer = await asyncio.open_connection(LOOPBACK, self.target)
         except OSError:
             writer.close()
             return
+        self._writers.append(to_writer)
         for pump in (self._pump(reader, to_writer, is_log=False), self._pump(to_reader, writer, is_log=True)):
             task = asyncio.create_task(pump)
             self._pumps.add(task)
