@@ -99,7 +99,11 @@ async def report_twice(master: HAMaster, writer: asyncio.StreamWriter, offset: i
     writer.write(pack(">q", offset))
 
 
-async def test_the_first_report_acknowledges_nothing_and_the_next_one_does(tmp_path: Path):
+async def test_the_first_report_acknowledges_nothing_and_the_next_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Longer than any wait: a report acknowledges by itself.
+    monkeypatch.setattr(ha_service, "TICK_S", 3600.0)
     async with ha_master(tmp_path, in_sync_replicas=2, slave_timeout=60_000) as master:
         fill(master.store, "a", 5)
         end = master.store.commit_log.max_offset
