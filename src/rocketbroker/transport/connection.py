@@ -23,7 +23,7 @@ from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.held_memory import HeldMemory
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_progress import PeerProgress
-from rocketbroker.transport.receive_buffer import ReceiveBuffer
+from rocketbroker.transport.receive_buffer import SHARED_SIZE, ReceiveBuffer
 from rocketbroker.transport.responder import Responder
 from rocketbroker.transport.socket_options import set_options
 
@@ -108,7 +108,21 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._unread += bytes(data)
             self._buffer.clear()
             return
-        self._handle_batch(data)
+        is_filled = len(data) >= SHARED_SIZE
+        if self._handle_batch(data) and is_filled and self._endpoint.throttles:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Let other connections go first: there may be more to read.
+
+        libuv reads a connection that fills its buffer 32 times before it looks at any other, and each of these reads
+        has the time of a turn.
+        """
+        transport = self._writer.transport
+        if transport is not None and not transport.is_closing() and not self._reader.is_stopped:
+            self._reader.is_stopped = self._reader.turn_is_over = True
+            transport.pause_reading()
+            self._endpoint.read_later(self)
 
     def pause_writing(self) -> None:
         """Called by asyncio: stop reading from a slow peer until it has taken its answers."""
@@ -132,7 +146,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     # -- reading
 
-    def _handle_batch(self, data: memoryview) -> None:
+    def _handle_batch(self, data: memoryview) -> bool:
+        """Handle the complete frames; return true if there was one."""
         reader = self._reader
         try:
             position, needed = reader.handle(data)
@@ -165,6 +180,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._writer.flush()
         if not self.memory.is_settled:
             self.memory.settle(progressed=position > 0)
+        return position > 0
 
     def stop_reading(self) -> None:
         """Pause reading: the peer takes its answers slowly, or has too many pending requests."""

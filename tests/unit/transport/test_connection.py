@@ -11,6 +11,7 @@ from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport import frame_reader
 from rocketbroker.transport.connection_limits import ConnectionLimits
+from rocketbroker.transport.receive_buffer import SHARED_SIZE
 from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, Runs, attach, connect, feed, frame, frames
 from tests.support.waiting import turns, until
 
@@ -62,6 +63,32 @@ class TestBatchEnd:
 
         assert [answer.opaque for answer in transport.answers] == [7]
         assert "no room" in caplog.text
+
+
+class TestFilledBuffer:
+    async def test_a_read_that_fills_the_buffer_ends_the_turn(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        requests = frame(ECHO, b"", 1) * (SHARED_SIZE // len(frame(ECHO, b"", 1)) + 1)
+
+        feed(connection, requests[:SHARED_SIZE])
+
+        assert [transport.reading] == [False], "more is probably there"
+        await turns()
+        assert transport.reading
+        feed(connection, requests[SHARED_SIZE:])
+        assert len(handlers.seen) == requests.count(frame(ECHO, b"", 1))
+        assert transport.reading
+
+    async def test_a_large_frame_has_no_turn_before_it_is_complete(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        large = frame(ECHO, bytes(4 * SHARED_SIZE))
+
+        feed(connection, large[:-1])
+
+        assert transport.reading
+        began = connection._progress.frame_began_at
+        feed(connection, large[-1:])
+        assert (len(handlers.seen), connection._progress.frame_began_at) == (1, began)
 
 
 class TestTurns:

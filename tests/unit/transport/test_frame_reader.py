@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from tests.support.transports import ECHO, ENCODED, HOLDING, LATER, PIECES, TYPED, Handlers, connect, feed, frame
+from tests.support.waiting import turns
 
 TYPED_HEADER = GetMinOffsetRequestHeader("T", 3)
 LIMITS = ConnectionLimits(max_header_length=1_000, max_request_body_size=10_000)
@@ -63,6 +64,7 @@ class TestFrames:
         large = os.urandom(700_000)
 
         feed(connection, frame(ECHO, b"a", 1) + frame(ECHO, large, 2) + frame(ECHO, b"b", 3))
+        await turns()
 
         assert [body for _, body in handlers.seen] == [b"a", large, b"b"]
         assert [bytes(answer.body) for answer in transport.answers] == [b"a", large, b"b"]

@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Route
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport.connection_limits import ConnectionLimits
 from tests.support.transports import ECHO, FUTURE, LATER, Handlers, attach, connect, feed, frame
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 MIB = 1 << 20
 LIMITS = ConnectionLimits(max_held_bytes=MIB)
@@ -45,6 +45,7 @@ class TestHalfFrames:
 
         for _ in range(5):
             feed(busy, frame(ECHO, bytes(900_000)))
+            await turns()
 
         assert (stale_transport.aborted, busy_transport.aborted) == (True, False)
         assert len(busy_transport.answers) == 5
@@ -160,6 +161,7 @@ class TestWaitingRequests:
             if transport.stopped:
                 break
             feed(connection, frame(LATER, bytes(MIB), number))
+            await turns()
 
         assert transport.stopped
         assert 4 * MIB < endpoint.held_bytes < 7 * MIB
@@ -193,6 +195,7 @@ class TestWaitingRequests:
             if transport.stopped:
                 break
             feed(connection, frame(ECHO, bytes(MIB), number))
+            await turns()
 
         assert transport.stopped
         assert 4 * MIB < endpoint.held_bytes < 7 * MIB
@@ -220,6 +223,7 @@ class TestWaitingRequests:
             }
         )
         feed(connection, frame(FUTURE, bytes(2 * MIB)) + frame(ECHO, bytes(2 * MIB)))
+        await turns()
 
         assert [len(command.body) for command in kept] == [0, 0]
         assert endpoint.held_bytes == 0
