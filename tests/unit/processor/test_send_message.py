@@ -340,6 +340,22 @@ def test_a_batch_of_too_many_messages_is_rejected_before_it_is_split(send: Send,
     assert "mappedFileSizeCommitLog" in remark, "it has few enough messages, but this log has small files"
 
 
+def test_a_batch_of_too_many_keys_is_rejected_whatever_its_messages(send: Send, store: MessageStore):
+    apply_updates([store.config], {"maxMessagesPerBatch": "12000"})
+    keys = b"KEYS\x01" + b" ".join(b"%d" % number for number in range(61)) + b"\x02"
+    blanks = b"NOTE\x01" + b" " * 60 + b"\x02"
+
+    code, remark = refused(send, batch_command(encode_batch([(0, b"", keys)] * 801)))
+
+    assert (code, store.commit_log.max_offset) == (ResponseCode.MESSAGE_ILLEGAL, 0)
+    assert remark.startswith(
+        "maxMessagesPerBatch: the batch has over 48,060 keys, above 4 for each of 12,000 messages;"
+    )
+    for allowed in (encode_batch([(0, b"", keys)] * 800), encode_batch([(0, b"", blanks)] * 801)):
+        send(batch_command(allowed))
+    assert store.queues.max_offset_in_queue("T", 0) == 1601
+
+
 def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: MessageStore):
     (again,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=16)))
     (dead,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=17)))

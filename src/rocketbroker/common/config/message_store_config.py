@@ -162,8 +162,8 @@ class MessageStoreConfig(HASettings):
     max_messages_per_batch: Whole = setting(
         "maxMessagesPerBatch",
         16_384,
-        "Maximum number of messages in a batch; one with more is rejected with MESSAGE_ILLEGAL. Batches of a topic "
-        "with queue.type=BatchCQ may have 32,767.",
+        "Maximum number of messages in a batch; one with more, or with four times as many index keys, is rejected "
+        "with MESSAGE_ILLEGAL. Batches of a topic with queue.type=BatchCQ may have 32,767.",
         Trait(hot=True, own=True),
         # The requests of one read have fewer messages, so runs of batches need no check. The ids of 400,000 fit into
         # the header of an answer.
