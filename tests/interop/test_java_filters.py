@@ -61,7 +61,7 @@ WRONG = {
     "n > 30 AND": "Invalid MessageSelector. At character 11: the expression ends too early",
     "TAGS LIKE 'A'": "Invalid MessageSelector. At character 6: 'LIKE' is not allowed here",
     f"{'(' * 1000}n = 1{')' * 1000}": "the expression is nested more than 64 levels deep, which is the limit",
-    f"n = 1{' OR n = 1' * 1000}": "the expression has 9,005 characters; the limit is 8,192",
+    f"n = 1{' OR n = 1' * 1000}": "the expression has 9,005 characters; the limit is 4,096",
 }
 
 
