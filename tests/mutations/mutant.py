@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Parts of the checkout that the tests need; the copy leaves out the rest.
-COPIED = ("src", "tests", "pyproject.toml", "conf", "docs", "README.md")
+COPIED = ("src", "tests", "bench", "pyproject.toml", "conf", "docs", "README.md")
 SOURCES = "src/rocketbroker"
 LIMIT_S = 900
 FAILED = 1  # pytest's exit status when tests ran and some failed

@@ -46,7 +46,7 @@ def calls(path: SendPath, events: Sequence[bytes]) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(MESSAGES, 3.5, 18.4), (1, 38.8, 53.4)],
+    [(MESSAGES, 3.5, 18.4), (1, 38.8, 54.4)],
     ids=["sends of one read event", "each send alone"],
 )
 async def test_calls_a_message(tmp_path: Path, together: int, most_python: float, most_c: float):
@@ -67,7 +67,7 @@ async def test_calls_a_message(tmp_path: Path, together: int, most_python: float
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(BATCHES, 0.9, 1.45), (1, 2.4, 3.26)],
+    [(BATCHES, 0.9, 1.45), (1, 2.41, 3.33)],
     ids=["batches of one read event", "each batch alone"],
 )
 async def test_calls_a_message_of_a_batch(tmp_path: Path, together: int, most_python: float, most_c: float):
