@@ -46,7 +46,7 @@ def calls(path: SendPath, events: Sequence[bytes]) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(MESSAGES, 3.5, 18.4), (1, 38.8, 54.4)],
+    [(MESSAGES, 3.5, 18.4), (1, 38.8, 54.5)],
     ids=["sends of one read event", "each send alone"],
 )
 async def test_calls_a_message(tmp_path: Path, together: int, most_python: float, most_c: float):
