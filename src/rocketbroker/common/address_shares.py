@@ -32,8 +32,8 @@ class AddressShares:
     """Number of entries that each address has in a table; an entry may count for several.
 
     An address may add an entry while the table has more free entries than the address has taken. So one address gets
-    half of the free ones, the next a quarter, and whatever number of addresses fills the table, one more finds some
-    free. ``None`` stands for a trusted peer, which may take all.
+    half of the free ones and the next a quarter: a table of n entries is full after about log2(n) addresses, not after
+    one. ``None`` stands for a trusted peer, which may take all.
 
     Args:
         clock: for a table whose entries outlast their clients, and whose removals do not name an address: counts

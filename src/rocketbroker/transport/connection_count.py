@@ -47,8 +47,8 @@ class ConnectionCount:
 
     Some connections are kept for trusted peers (``_reserve``), so that an administrator gets in when strangers have
     taken all others. With ``maxConnectionsPerAddress`` 0, an address of strangers may have as many connections as are
-    left for strangers when it asks for one more. So one address gets half of them, two get a third each, and whatever
-    number of addresses floods the server, the next one finds some free. Trusted peers may take all.
+    left for strangers when it asks for one more. So one address gets half of them, two get a third each, and only a
+    dozen or more together fill the server. Trusted peers may take all.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:

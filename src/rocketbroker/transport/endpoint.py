@@ -118,8 +118,8 @@ class Endpoint:
     def read_later(self, connection: EndpointConnection) -> None:
         """Let a connection go on with the rest of its requests in a later turn of the event loop.
 
-        Each turn of the loop serves one such connection, in order. So it takes one turn's time for all of them, however
-        many connections flood it, and it looks for new events after each.
+        Each turn of the loop serves one such connection, in order, and looks for new events after it. The first reads
+        of many connections may come in one turn nevertheless.
         """
         if not self._to_read:
             asyncio.get_running_loop().call_soon(self._read_next)
