@@ -1,7 +1,8 @@
 """Positions of the properties of many messages, found with numpy; ``message_properties.py`` has the grammar.
 
 Producers write the same names in the same order, and values of few lengths. So messages whose properties have the same
-length are compared with the layout of one of them, eight bytes at a time. Only the rest is parsed pair by pair.
+length are compared with the layout of one of them, eight bytes at a time, from the first wanted pair on. Only the rest
+is parsed pair by pair.
 """
 
 from typing import NamedTuple
@@ -62,16 +63,15 @@ def _of_one_length(
     found: tuple[Slices, ...],
 ) -> Positions:
     """Find the values of messages with equally long properties; return the messages without a common layout."""
-    count = -(-length // _WORD)
     # Words are read that extend beyond the properties.
-    near_end = at[rows] + count * _WORD > len(data)
+    near_end = at[rows] + length + _WORD > len(data)
     left, rows = rows[near_end], rows[~near_end]
     for _ in range(_LAYOUTS):
         if len(rows) < _FEW:
             break
-        words = gather(data, f"V{count * _WORD}", at[rows]).view(np.uint64).reshape(len(rows), count)
-        layout = _Layout(words[0].tobytes(), length)
-        alike = layout.fits(words)
+        first = at[rows[0]]
+        layout = _Layout(data[first : first + length].tobytes(), names)
+        alike = layout.fits(data, at[rows] + layout.begin)
         members = rows[alike]
         for name, slices in zip(names, found, strict=True):
             begin, end = layout.values.get(name, (0, 0))
@@ -84,15 +84,22 @@ def _of_one_length(
 class _Layout:
     """Layout of the properties of one message: bytes of names and separators, and positions of values.
 
+    Bytes before the first of the wanted pairs are not compared: the last pair of a name counts, whatever they are. This
+    pair has its separator before it, so that they cannot belong to it. If a name is missing, all bytes are compared.
+
     Args:
-        raw: its properties, padded to whole words.
-        length: length of its properties in bytes.
+        raw: its properties.
+        names: the wanted properties.
+
+    Attributes:
+        values: positions of the values that count, by name.
+        begin: position of the first byte that is compared.
     """
 
-    def __init__(self, raw: bytes, length: int) -> None:
+    def __init__(self, raw: bytes, names: tuple[bytes, ...]) -> None:
         self.values: dict[bytes, tuple[int, int]] = {}
-        of_value = np.zeros(len(raw), np.uint8)
-        begin = 0
+        of_value = np.zeros(len(raw) + _WORD, np.uint8)
+        begin, length = 0, len(raw)
         while begin < length:
             end = raw.find(_PAIR_END, begin, length)
             end = length if end < 0 else end
@@ -102,18 +109,29 @@ class _Layout:
                 if name_end + 1 < end:
                     self.values[raw[begin:name_end]] = name_end + 1, end
             begin = end + 1
+        # The separator before a name is compared as well.
+        pairs = [self.values[name][0] - len(name) - 2 for name in names if name in self.values]
+        self.begin = max(min(pairs), 0) if len(pairs) == len(names) else 0
         of_name = ~of_value
         of_name[length:] = 0
-        self._of_value, self._of_name = of_value.view(np.uint64), of_name.view(np.uint64)
-        self._names = np.frombuffer(raw, np.uint64) & self._of_name
+        compared = slice(self.begin, self.begin - (self.begin - length) // _WORD * _WORD)
+        self._of_value, self._of_name = of_value[compared].view(np.uint64), of_name[compared].view(np.uint64)
+        self._names = np.frombuffer(raw + bytes(_WORD), np.uint8)[compared].view(np.uint64) & self._of_name
 
-    def fits(self, words: Words) -> npt.NDArray[np.bool_]:
-        """Return the rows with the same names and separators, and no pair separator within a value."""
-        if len(words) < _TALL:
+    def fits(self, data: npt.NDArray[np.uint8], at: Positions) -> npt.NDArray[np.bool_]:
+        """Return the messages with the same names and separators, and no pair separator within a value.
+
+        Args:
+            data: buffer with their properties.
+            at: position of the first byte that is compared, of each.
+        """
+        count = len(self._names)
+        if count > 1 and len(at) < _TALL:
+            words = gather(data, f"V{count * _WORD}", at).view(np.uint64).reshape(len(at), count)
             return np.asarray(~_differences(words, self._of_value, self._of_name, self._names).any(axis=1))
-        differences = np.zeros(len(words), np.uint64)
-        for column, *layout in zip(words.T, self._of_value, self._of_name, self._names, strict=True):
-            differences |= _differences(column, *layout)
+        differences = np.zeros(len(at), np.uint64)
+        for number, layout in enumerate(zip(self._of_value, self._of_name, self._names, strict=True)):
+            differences |= _differences(gather(data, np.uint64, at + number * _WORD), *layout)
         found: npt.NDArray[np.bool_] = differences == 0
         return found
 

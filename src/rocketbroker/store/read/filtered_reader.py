@@ -106,7 +106,7 @@ class _Passes:
                 )
                 matched = self._filter.is_matched_by_commit_log(properties, is_over)
                 self.matched += matched
-                self.count += sum(matched)
+                self.count += matched.count(True)
                 if len(matched) < end - begin:
                     break
                 begin = end
@@ -125,7 +125,7 @@ class FilteredReader:
         self._commit_log = commit_log
         self._reader = reader
         self._checked_reader = checked_reader
-        # Most of what the last read by a filter examined: fewer and larger passes cost less.
+        # Messages that the last read by a filter got past: fewer and larger passes cost less.
         self._first_passes: dict[MessageFilter, int] = {}
 
     def select(
@@ -147,8 +147,9 @@ class FilteredReader:
         passes.run(self._first_passes.get(message_filter, 0), limit, max_msgs)
         if len(self._first_passes) >= _MOST_KNOWN:
             self._first_passes.clear()
-        self._first_passes[message_filter] = len(passes.matched) * 3 // 4
-        return self._select_new(request, found, passes.matched)
+        selection = self._select_new(request, found, passes.matched)
+        self._first_passes[message_filter] = selection.next_begin_offset - request.offset
+        return selection
 
     def _select_new(self, request: GetMessageRequest, found: Places, matched: Sequence[bool]) -> Selection:
         """Select messages that this process stored a short while ago."""
@@ -157,12 +158,16 @@ class FilteredReader:
         next_offset = request.offset + len(matched)
         ranges: list[tuple[int, int]] = []
         count = total = 0
-        for number in compress(range(len(matched)), matched):
-            size = int(sizes[number])
+        chosen = list(compress(range(len(matched)), matched))
+        if isinstance(places, list):
+            of_chosen = [(places[number], sizes[number]) for number in chosen]
+        else:
+            of_chosen = list(zip(places[chosen].tolist(), sizes[chosen].tolist(), strict=True))
+        for number, (place, size) in zip(chosen, of_chosen, strict=True):
             if count and (count >= max_msgs or total + size > max_bytes):
                 next_offset = request.offset + number
                 break
-            add_range(ranges, int(places[number]), size)
+            add_range(ranges, place, size)
             count += 1
             total += size
         return selected(request, next_offset, ranges, count, was_removed=False)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketbroker.codec.filter import sql_filter
+from rocketbroker.codec.filter.selector_parser import parse
 from rocketbroker.codec.filter.sql_filter import SqlFilter, compiled
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.record_properties import PropertyBlocks
@@ -288,6 +289,25 @@ def test_long_properties_are_searched_a_few_at_a_time():
     assert found == expected[: len(found)]
     assert 1 < len(found) <= sql_filter._BYTES_AT_A_TIME // 2 // 1000
     assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws), lambda: False) == expected
+
+
+def test_larger_parts_are_searched_while_there_is_time_over():
+    message_filter = SqlFilter(parse("n > 1"), 5)
+    raws = [encode_properties({"x": "x" * 1000, "n": str(number % 3)}) for number in range(600)]
+    blocks, expected = PropertyBlocks.of(raws), [number % 3 == 2 for number in range(600)]
+
+    def examined() -> int:
+        found = message_filter.is_matched_by_commit_log(blocks, lambda: True)
+        assert found == expected[: len(found)]
+        return len(found)
+
+    assert message_filter.is_matched_by_commit_log(blocks) == expected, "all are known now"
+    fewest = examined()
+    for _ in range(5):
+        assert message_filter.is_matched_by_commit_log(blocks, lambda: False) == expected
+    sizes = [examined() for _ in range(4)]
+    assert fewest == sql_filter._BYTES_AT_A_TIME // len(raws[0])
+    assert sizes == [sql_filter._MOST_BYTES_AT_A_TIME // len(raws[0]), sizes[0] // 2, fewest, fewest]
 
 
 @pytest.mark.parametrize("text", ["a > 1.5", "a <> 5E10"])

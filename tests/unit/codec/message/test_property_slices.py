@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message import property_slices as property_slices_module
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.property_slices import property_slices
 
@@ -20,22 +22,22 @@ VALUE_BYTES = bytes(range(0x30, 0x5A)) * 2 + b"\x01\x02\x82\xff"
 BETWEEN = st.sampled_from([b"", b"body", b"\x02TAGS\x01in the body\x02", b"\x01\x02"])
 
 
-def values_of(messages: list[tuple[bytes, bytes]]) -> list[list[bytes | None]]:
-    """The values of ``NAMES`` that numpy finds in messages, each a text between and its properties."""
+def values_of(messages: list[tuple[bytes, bytes]], *names: bytes) -> list[list[bytes | None]]:
+    """The values of ``names``, else ``NAMES``, that numpy finds in messages, each a text between and its properties."""
     data, at = b"", []
     for between, properties in messages:
         at.append(len(data) + len(between))
         data += between + properties
     lengths = np.array([len(properties) for _, properties in messages], np.int64)
-    found = property_slices(np.frombuffer(data, np.uint8), np.array(at, np.int64), lengths, *NAMES)
+    found = property_slices(np.frombuffer(data, np.uint8), np.array(at, np.int64), lengths, *(names or NAMES))
     return [
         [data[start : start + length] or None for start, length in zip(*map(np.ndarray.tolist, slices), strict=True)]
         for slices in found
     ]
 
 
-def expected(messages: list[tuple[bytes, bytes]]) -> list[list[bytes | None]]:
-    return [[get_property(properties, name) for _, properties in messages] for name in NAMES]
+def expected(messages: list[tuple[bytes, bytes]], *names: bytes) -> list[list[bytes | None]]:
+    return [[get_property(properties, name) for _, properties in messages] for name in names or NAMES]
 
 
 @given(st.lists(st.tuples(BETWEEN, PROPERTIES)))
@@ -62,6 +64,46 @@ def test_many_messages_of_few_layouts(tall: int, layouts: list[list[tuple[bytes,
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("rocketbroker.codec.message.property_slices._TALL", tall)
         assert values_of(messages) == expected(messages)
+
+
+@pytest.mark.parametrize("tall", [1, 1000], ids=["by column", "by row"])
+@given(
+    st.sampled_from([(b"a",), (b"KEYS",), (b"a", b"KEYS"), (b"a", b"none")]), st.integers(0, 20), st.integers(0, 2**32)
+)
+def test_whatever_lies_before_the_wanted_pairs(tall: int, names: tuple[bytes, ...], size: int, seed: int) -> None:
+    """The bytes before them look like pairs, also of wanted names, and may run into them."""
+    random = Random(seed)
+    endings = [b"a\x01%b\x02KEYS\x01kk\x02", b"KEYS\x01%b\x02a\x01v\x02", b"a\x01%b\x02TAGS\x01t\x02", b"a\x01%b"]
+    chosen = random.sample(endings, 2)
+    messages = []
+    for _ in range(60):
+        before = b"".join(random.choices([b"a", b"\x01", b"\x02", b"KEYS", b"x"], k=size))[:size]
+        between = random.choice([b"\x02", b"\x02", b"\x02", b"x"])
+        messages.append(
+            (b"body", before + between + random.choice(chosen) % random.choice([b"1", b"2", b"\x02", b"17"]))
+        )
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("rocketbroker.codec.message.property_slices._TALL", tall)
+        assert values_of(messages, *names) == expected(messages, *names)
+
+
+def test_messages_that_differ_before_the_wanted_pair_have_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [
+        (b"", bytes(Random(number).choices(b"a\x01\x02", k=40)) + b"\x02n\x01%d\x02" % (number % 10))
+        for number in range(60)
+    ]
+    messages.append((b"", b"the end of the buffer"))
+    parsed = 0
+
+    def note(_data: object, _at: object, _lengths: object, rows: Positions, *_rest: object) -> None:
+        nonlocal parsed
+        parsed = len(rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(property_slices_module, "_pair_by_pair", note)
+        assert values_of(messages, b"n") == expected(messages, b"n")
+    assert parsed == 1, "the last one"
 
 
 def test_a_separator_within_a_value_makes_another_layout() -> None:
