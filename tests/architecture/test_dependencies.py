@@ -1,4 +1,4 @@
-"""What the core needs: pyproject.toml, the pinned files and the manual agree, and servers start with nothing else."""
+"""Dependencies of the core: pyproject.toml, pins and manual agree, and servers start with nothing else."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What README promises for a machine with Python alone: commands from a clone that has no environment yet."""
+"""Promises of the README for a machine with Python alone: commands from a clone without an environment."""
 
 import os
 import subprocess
