@@ -9,10 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "src" / "rocketbroker"
-MOST_LINES = 500
+MOST_LINES = 700
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 # Rooms whose imports are narrower than the layers say, so that each needs a forbidden contract of its own.
-NARROWED = {"codec", "store", "client", "namesrv", "processor", "analytics", "dashboard", "testing"}
+NARROWED = {"codec", "store", "client", "namesrv", "processor", "analytics", "testing"}
 
 
 @pytest.fixture(scope="module")

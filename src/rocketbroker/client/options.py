@@ -203,7 +203,7 @@ def _nearest(text: str, known: Iterable[str]) -> str:
 # -- checks by annotation
 
 
-def _check_of(hint: Any) -> Check:  # noqa: C901, PLR0911 - a branch for each kind of annotation
+def _check_of(hint: Any) -> Check:  # noqa: PLR0911 - a branch for each kind of annotation
     """Return the check for an annotation."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
