@@ -588,7 +588,7 @@ self._ready.append(entry)
         "RoleParts.stop",
         "await self._stop([part for _, part in self._parts])",
         "",
-        "tests/unit/app/test_role_parts.py",
+        "tests/unit/app/test_broker_replication.py",
     ),
     Mutation(
         "app: a long log line of just the limit is cut",

@@ -10,10 +10,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from rocketbroker.app.acting_parts import ActingParts
-from rocketbroker.app.broker_replication import BrokerReplication, bind_ha
+from rocketbroker.app.broker_replication import (
+    ANY_ROLE,
+    MASTER,
+    SLAVE,
+    ActingParts,
+    BrokerReplication,
+    BrokerRole,
+    RoleParts,
+    bind_ha,
+)
 from rocketbroker.app.host_address import host_address
-from rocketbroker.app.role_parts import ANY_ROLE, MASTER, SLAVE, BrokerRole, RoleParts
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.app.warm_up import import_modules
 from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService

@@ -12,9 +12,9 @@ import pytest
 
 from rocketbroker.app import warm_up
 from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.broker_replication import BrokerRole
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import DevServer
-from rocketbroker.app.role_parts import BrokerRole
 from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
 from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
 from rocketbroker.client.message import Message

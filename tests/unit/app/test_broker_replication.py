@@ -3,22 +3,116 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.broker_replication import bind_ha
+from rocketbroker.app.broker_replication import ANY_ROLE, MASTER, ActingParts, BrokerRole, RoleParts, bind_ha
 from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.broker.out.master_address import Master, MasterAddress
 from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, ConfigError
+from rocketbroker.common.lifecycle import PartList
 from rocketbroker.transport.listening_sockets import close_sockets, port_of
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.fakes import FakeClock
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running, stopping
+
+
+class FakePart:
+    """Notes its starts and stops."""
+
+    def __init__(self, name: str, noted: list[str], fails: str = "") -> None:
+        self._name = name
+        self._noted = noted
+        self._fails = fails
+
+    async def start(self) -> None:
+        self._note("start")
+
+    async def stop(self) -> None:
+        self._note("stop")
+
+    def _note(self, what: str) -> None:
+        self._noted.append(f"{what} {self._name}")
+        if what == self._fails:
+            raise ValueError(self._name)
+
+
+@pytest.fixture
+def noted() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def parts(noted: list[str]) -> RoleParts:
+    return RoleParts(
+        (ANY_ROLE, FakePart("store", noted)),
+        (MASTER, FakePart("schedule", noted)),
+        (MASTER, FakePart("timer", noted)),
+        (ANY_ROLE, FakePart("server", noted)),
+    )
+
+
+async def test_parts_start_in_order_and_stop_in_reverse_order(parts: RoleParts, noted: list[str]):
+    await parts.take_role(BrokerRole.ASYNC_MASTER)
+    started = ["start store", "start schedule", "start timer", "start server"]
+    assert (parts.role, noted) == (BrokerRole.ASYNC_MASTER, started)
+    noted.clear()
+
+    await parts.stop()
+
+    assert (parts.role, noted) == (None, ["stop server", "stop timer", "stop schedule", "stop store"])
+
+
+async def test_a_role_stops_the_parts_of_the_other_while_the_rest_runs(parts: RoleParts, noted: list[str]):
+    await parts.take_role(BrokerRole.ASYNC_MASTER)
+    noted.clear()
+
+    await parts.take_role(BrokerRole.SLAVE)
+    assert noted == ["stop timer", "stop schedule"]
+    await parts.take_role(BrokerRole.ASYNC_MASTER)
+    assert noted[2:] == ["start schedule", "start timer"]
+    noted.clear()
+    await parts.stop()
+
+    assert noted == ["stop server", "stop timer", "stop schedule", "stop store"]
+
+
+async def test_a_slave_starts_without_the_parts_of_a_master(parts: RoleParts, noted: list[str]):
+    await parts.take_role(BrokerRole.SLAVE)
+
+    assert noted == ["start store", "start server"]
+
+
+async def test_a_failed_start_leaves_the_parts_that_run_to_the_stop(noted: list[str]):
+    parts = RoleParts((ANY_ROLE, FakePart("store", noted)), (ANY_ROLE, FakePart("server", noted, fails="start")))
+
+    with pytest.raises(ValueError, match="server"):
+        await parts.take_role(BrokerRole.ASYNC_MASTER)
+    assert parts.role is None
+    await parts.stop()
+
+    assert noted == ["start store", "start server", "stop store"]
+
+
+async def test_a_part_that_does_not_stop_keeps_no_other_running(noted: list[str], caplog: pytest.LogCaptureFixture):
+    parts = RoleParts((ANY_ROLE, FakePart("store", noted)), (ANY_ROLE, FakePart("server", noted, fails="stop")))
+    await parts.take_role(BrokerRole.ASYNC_MASTER)
+
+    await parts.stop()
+
+    assert noted[2:] == ["stop server", "stop store"]
+    assert [record.getMessage() for record in caplog.records] == ["FakePart did not stop cleanly"]
+
 
 LIMIT_S = 60
 UNIQUE = "UNIQ_KEY\x01AC11000104D2DEADBEEF000000000001\x02"
@@ -117,3 +211,72 @@ def test_the_ha_port_is_named_if_it_is_in_use(tmp_path: Path):
 def test_a_slave_has_no_ha_port(tmp_path: Path):
     properties = {"brokerRole": "SLAVE", "brokerId": "1"}
     assert bind_ha(broker_settings(0, tmp_path, "", properties=properties), any_port=True) == []
+
+
+A = Master("10.0.0.1:10911", "10.0.0.1:10912")
+B = Master("10.0.0.2:10911", "10.0.0.2:10912")
+
+
+class Log:
+    """The log of a slave: ``fits`` is the result of its comparison."""
+
+    def __init__(self, *, fits: bool) -> None:
+        self.fits = fits
+        self.comparisons = 0
+        self.is_fed = False
+        self.problem = "" if fits else "the master's log ends at 7"
+
+    def compare_again(self) -> None:
+        self.comparisons += 1
+
+    async def is_compared(self, _timeout_s: float) -> bool:
+        return self.fits
+
+
+def slave(log: Log, *, mode: bool = True) -> tuple[ActingParts, MasterAddress]:
+    """Return the parts of a slave that no name server has answered yet."""
+    address = MasterAddress(lambda: "10.0.0.9:10911")
+    unused: Any = SimpleNamespace(find_name_servers=None, register_all=None)
+    settings = BrokerConfig(broker_id=1, enable_slave_acting_master=mode)
+    client: Any = log
+    parts = ActingParts(settings, unused, unused, unused, unused, address, client, PartList(), unused, FakeClock())
+    return parts, address
+
+
+async def test_a_slave_hands_over_once_its_log_was_compared():
+    log = Log(fits=True)
+    parts, address = slave(log)
+
+    await parts.hand_over(A)
+
+    assert (log.comparisons, address.master) == (1, A)
+
+
+async def test_a_slave_with_messages_that_the_master_lacks_does_not_hand_over():
+    parts, _ = slave(Log(fits=False))
+    with pytest.raises(BrokerResponseError, match=r"not known to have all messages.*ends at 7") as error:
+        await parts.hand_over(A)
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_slave_follows_no_other_master_than_that_of_its_name_servers():
+    log = Log(fits=True)
+    parts, address = slave(log)
+    address.registered("ns1", A)
+
+    with pytest.raises(BrokerResponseError, match=r"10\.0\.0\.2:10911 cannot be the master") as error:
+        await parts.hand_over(B)
+
+    assert error.value.code == ResponseCode.INVALID_PARAMETER
+    assert (log.comparisons, address.master) == (0, A)
+
+
+async def test_a_slave_without_the_mode_follows_no_announced_master():
+    log = Log(fits=True)
+    parts, address = slave(log, mode=False)
+
+    with pytest.raises(BrokerResponseError, match="enableSlaveActingMaster is false") as error:
+        await parts.hand_over(A)
+
+    assert error.value.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert (log.comparisons, address.master) == (0, Master())
