@@ -21,11 +21,11 @@ from typing import Annotated, Protocol
 import typer
 
 from bench.machine import commit
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes

@@ -14,7 +14,7 @@ from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
 from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC

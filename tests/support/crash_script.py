@@ -11,8 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetRecovery
 from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError

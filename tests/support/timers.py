@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketbroker.broker.longpolling.waiting_message import Put
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.longpolling.pull_request import Put
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common.config import MessageStoreConfig

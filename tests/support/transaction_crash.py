@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset.consumer_offset_manager import OffsetRecovery
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.dispatch.message_arriving_listener import NoListener

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
-from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
-from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
+from rocketbroker.broker.transaction.half_messages import HalfQueueRecovery
+from rocketbroker.broker.transaction.transactional_message_check_service import (
+    TransactionalMessageCheckListener,
+    TransactionalMessageCheckService,
+)
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import to_half_message
 from rocketbroker.codec.message.message_decoder import decode_record

@@ -23,42 +23,35 @@ from rocketbroker.app.broker_replication import (
 from rocketbroker.app.host_address import host_address
 from rocketbroker.app.transport_limits import limits_of
 from rocketbroker.app.warm_up import import_modules
-from rocketbroker.broker.client.client_housekeeping_service import ClientHousekeepingService
-from rocketbroker.broker.client.consumer_ids_change_listener import ConsumerIdsChangeListener
-from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
+from rocketbroker.broker.client.producer_manager import ClientHousekeepingService, ProducerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset.offset_flush_service import OffsetFlushService
-from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
-from rocketbroker.broker.offset.offset_reset import OffsetReset
-from rocketbroker.broker.offset.unconsumed_messages import unconsumed_messages
-from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
-from rocketbroker.broker.out.broker_registration import BrokerRegistration
-from rocketbroker.broker.out.escape_bridge import EscapeBridge
-from rocketbroker.broker.out.master_address import Master, MasterAddress
-from rocketbroker.broker.persist.config_manager import ConfigPersistService
-from rocketbroker.broker.persist.missing_table_report import MissingTableReport
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.broker_pre_online import Progress
-from rocketbroker.broker.slave.copied_table import CopiedTables
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetFlushService, OffsetRecovery
+from rocketbroker.broker.offset.offset_reset import OffsetReset, unconsumed_messages
+from rocketbroker.broker.persist.config_manager import ConfigPersistService, MissingTableReport
+from rocketbroker.broker.registration.broker_outer_api import BrokerOuterApi
+from rocketbroker.broker.registration.broker_registration import BrokerRegistration
+from rocketbroker.broker.registration.escape_bridge import EscapeBridge
+from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.acting_master import Progress
 from rocketbroker.broker.slave.master_client import MasterClient
-from rocketbroker.broker.slave.master_deliveries import DeliveryLease, MasterDeliveries
-from rocketbroker.broker.slave.master_progress import MasterProgressGate
-from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.slave.master_progress import DeliveryLease, MasterDeliveries, MasterProgressGate
+from rocketbroker.broker.slave.slave_synchronize import CopiedTables, FollowedTables, SlaveSynchronize
 from rocketbroker.broker.timer.timer_message_store import TimerFollower, TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.broker.transaction.half_message_escape import HalfMessageEscape
-from rocketbroker.broker.transaction.half_queue_recovery import HalfQueueRecovery
-from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
-from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
+from rocketbroker.broker.transaction.half_messages import HalfMessageEscape, HalfQueueRecovery
+from rocketbroker.broker.transaction.transactional_message_check_service import (
+    TransactionalMessageCheckListener,
+    TransactionalMessageCheckService,
+)
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address

@@ -8,14 +8,15 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from rocketbroker.broker.out.broker_heartbeat import BrokerHeartbeat
-from rocketbroker.broker.out.broker_outer_api import BrokerOuterApi
-from rocketbroker.broker.out.broker_registration import BrokerRegistration
-from rocketbroker.broker.out.known_slaves import KnownSlaves
-from rocketbroker.broker.out.master_address import Master, MasterAddress
-from rocketbroker.broker.out.member_group import fetch_members
-from rocketbroker.broker.slave.acting_master import ActingMaster
-from rocketbroker.broker.slave.broker_pre_online import BrokerPreOnlineService, Progress
+from rocketbroker.broker.registration.broker_outer_api import BrokerOuterApi
+from rocketbroker.broker.registration.broker_registration import (
+    BrokerHeartbeat,
+    BrokerRegistration,
+    KnownSlaves,
+    fetch_members,
+)
+from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
+from rocketbroker.broker.slave.acting_master import ActingMaster, BrokerPreOnlineService, Progress
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID

@@ -1,7 +1,7 @@
 """CHECK_CLIENT_CONFIG (46): checks that the broker can apply a filter (ClientManageProcessor.checkClientConfig)."""
 
-from rocketbroker.broker.client.subscription import SubscriptionLimit, is_tag_type
-from rocketbroker.broker.filter.consumer_filter_manager import filter_of
+from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, is_tag_type
+from rocketbroker.broker.consumer_filter_manager import filter_of
 from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable
 
-from rocketbroker.broker.message.real_place import real_place
+from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
     immunity_ms,

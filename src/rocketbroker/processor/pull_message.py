@@ -3,13 +3,13 @@
 from collections.abc import Awaitable
 from typing import Final
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.consumer_group_info import TAG
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.client.subscription import TAG
 from rocketbroker.broker.longpolling.pull_request import PullRequest, Wanted
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID

@@ -5,8 +5,8 @@ The cancellation is itself a message, which waits for the same slot of the timer
 
 from collections.abc import Awaitable
 
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.message_sys_flag import host_flags

@@ -6,9 +6,9 @@ The hottest path of the broker: header struct in, record into the mapped file, a
 from collections.abc import Awaitable
 from typing import Final
 
-from rocketbroker.broker.message.real_place import REAL_TOPIC
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.message_copy import REAL_TOPIC
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_properties import (

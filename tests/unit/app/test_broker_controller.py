@@ -15,8 +15,8 @@ from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.broker_replication import BrokerRole
 from rocketbroker.app.dev_broker import broker_settings
 from rocketbroker.app.dev_server import DevServer
-from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.offset.consumer_offset_manager import OffsetRecovery
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.codec.message.message_id import decode_message_id

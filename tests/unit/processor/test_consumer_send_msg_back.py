@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties

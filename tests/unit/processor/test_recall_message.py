@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle, decode_recall_handle
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader

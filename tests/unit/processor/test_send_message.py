@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
 from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_decoder import decode_record

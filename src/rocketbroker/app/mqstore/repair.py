@@ -20,8 +20,7 @@ from rocketbroker.app.mqstore.running import (
     store_config,
 )
 from rocketbroker.app.terminal import say
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.offset.offset_recovery import OffsetRecovery
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetRecovery
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.atomic_file import replace_contents

@@ -1,12 +1,14 @@
-"""Connected producers (org.apache.rocketmq.broker.client.ProducerManager)."""
+"""Producer groups, and the removal of silent clients (ProducerManager, ClientHousekeepingService)."""
 
 import logging
 from collections.abc import Iterable
 
-from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.client.client_groups import ClientGroups
+from rocketbroker.broker.client.client_channel_info import ClientChannelInfo, ClientGroups
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
 
@@ -75,3 +77,42 @@ class ProducerManager(ClientGroups):
         others = (self.groups[group].get(connection) for group in self.groups_of(connection) if group in self.groups)
         if not any(each is not None and each.client_id == client_id for each in others):
             del self.clients[client_id]
+
+
+SCAN_PERIOD_S = 10.0
+
+
+class ClientHousekeepingService:
+    """Removes clients at once when their connection closes; silent ones, and expired locks, by a scan every 10 s."""
+
+    def __init__(
+        self,
+        producer_manager: ProducerManager,
+        consumer_manager: ConsumerManager,
+        locks: RebalanceLockManager,
+        period_s: float = SCAN_PERIOD_S,
+    ) -> None:
+        self._producer_manager = producer_manager
+        self._consumer_manager = consumer_manager
+        self._locks = locks
+        self._period_s = period_s
+        self._tasks = TaskOwner("ClientHousekeepingService")
+
+    async def start(self) -> None:
+        """Start scanning."""
+        self._tasks.every(self._period_s, self.scan, "scan")
+
+    async def stop(self) -> None:
+        """Stop scanning."""
+        await self._tasks.stop()
+
+    def scan(self) -> None:
+        """Close the clients whose last heartbeat is too old; forget expired locks."""
+        self._producer_manager.scan_not_active()
+        self._consumer_manager.scan_not_active()
+        self._locks.forget_expired()
+
+    def on_close(self, connection: Connection) -> None:
+        """Remove the clients of a closed connection."""
+        self._producer_manager.close_connection(connection)
+        self._consumer_manager.close_connection(connection)

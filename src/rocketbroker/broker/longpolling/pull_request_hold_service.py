@@ -11,9 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from rocketbroker.broker.longpolling.deadlines import Deadlines
-from rocketbroker.broker.longpolling.many_pull_request import ManyPullRequest
-from rocketbroker.broker.longpolling.pull_request import PullRequest
+from rocketbroker.broker.longpolling.pull_request import Deadlines, ManyPullRequest, PullRequest
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import AddressShares, address_key, is_loopback

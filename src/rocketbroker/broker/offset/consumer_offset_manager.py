@@ -1,16 +1,22 @@
-"""Consumer offsets of groups, and ``config/consumerOffset.json`` (o.a.r.broker.offset.ConsumerOffsetManager).
+"""Offsets of consumer groups in ``config/consumerOffset.json``, and their recovery (ConsumerOffsetManager)."""
 
-Tables are keyed by ``topic@group``; neither name can contain an ``@``. Commits mark the table as changed; ``flush``,
-called every ``flushConsumerOffsetInterval``, schedules a write of a changed table.
-"""
-
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from weakref import WeakSet
 
-from rocketbroker.broker.offset.reset_offset_table import ResetOffsetTable
-from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, Settled
-from rocketbroker.broker.persist.config_text import file_text, object_text, struct_text, text_of
+from rocketbroker.broker.persist.config_manager import (
+    ConfigManager,
+    OnPersist,
+    Settled,
+    file_text,
+    object_text,
+    struct_text,
+    text_of,
+)
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
@@ -19,8 +25,91 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.common.lifecycle import TaskOwner, until_tick
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+
+# Offsets that were reset and that no consumer has taken over yet (``resetOffsetTable`` of ConsumerOffsetManager).
+#
+# A running consumer does not know of a reset: it has messages that it pulled before, and commits what it has consumed,
+# which would undo the reset. So the first pull of each client is answered with the new offset, whatever it asks for,
+# and commits do not count until a redirected client pulls again. RocketMQ forgets a reset as soon as one pull was
+# redirected. A consumer that dies then, or one of 4.x, which waits 10 s before it moves, may commit the old offset
+# afterwards.
+
+
+class _Reset:
+    """The new offset, and the open connections whose pulls were redirected to it."""
+
+    __slots__ = ("offset", "redirected")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.redirected: WeakSet[Connection] = WeakSet()
+
+
+class ResetOffsetTable:
+    """Resets by ``topic@group`` and queue. All methods are for the event loop."""
+
+    def __init__(self) -> None:
+        self._resets: dict[str, dict[int, _Reset]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._resets)
+
+    def assign(self, key: str, queue_id: int, offset: int) -> None:
+        """Reset a queue to an offset; this replaces an earlier reset."""
+        self._resets.setdefault(key, {})[queue_id] = _Reset(offset)
+
+    def holds(self, key: str, queue_id: int) -> bool:
+        """Return true if the queue was reset and no client has taken over the offset yet."""
+        return queue_id in self._resets.get(key, ())
+
+    def redirect(self, key: str, queue_id: int, connection: Connection) -> int | None:
+        """Return the offset at which the pull of a client must continue; ``None`` to serve it.
+
+        The offset of the pull makes no difference: a client that pulls from the new offset by chance may still have
+        older messages, and a redirected one may pull from anywhere.
+        """
+        reset = self._resets.get(key, {}).get(queue_id)
+        if reset is None:
+            return None
+        if connection in reset.redirected:
+            self.forget(key, queue_id)
+            return None
+        reset.redirected.add(connection)
+        return reset.offset
+
+    def forget(self, key: str, queue_id: int) -> None:
+        """Forget the reset of a queue, if there is one."""
+        queues = self._resets.get(key, {})
+        if queues.pop(queue_id, None) is not None and not queues:
+            del self._resets[key]
+
+    def remove(self, belongs: Callable[[str], bool]) -> None:
+        """Forget the resets of the keys that ``belongs`` selects."""
+        self._resets = {key: queues for key, queues in self._resets.items() if not belongs(key)}
+
+    def offsets(self) -> dict[str, dict[int, int]]:
+        """Return a copy of the offsets for the file."""
+        return {
+            key: {queue_id: reset.offset for queue_id, reset in queues.items()} for key, queues in self._resets.items()
+        }
+
+    def take(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Replace the resets by those of a file."""
+        self._resets = {
+            key: {queue_id: _Reset(offset) for queue_id, offset in queues.items()}
+            for key, queues in table.items()
+            if queues
+        }
+
+
+# Consumer offsets of groups, and ``config/consumerOffset.json`` (o.a.r.broker.offset.ConsumerOffsetManager).
+#
+# Tables are keyed by ``topic@group``; neither name can contain an ``@``. Commits mark the table as changed; ``flush``,
+# called every ``flushConsumerOffsetInterval``, schedules a write of a changed table.
 
 log = logging.getLogger(__name__)
 
@@ -395,3 +484,96 @@ def _quoted(table: OffsetTable) -> str:
 
 def _lines(values: Iterable[str]) -> str:
     return ",\n".join([f"\t\t\t{value}" for value in values])
+
+
+# Consumer offsets beyond the end of their queue: after a crash, a cut of the log, or a change of role.
+#
+# RocketMQ leaves the offsets as they are, so that a group skips new messages that get the offsets of lost ones.
+#
+# Each start looks, whatever the last stop was: it costs a microsecond an offset. A clean stop says that the log is on
+# disk, not that the offsets belong to it. Those of a slave are its master's, and a slave of an earlier version took
+# them over before it had the messages. A start that ended early may also have left an unclean store a clean one.
+
+
+class OffsetRecovery:
+    """Sets offsets beyond the end of their queue back to it.
+
+    Args:
+        offsets: the offsets, loaded.
+        queues: the queues, recovered.
+        drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
+    """
+
+    def __init__(
+        self,
+        offsets: ConsumerOffsetManager,
+        queues: ConsumeQueueStore,
+        drain: Callable[[], Awaitable[Collection[Path]]],
+    ) -> None:
+        self._offsets = offsets
+        self._queues = queues
+        self._drain = drain
+
+    async def start(self) -> None:
+        """Set back offsets, and log each one.
+
+        The table is on disk before a new message can come: after a crash its offset would no longer be beyond the end.
+
+        Raises:
+            StoreError: The table could not be written; the next start sets back the same offsets.
+        """
+        set_back = self._offsets.set_back(self._queues.max_offset_in_queue)
+        for back in set_back:
+            log.warning("consumer offsets: %s", back)
+        if not set_back:
+            return
+        self._offsets.flush()
+        if (path := self._offsets.path) in await self._drain():
+            raise StoreError(
+                f"{path} cannot be written, where {len(set_back)} offsets had to be set back to their queue's end: "
+                "consumers would skip new messages; free space on its disk, or make it writable again"
+            )
+
+    async def stop(self) -> None:
+        """Do nothing: this part only acts at the start."""
+
+
+class OffsetFlushService:
+    """Flushes every ``flushConsumerOffsetInterval`` and ``flushDelayOffsetInterval``, and at the stop.
+
+    Stop it after the parts that change offsets, and before ``ConfigPersistService``, which writes them.
+    """
+
+    def __init__(
+        self,
+        consumer_offsets: ConsumerOffsetManager,
+        schedule_message_service: ScheduleMessageService,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+    ) -> None:
+        self._consumer_offsets = consumer_offsets
+        self._schedule_message_service = schedule_message_service
+        self._config = config
+        self._store_config = store_config
+        self._tasks = TaskOwner("OffsetFlushService")
+
+    async def start(self) -> None:
+        """Start flushing."""
+        config, store_config = self._config, self._store_config
+        consumer, delay = self._consumer_offsets.flush, self._schedule_message_service.flush
+        flush_consumer = partial(_repeat, lambda: config.flush_consumer_offset_interval, consumer)
+        flush_delay = partial(_repeat, lambda: store_config.flush_delay_offset_interval, delay)
+        self._tasks.forever(flush_consumer, "consumer offsets")
+        self._tasks.forever(flush_delay, "delay offsets")
+
+    async def stop(self) -> None:
+        """Flush a last time."""
+        await self._tasks.stop()
+        self._consumer_offsets.flush()
+        self._schedule_message_service.flush()
+
+
+async def _repeat(interval_ms: Callable[[], int], action: Callable[[], object]) -> None:
+    while True:
+        await asyncio.sleep(until_tick(interval_ms() / 1000))  # called each time: both settings can change at run time
+        action()

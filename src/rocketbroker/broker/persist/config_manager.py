@@ -1,21 +1,28 @@
-"""Tables that live in ``config/*.json`` (org.apache.rocketmq.common.ConfigManager).
+"""Text of ``config/*.json`` built from pieces, where encoding the whole table each time would take too long.
 
-The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` writes changed tables on a
-thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
-table is encoded there as well. Code that changes a table waits for the future of that write before it acknowledges the
-change; changes whose write fails are undone in memory.
+The shape is that of ``fastjson.dumps(table, indent=TAB)``:
+
+    {
+        "field":{
+            "name":value,
+            ...
+        },
+        ...
+    }
 """
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from rocketbroker.broker.persist.table_changes import TableChanges
+import msgspec
+
+from rocketbroker.broker.persist.durable_progress import TableChanges
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
@@ -24,6 +31,60 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.common.table_file import load_table
+from rocketbroker.store.commitlog.commit_log import CommitLog
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.recovery.foreign_store import REVIVE_GROUP, open_pops
+
+V = TypeVar("V", bound=msgspec.Struct)
+
+
+def text_of(value: str) -> str:
+    """Return a value as a JSON string."""
+    return msgspec.json.encode(value).decode()
+
+
+def struct_text(value: msgspec.Struct, depth: int) -> str:
+    """Return the text of a struct, indented for ``depth`` levels."""
+    # Every line break is layout: in strings they are escaped.
+    return fastjson.dumps(value, indent="\t").decode().replace("\n", "\n" + "\t" * depth)
+
+
+def object_text(lines: Iterable[str], depth: int) -> str:
+    """Return the text of an object whose fields are ``lines``, already indented."""
+    text = ",\n".join(lines)
+    closing = "\t" * depth + "}"
+    return f"{{\n{text}\n{closing}" if text else "{}"
+
+
+def file_text(**fields: str) -> bytes:
+    """Return the content of a file: an object with these fields in alphabetical order."""
+    return object_text((f'\t"{name}":{text}' for name, text in sorted(fields.items())), 0).encode()
+
+
+class EntryTexts(Generic[V]):
+    """Cached texts of table entries, renewed when an entry is replaced; entries never change in place."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[V, str]] = {}
+
+    def object_text(self, table: Mapping[str, V]) -> str:
+        """Return the text of ``table`` as a field of a file."""
+        known, texts = self._texts, {}
+        for name, value in table.items():
+            found = known.get(name)
+            if found is None or found[0] is not value:
+                found = value, f"\t\t{text_of(name)}:{struct_text(value, 2)}"
+            texts[name] = found
+        self._texts = texts
+        return object_text([text for _, text in texts.values()], 1)
+
+
+# Tables that live in ``config/*.json`` (org.apache.rocketmq.common.ConfigManager).
+#
+# The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` writes changed tables on a
+# thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
+# table is encoded there as well. Code that changes a table waits for the future of that write before it acknowledges
+# the change; changes whose write fails are undone in memory.
 
 log = logging.getLogger(__name__)
 
@@ -341,3 +402,52 @@ async def _settle_later(settled: Settled, waits: Sequence[asyncio.Future[None]])
 def _settle(settled: Settled, reason: str) -> None:
     if not settled.done():
         settled.set_result(reason)
+
+
+# Report of what a store held and this broker does not serve: lost tables, and popped messages.
+#
+# The first start writes each table once, so a file that is missing later was lost or removed. RocketMQ silently starts
+# such a table empty.
+
+
+class MissingTableReport:
+    """Checks tables and queues once, after the store was opened.
+
+    Args:
+        tables: the tables, loaded.
+        commit_log: the log, recovered before this part starts.
+        queues: the queues, likewise.
+        consumer_offset: returns the consumer offset of a group, topic and queue, -1 without one.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[AnyConfigManager],
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        consumer_offset: Callable[[str, str, int], int],
+    ) -> None:
+        self._tables = tables
+        self._commit_log = commit_log
+        self._queues = queues
+        self._consumer_offset = consumer_offset
+
+    async def start(self) -> None:
+        """Log tables without a file if the store has messages, and write them; log popped messages."""
+        in_use = self._commit_log.max_offset > self._commit_log.min_offset
+        for table in self._tables:
+            if table.found:
+                continue
+            if in_use:
+                log.warning(
+                    "%s is missing and has no backup, although the store holds messages: its content is lost, and the "
+                    "broker starts with the defaults; to restore it, stop the broker and put back a copy of the file",
+                    table.path,
+                )
+            table.persist()
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self._queues}
+        for text in open_pops(ends, partial(self._consumer_offset, REVIVE_GROUP)):
+            log.warning("POP: %s", text)
+
+    async def stop(self) -> None:
+        """Do nothing: this part only acts at the start."""

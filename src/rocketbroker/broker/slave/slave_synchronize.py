@@ -1,37 +1,163 @@
-"""Copies of the master's tables on a slave (org.apache.rocketmq.broker.slave.SlaveSynchronize).
-
-Each table is fetched whole, checked, and then taken over in one step. A failed, broken or partial answer changes
-nothing, and neither does an invalid entry. Consumer filters need no request: consumers send their heartbeats to slaves
-as well.
-
-Topics and groups are taken over at once. Progress of consumers and of deliveries waits until the own log has all that
-it counts (``master_progress.py``).
-"""
+"""Copies of the master's tables on a slave, and consumer offsets that return to it (SlaveSynchronize)."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Final, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Final, NamedTuple, Self, TypeVar
 
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
-from rocketbroker.broker.out.master_address import Master, MasterAddress
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.copied_table import CopiedTables
-from rocketbroker.broker.slave.master_client import LogState, MasterClient
-from rocketbroker.broker.slave.master_names import MasterNames
+from rocketbroker.broker.offset.consumer_offset_manager import TOPIC_GROUP_SEPARATOR, ConsumerOffsetManager, OffsetTable
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist
+from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.master_client import LogState, MasterClient, MasterNames
 from rocketbroker.broker.slave.master_progress import MasterProgress, MasterProgressGate
-from rocketbroker.broker.slave.offset_return import OffsetReturn
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.bodies.slave_tables import (
+    MessageRequestModeSerializeWrapper,
+    TimerMetricsSerializeWrapper,
+)
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
 
+T = TypeVar("T", bound=RemotingSerializable)
+
+
+class CopiedTable(ConfigManager[T]):
+    """A table that a slave replaces as a whole. A master of this kind has no such entries.
+
+    Args:
+        path: as in ``ConfigManager``.
+        empty: the table without entries; it must not be altered.
+        on_persist: as in ``ConfigManager``.
+
+    Attributes:
+        content: the table.
+    """
+
+    def __init__(self, path: Path, empty: T, on_persist: OnPersist | None = None) -> None:
+        super().__init__(path, on_persist)
+        self._empty = self.content = empty
+
+    def follow(self, content: T) -> None:
+        """Replace the table by the master's, and write it; keep it if the master has none, as after a loss."""
+        if content not in (self.content, self._empty):
+            self.content = content
+            self.persist()
+
+    def encode(self) -> bytes:
+        """Return the content of the file, on one line as RocketMQ writes it."""
+        return self.content.encode()
+
+    def parse(self, data: bytes) -> T:
+        """Parse the content of a file."""
+        return type(self._empty).decode(data)
+
+    def count(self, _file: T) -> int:
+        """Return 1: an empty table is as good as any."""
+        return 1
+
+    def take(self, file: T) -> None:
+        """Replace the table by that of a file."""
+        self.content = file
+
+
+class CopiedTables(NamedTuple):
+    """Tables for features that this broker lacks: timer messages by topic, and pop consumers."""
+
+    timer_metrics: CopiedTable[TimerMetricsSerializeWrapper]
+    message_request_modes: CopiedTable[MessageRequestModeSerializeWrapper]
+
+    @classmethod
+    def within(cls, folder: Path, on_persist: OnPersist | None = None) -> Self:
+        """Return the empty tables for the files of a folder."""
+        return cls(
+            CopiedTable(folder / "timermetrics", TimerMetricsSerializeWrapper(), on_persist),
+            CopiedTable(folder / "messageRequestMode.json", MessageRequestModeSerializeWrapper(), on_persist),
+        )
+
+
 log = logging.getLogger(__name__)
+
+#: Times that an offset is sent before it is given up, as the master does not take it.
+MOST_SENDS: Final = 6
+
+
+class _Round(NamedTuple):
+    """State of a queue in the last round: this broker's offset, the master's, and how often the former was sent."""
+
+    offset: int
+    at_master: int
+    sends: int
+
+
+class OffsetReturn:
+    """Sends such offsets to the master until its table has them.
+
+    RocketMQ leaves this to the consumers, whose progress is lost if they stop before the master is back. An offset is
+    sent only while the master's stays the same for a round: else a consumer commits there again, and an older offset
+    would set it back. A consumer that commits first between the round and the send is still set back, by the messages
+    that it consumed in that moment.
+
+    Args:
+        offsets: the offsets of this broker.
+        client: sends commits to the master.
+    """
+
+    def __init__(self, offsets: ConsumerOffsetManager, client: MasterClient) -> None:
+        self._offsets = offsets
+        self._client = client
+        self._rounds: dict[tuple[str, int], _Round] = {}
+
+    async def send(self, of_master: OffsetTable) -> None:
+        """Send the offsets that are ahead of the master's table; forget those that it has, or does not take.
+
+        Raises:
+            RemotingError: The master does not answer.
+        """
+        for key, queues in list(self._offsets.slave_commits.items()):
+            for queue_id, offset in list(queues.items()):
+                at_master = of_master.get(key, {}).get(queue_id, -1)
+                if at_master >= offset:
+                    self._forget(key, queue_id)
+                    continue
+                last = self._rounds.get((key, queue_id))
+                if last is None or last.at_master != at_master:
+                    self._rounds[key, queue_id] = _Round(offset, at_master, 0)
+                    continue
+                sends = last.sends + 1 if last.offset == offset else 1
+                self._rounds[key, queue_id] = _Round(offset, at_master, sends)
+                topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+                if sends > MOST_SENDS:
+                    log.error(
+                        "SlaveSynchronize: the master does not take offset %d of group %s in topic %s, queue %d; it is "
+                        "given up",
+                        *(offset, group, topic, queue_id),
+                    )
+                    self._forget(key, queue_id)
+                    continue
+                await self._client.commit(group, topic, queue_id, offset)
+
+    def _forget(self, key: str, queue_id: int) -> None:
+        self._rounds.pop((key, queue_id), None)
+        self._offsets.forget_slave_commit(key, queue_id)
+
+
+# Copies of the master's tables on a slave (org.apache.rocketmq.broker.slave.SlaveSynchronize).
+#
+# Each table is fetched whole, checked, and then taken over in one step. A failed, broken or partial answer changes
+# nothing, and neither does an invalid entry. Consumer filters need no request: consumers send their heartbeats to
+# slaves as well.
+#
+# Topics and groups are taken over at once. Progress of consumers and of deliveries waits until the own log has all that
+# it counts (``master_progress.py``).
 
 INTERVAL_S: Final = 10.0
 LOOK_S: Final = 1.0

@@ -1,14 +1,14 @@
-"""Delivery of one slot of the timer (TimerDequeueGetMessageService, TimerDequeuePutMessageService)."""
+"""Rates at which timer messages are read from their queue and delivered (PerfCounter)."""
 
 import logging
 from collections.abc import Callable, Sequence
 
-from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages, unbroken
-from rocketbroker.broker.schedule.schedule_message_service import DELAY_FOR_A_WHILE_S
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.timer_requests import delete_key, key_of, postponed, rolled, stamped, timer_request
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, WaitingMessages, unbroken
+from rocketbroker.broker.schedule_message_service import DELAY_FOR_A_WHILE_S
+from rocketbroker.broker.timer.timer_rewrite import delete_key, key_of, postponed, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
@@ -25,6 +25,23 @@ from rocketbroker.store.commitlog.put_message import (
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.entry_reader import EntryReader
+
+
+class Rates:
+    """Messages per second between the last two measurements."""
+
+    def __init__(self) -> None:
+        self.taken_in = self.delivered = 0.0
+        self._last = (0.0, 0, 0)
+
+    def measure(self, now_s: float, taken_in: int, delivered: int) -> None:
+        """Compute the rates from two counters."""
+        then_s, taken_in_then, delivered_then = self._last
+        if then_s and now_s > then_s:
+            self.taken_in = (taken_in - taken_in_then) / (now_s - then_s)
+            self.delivered = (delivered - delivered_then) / (now_s - then_s)
+        self._last = now_s, taken_in, delivered
+
 
 log = logging.getLogger(__name__)
 

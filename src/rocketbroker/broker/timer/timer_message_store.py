@@ -11,16 +11,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocketbroker.broker.longpolling.waiting_message import Put, WaitingMessage, WaitingMessages
-from rocketbroker.broker.schedule.schedule_message_service import LEAST_PAUSE_S
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.rates import Rates
-from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
-from rocketbroker.broker.timer.timer_delivery import TimerDelivery
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, WaitingMessages
+from rocketbroker.broker.schedule_message_service import LEAST_PAUSE_S
+from rocketbroker.broker.timer.timer_delivery import Rates, TimerDelivery
 from rocketbroker.broker.timer.timer_progress import TimerProgress
-from rocketbroker.broker.timer.timer_requests import timer_request
-from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.timer.timer_rewrite import timer_request
+from rocketbroker.broker.timer.timer_wheel import SLOT_FILE_MS, Slot, SlotFiles, TimerWheel
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
 from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of
 from rocketbroker.common.clock import Clock

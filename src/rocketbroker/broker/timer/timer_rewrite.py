@@ -1,11 +1,20 @@
-"""Redirect of messages with a delivery time to the timer's topic (HookUtils.transformTimerMessage)."""
+"""Redirect of messages with a delivery time, and the wheel's requests (TimerRequest)."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rocketbroker.broker.message.real_place import with_real_place
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
+from rocketbroker.broker.message_copy import REAL_TOPIC, Place, with_real_place
+from rocketbroker.broker.schedule_message_service import DELAY, delay_rewrite
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
+from rocketbroker.codec.message.message_sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    transaction_value,
+)
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 
@@ -95,3 +104,102 @@ def _illegal(measured: str, limits: TimerLimits) -> BrokerResponseError:
         f"timer message illegal, the delay time should not be bigger than the max delay {limits.max_delay_ms}ms; or if "
         f"set del msg, the delay time should be bigger than the current time: {measured} (timerMaxDelaySec)",
     )
+
+
+_ENQUEUE_MS: Final = b"TIMER_ENQUEUE_MS"
+_DEQUEUE_MS: Final = b"TIMER_DEQUEUE_MS"
+_ROLL_TIMES: Final = b"TIMER_ROLL_TIMES"
+_UNIQUE_KEY: Final = b"UNIQ_KEY"
+_MAX_TIME_DIGITS: Final = 18
+_DELETES: Final = TIMER_DEL_UNIQKEY + b"\x01"
+
+#: Real topic and unique key, which identify the message to cancel.
+DeleteKey = tuple[bytes, bytes]
+
+
+class TimerRequest(NamedTuple):
+    """Delivery time of a message (``out_ms``, its TIMER_OUT_MS), and whether it cancels another."""
+
+    out_ms: int
+    is_delete: bool
+
+
+def timer_request(properties: bytes, place: Place | None) -> TimerRequest | None:
+    """Return the request of a message for ``place``; ``None`` if it lacks the time or the place."""
+    out_ms = get_property(properties, TIMER_OUT_MS) or b""
+    if place is None or not (out_ms.isdigit() and len(out_ms) <= _MAX_TIME_DIGITS):
+        return None
+    return TimerRequest(int(out_ms), _DELETES in properties and get_property(properties, TIMER_DEL_UNIQKEY) is not None)
+
+
+def stamped(properties: bytes, store_timestamp: int, precision_ms: int, now_ms: int) -> bytes:
+    """Return the properties of a copy; REAL_TOPIC and REAL_QID stay in them, as in RocketMQ."""
+    enqueued = store_timestamp // precision_ms * precision_ms
+    if _ENQUEUE_MS not in properties and properties.endswith(b"\x02"):
+        return b"%bTIMER_ENQUEUE_MS\x01%d\x02TIMER_DEQUEUE_MS\x01%d\x02" % (properties, enqueued, now_ms)
+    return replace_property(replace_property(properties, _ENQUEUE_MS, b"%d" % enqueued), _DEQUEUE_MS, b"%d" % now_ms)
+
+
+def rolled(properties: bytes) -> bytes:
+    """Return the properties of a copy for the timer's own topic, for a message that is not due yet."""
+    times = get_property(properties, _ROLL_TIMES) or b"0"
+    number = int(times) + 1 if times.isdigit() and len(times) <= _MAX_TIME_DIGITS else 1
+    return replace_property(properties, _ROLL_TIMES, b"%d" % number)
+
+
+def postponed(properties: bytes, out_ms: int) -> bytes:
+    """Return the properties of a copy with another delivery time."""
+    return replace_property(properties, TIMER_OUT_MS, b"%d" % out_ms)
+
+
+def delete_key(properties: bytes) -> DeleteKey:
+    """Return the key that a cancelling message names, with or without the topic (appendTopicForTimerDeleteKey)."""
+    topic = get_property(properties, REAL_TOPIC) or b""
+    named = get_property(properties, TIMER_DEL_UNIQKEY) or b""
+    return topic, named.removeprefix(topic + b"+")
+
+
+def key_of(properties: bytes) -> DeleteKey:
+    """Return the key that cancels a message."""
+    return get_property(properties, REAL_TOPIC) or b"", get_property(properties, _UNIQUE_KEY) or b""
+
+
+class HandleScheduleMessage:
+    """Redirects messages with a delay level or a delivery time before they are stored.
+
+    Args:
+        config: the limits of timer messages.
+        clock: real time, compared with delivery times.
+        max_delay_level: highest level of messageDelayLevel.
+        precision_ms: returns the precision of the timer.
+    """
+
+    def __init__(
+        self, config: MessageStoreConfig, clock: Clock, max_delay_level: int, precision_ms: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._max_delay_level = max_delay_level
+        self._precision_ms = precision_ms
+
+    def __call__(self, message: MessageExtBrokerInner) -> None:
+        """Change topic, queue and properties of a message with a delay level or a delivery time.
+
+        With both, the level counts. Prepared and rolled-back messages of transactions are left alone.
+
+        Raises:
+            BrokerResponseError: See ``delay_rewrite`` and ``timer_rewrite``.
+        """
+        if transaction_value(message.sys_flag) not in {TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE}:
+            return
+        if (get_property(message.properties, DELAY) or b"0") != b"0":
+            waits = message.topic
+            delay_rewrite(message, self._max_delay_level)
+            if message.topic != waits:
+                forget_delivery_time(message)
+                return
+        config = self._config
+        max_delay_ms = config.timer_max_delay_sec * 1000
+        timer_rewrite(
+            message, TimerLimits(config.timer_wheel_enable, max_delay_ms, self._precision_ms()), self._clock.time_ms()
+        )

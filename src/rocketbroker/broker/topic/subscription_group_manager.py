@@ -8,10 +8,15 @@ from typing import Any
 
 import msgspec
 
-from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager
-from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struct_text
-from rocketbroker.broker.persist.table_changes import TableChanges
-from rocketbroker.broker.topic.attribute_util import alter_attributes
+from rocketbroker.broker.persist.config_manager import (
+    EntryTexts,
+    OnPersist,
+    VersionedConfigManager,
+    file_text,
+    struct_text,
+)
+from rocketbroker.broker.persist.durable_progress import TableChanges
+from rocketbroker.broker.topic.topic_config_manager import alter_attributes
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion

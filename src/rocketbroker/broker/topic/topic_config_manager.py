@@ -1,28 +1,199 @@
-"""The broker's topics and ``config/topics.json`` (org.apache.rocketmq.broker.topic.TopicConfigManager)."""
+"""Topics and their attributes in ``config/topics.json`` (org.apache.rocketmq.broker.topic.TopicConfigManager)."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from rocketbroker.broker.persist.config_manager import OnPersist, VersionedConfigManager
-from rocketbroker.broker.persist.config_text import EntryTexts, file_text, struct_text
-from rocketbroker.broker.persist.table_changes import TableChanges
-from rocketbroker.broker.topic.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
-from rocketbroker.broker.topic.system_topics import system_topic_configs
-from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, SYSTEM_TOPIC_SET
+from rocketbroker.broker.persist.config_manager import (
+    EntryTexts,
+    OnPersist,
+    VersionedConfigManager,
+    file_text,
+    struct_text,
+)
+from rocketbroker.broker.persist.durable_progress import TableChanges
+from rocketbroker.codec.message.topic_validator import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    RMQ_SYS_BENCHMARK_TOPIC,
+    RMQ_SYS_OFFSET_MOVED_EVENT,
+    RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC,
+    RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_SELF_TEST_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    RMQ_SYS_TRANS_OP_HALF_TOPIC,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPIC_SET,
+)
 from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from rocketbroker.codec.remoting.perm_name import PERM_INHERIT, PERM_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import QUEUE_TYPE, TopicConfig, TopicConfigSerializeWrapper
+from rocketbroker.codec.remoting.perm_name import PERM_INHERIT, PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile import timer_slots
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+
+TIMER_TOPIC = timer_slots.TIMER_TOPIC
+REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
+REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
+
+SCHEDULE_TOPIC_QUEUE_NUM = 18
+BENCHMARK_TOPIC_QUEUE_NUM = 1024
+CLUSTER_TOPIC_QUEUE_NUM = 16
+REVIVE_TOPIC_QUEUE_NUM = 8
+
+
+def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
+    """Return the system topics of a broker with this configuration."""
+    cluster, broker = config.broker_cluster_name, config.broker_name
+    topics = [
+        _topic(RMQ_SYS_SELF_TEST_TOPIC),
+        _topic(RMQ_SYS_BENCHMARK_TOPIC, BENCHMARK_TOPIC_QUEUE_NUM),
+        _topic(
+            cluster, CLUSTER_TOPIC_QUEUE_NUM, PERM_INHERIT | (PERM_READ_WRITE if config.cluster_topic_enable else 0)
+        ),
+        _topic(broker, 1, PERM_INHERIT | (PERM_READ_WRITE if config.broker_topic_enable else 0)),
+        _topic(RMQ_SYS_OFFSET_MOVED_EVENT),
+        _topic(RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
+        _topic(cluster + REPLY_TOPIC_POSTFIX),
+        _topic(REVIVE_TOPIC_PREFIX + cluster, REVIVE_TOPIC_QUEUE_NUM),
+        _topic(SYNC_BROKER_MEMBER_GROUP_PREFIX + broker, 1, PERM_INHERIT),
+        _topic(RMQ_SYS_TRANS_HALF_TOPIC),
+        _topic(RMQ_SYS_TRANS_OP_HALF_TOPIC),
+        _topic(RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC),
+        _topic(RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC),
+        _topic(TIMER_TOPIC),
+    ]
+    if config.auto_create_topic_enable:
+        topics.append(
+            _topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, PERM_INHERIT | PERM_READ_WRITE)
+        )
+    if config.trace_topic_enable:
+        topics.append(_topic(config.msg_trace_topic_name))
+    return topics
+
+
+def _topic(name: str, queue_nums: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
+
+
+# Known attributes of topics and groups, and changes to them by requests (AttributeUtil, TopicAttributes).
+#
+# A request names each attribute after a sign: ``+queue.type=BatchCQ`` adds or changes, ``-queue.type`` deletes.
+# Attributes are stored without the sign.
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One known attribute: ``changeable`` after creation, its valid values in words, and their test.
+
+    ``unserved`` are values of RocketMQ that this broker's store does not support.
+    """
+
+    changeable: bool
+    takes: str
+    accepts: Callable[[str], bool]
+    unserved: frozenset[str] = frozenset()
+
+
+def _one_of(*values: str, changeable: bool = False, unserved: frozenset[str] = frozenset()) -> Attribute:
+    return Attribute(changeable, " or ".join(values), lambda value: value in values, unserved)
+
+
+CLEANUP_POLICY = "cleanup.policy"
+COMPACTION = "COMPACTION"
+
+TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
+    QUEUE_TYPE: _one_of("BatchCQ", "SimpleCQ"),
+    CLEANUP_POLICY: _one_of("DELETE", unserved=frozenset({COMPACTION})),
+    "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
+}
+
+
+def unserved_attribute(attributes: Mapping[str, str]) -> str | None:
+    """Return ``name=value`` of an attribute that this broker does not support; a store taken over may have it."""
+    for name, attribute in TOPIC_ATTRIBUTES.items():
+        if attributes.get(name) in attribute.unserved:
+            return f"{name}={attributes[name]}"
+    return None
+
+
+def alter_attributes(
+    known: Mapping[str, Attribute], current: Mapping[str, str] | None, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the attributes after a request.
+
+    Args:
+        known: the known attributes.
+        current: attributes of the existing topic, ``None`` for a new one.
+        changes: values by name with its sign; the value of a ``-`` is ignored.
+
+    Raises:
+        BrokerResponseError: SYSTEM_ERROR, naming the attribute that is unknown, unchangeable, missing or has a wrong
+            value.
+    """
+    altered = dict(current or {})
+    seen: set[str] = set()
+    for signed_name, value in changes.items():
+        sign, name = signed_name[:1], signed_name[1:]
+        _check_name(signed_name, name, seen)
+        if sign == "+":
+            _check_value(known, name, value, creating=current is None)
+            altered[name] = value
+        elif current is None:
+            _refuse(f"only add attribute is supported while creating topic. key: {name}")
+        elif sign != "-":
+            _refuse(f"wrong format key: {name}")
+        else:
+            _check_deletable(known, name, current)
+            del altered[name]
+    return altered
+
+
+def _check_name(signed_name: str, name: str, seen: set[str]) -> None:
+    if not name or "+" in name or "-" in name:
+        _refuse(f"kv string format wrong. key: {signed_name!r}, use a name with one + or - before it")
+    if name in seen:
+        _refuse(f"alter duplication key. key: {name}")
+    seen.add(name)
+
+
+def _check_value(known: Mapping[str, Attribute], name: str, value: str, *, creating: bool) -> None:
+    attribute = _attribute(known, name)
+    if not creating and not attribute.changeable:
+        _refuse(f"attempt to update an unchangeable attribute. key: {name}")
+    if value in attribute.unserved:
+        _refuse(f"{name}={value} is not supported by this broker; use {attribute.takes}")
+    if not attribute.accepts(value):
+        _refuse(f"value is not in set: {name}={value}; use {attribute.takes}")
+
+
+def _check_deletable(known: Mapping[str, Attribute], name: str, current: Mapping[str, str]) -> None:
+    if name not in current:
+        _refuse(f"attempt to delete a nonexistent key: {name}")
+    if not _attribute(known, name).changeable:
+        _refuse(f"attempt to update an unchangeable attribute. key: {name}")
+
+
+def _attribute(known: Mapping[str, Attribute], name: str) -> Attribute:
+    attribute = known.get(name)
+    if attribute is None:
+        _refuse(f"unsupported key: {name}")
+    return attribute
+
+
+def _refuse(remark: str) -> NoReturn:
+    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+
 
 log = logging.getLogger(__name__)
 

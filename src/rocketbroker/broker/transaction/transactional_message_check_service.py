@@ -1,13 +1,4 @@
-"""Checks of transactions that stay open (o.a.r.broker.transaction.TransactionalMessageCheckService).
-
-Every ``transactionCheckInterval`` the open half messages are checked in order. One that is due is put back at the end
-of its queue with its number of checks raised, and a member of its producer group is asked. The answer is an
-END_TRANSACTION that names the copy. So the queue advances whatever the outcome of one transaction, and half messages
-outlive the files in which they were first stored.
-
-Copies take ``transactionCheckBytesPerSecond`` of the log. Beyond that a half message stays where it is: its producer is
-asked all the same, and its number of checks is kept in memory until there is room for a copy.
-"""
+"""Questions to producers about open half messages (TransactionalMessageCheckService and its listener)."""
 
 import logging
 from collections import Counter
@@ -15,23 +6,34 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
-from rocketbroker.broker.transaction.transactional_message_check_listener import TransactionalMessageCheckListener
+import msgspec
+
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.message_copy import real_place
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
     QUEUE_ID,
     check_times,
     checked_copy,
+    discarded_message,
     immune_copy,
     immunity_ms,
     is_copy,
     transaction_key,
     with_check_times,
 )
-from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
+from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_WAIT_STORE_MSG_OK
 from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_encoder import encode_message
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.message.message_id import create_message_id
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, replace_property
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
+from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.byte_budget import ByteBudget
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
@@ -47,6 +49,83 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
+
+_WAIT = PROPERTY_WAIT_STORE_MSG_OK.encode()
+_CHECK_MAX_QUEUES = 1
+
+
+class TransactionalMessageCheckListener:
+    """Asks producers for the outcome of transactions, and discards those without one.
+
+    Args:
+        producers: the connected producers.
+        topic_configs: creates TRANS_CHECK_MAX_TIME_TOPIC.
+        broker_name: name of the broker, for the producer.
+        store_host: the broker's address as records hold it.
+    """
+
+    def __init__(
+        self, producers: ProducerManager, topic_configs: TopicConfigManager, broker_name: str, store_host: bytes
+    ) -> None:
+        self._producers = producers
+        self._topic_configs = topic_configs
+        self._broker_name = broker_name
+        self._store_host = store_host
+
+    def resolve_half_message(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> bool:
+        """Ask any member of the producer group; return false if none takes the request.
+
+        Args:
+            half: the half message.
+            copy: the copy put back in its place, which the producer's answer will name.
+            stored: where the copy was stored.
+        """
+        group = half.get_property(PROPERTY_PRODUCER_GROUP)
+        connection = None if group is None else self._producers.available_channel(group)
+        if connection is None:
+            return False
+        connection.send_oneway(self._check_request(half, copy, stored))
+        return True
+
+    def discard(self, half: MessageExt) -> MessageExtBrokerInner:
+        """Return the copy of a discarded half message; the first one creates its topic."""
+        self._topic_configs.create_in_send_message_back(
+            RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, _CHECK_MAX_QUEUES, PERM_READ_WRITE
+        )
+        return discarded_message(half, self._store_host)
+
+    def _check_request(self, half: MessageExt, copy: MessageExtBrokerInner, stored: PutMessageResult) -> Command:
+        header = CheckTransactionStateRequestHeader(
+            stored.queue_offset,
+            stored.physical_offset,
+            RMQ_SYS_TRANS_HALF_TOPIC,
+            half.uniq_key,
+            half.uniq_key,
+            create_message_id(self._store_host, stored.physical_offset),
+            self._broker_name,
+        )
+        topic, queue_id = real_place(half.properties_bytes) or (half.topic, QUEUE_ID)
+        # The place to which it was sent, as the producer expects it in its listener.
+        shown = msgspec.structs.replace(
+            half,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=stored.queue_offset,
+            commit_log_offset=stored.physical_offset,
+            properties_bytes=replace_property(copy.properties, _WAIT, b"false"),
+        )
+        return request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(shown), oneway=True)
+
+
+# Checks of transactions that stay open (o.a.r.broker.transaction.TransactionalMessageCheckService).
+#
+# Every ``transactionCheckInterval`` the open half messages are checked in order. One that is due is put back at the end
+# of its queue with its number of checks raised, and a member of its producer group is asked. The answer is an
+# END_TRANSACTION that names the copy. So the queue advances whatever the outcome of one transaction, and half messages
+# outlive the files in which they were first stored.
+#
+# Copies take ``transactionCheckBytesPerSecond`` of the log. Beyond that a half message stays where it is: its producer
+# is asked all the same, and its number of checks is kept in memory until there is room for a copy.
 
 log = logging.getLogger(__name__)
 

@@ -1,23 +1,20 @@
-"""Open transactions and their end (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
+"""Open half messages by their queue offsets (removeMap and opMsgMap of TransactionalMessageServiceImpl).
 
-A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue, where its
-copy is open instead. Op messages record which half messages are no longer open. Their offsets are collected
-(TransactionalOpBatchService) and written every ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes. The
-consumer offsets of CID_RMQ_SYS_TRANS record how far both queues are processed. Neither is written before everything
-that it depends on is on disk: a power loss may take any page that is not, and would take transactions whose half
-message was on disk long before.
+RocketMQ reads the op messages again for each check. Here they are read only at the start: only this process writes
+them, so that memory always knows whether a transaction is open.
 """
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.persist.durable_progress import DurableProgress
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.transaction.half_offsets import HalfOffsets
 from rocketbroker.broker.transaction.transactional_message_util import (
     CID_SYS_RMQ_TRANS,
     QUEUE_ID,
+    TransactionKey,
     checked_copy,
     op_message,
     transaction_key,
@@ -29,6 +26,87 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
+
+
+class HalfOffsets:
+    """Open half messages from ``position`` on. All methods are for the event loop.
+
+    Attributes:
+        position: queue offset before which no half message is open: all were ended, put back, or discarded.
+        ended: later half messages that are not open either.
+        copies: the last copy of each open transaction whose half message was put back.
+    """
+
+    def __init__(self, position: int = 0, op_position: int = 0) -> None:
+        self.position = position
+        self.ended: set[int] = set()
+        self.copies: dict[TransactionKey, int] = {}
+        # Op messages still needed: their queue offset, and the last half message that each of them ends.
+        self._op_messages: deque[tuple[int, int]] = deque()
+        self._op_end = op_position
+
+    def is_open(self, offset: int) -> bool:
+        """Return true if the half message is open."""
+        return offset >= self.position and offset not in self.ended
+
+    def first_open(self, offset: int) -> int:
+        """Return the first open offset from ``offset`` on, which may be beyond the last half message."""
+        offset = max(offset, self.position)
+        while offset in self.ended:
+            offset += 1
+        return offset
+
+    def end(self, offset: int, key: TransactionKey | None = None) -> None:
+        """Note that a half message is no longer open; with ``key``, neither is its transaction."""
+        if offset >= self.position:
+            self.ended.add(offset)
+        if key is not None:
+            self.copies.pop(key, None)
+        self.advance()
+
+    def put_back(self, offset: int, copy_offset: int, key: TransactionKey | None) -> None:
+        """Note that a half message was replaced by a copy, which represents the transaction from now on."""
+        self.end(offset)
+        if key is not None:
+            self.copies[key] = copy_offset
+
+    def skip_to(self, offset: int) -> None:
+        """Note that no half message before ``offset`` is open."""
+        if offset > self.position:
+            self.ended = {each for each in self.ended if each >= offset}
+            self.position = offset
+            self.advance()
+
+    def advance(self) -> None:
+        """Move the position past half messages that are not open."""
+        position, ended = self.position, self.ended
+        while position in ended:
+            ended.discard(position)
+            position += 1
+        self.position = position
+
+    def op_written(self, op_offset: int, offsets: Sequence[int]) -> None:
+        """Note the half messages that the last op message of the queue ends."""
+        self._op_end = op_offset + 1
+        self._op_messages.append((op_offset, max(offsets, default=-1)))
+
+    @property
+    def op_position(self) -> int:
+        """Queue offset before which op messages concern only half messages before ``position``."""
+        messages = self._op_messages
+        while messages and messages[0][1] < self.position:
+            messages.popleft()
+        return messages[0][0] if messages else self._op_end
+
+
+# Open transactions and their end (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
+#
+# A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue, where its
+# copy is open instead. Op messages record which half messages are no longer open. Their offsets are collected
+# (TransactionalOpBatchService) and written every ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes.
+# The consumer offsets of CID_RMQ_SYS_TRANS record how far both queues are processed. Neither is written before
+# everything that it depends on is on disk: a power loss may take any page that is not, and would take transactions
+# whose half message was on disk long before.
 
 log = logging.getLogger(__name__)
 

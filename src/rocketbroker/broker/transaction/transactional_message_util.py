@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from rocketbroker.broker.message.message_copy import copy_message
-from rocketbroker.broker.message.real_place import Place, with_real_place, without_real_place
-from rocketbroker.broker.schedule.delay_rewrite import DELAY
+from rocketbroker.broker.message_copy import Place, copy_message, with_real_place, without_real_place
+from rocketbroker.broker.schedule_message_service import DELAY
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.codec.message.message_const import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,

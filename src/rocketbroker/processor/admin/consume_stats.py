@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Iterable
 
+from rocketbroker.broker.broker_stats_manager import GROUP_GET_NUMS, BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.stats.broker_stats_manager import GROUP_GET_NUMS, BrokerStatsManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable

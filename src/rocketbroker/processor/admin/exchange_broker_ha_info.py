@@ -6,7 +6,7 @@ slave may ask for them.
 
 from collections.abc import Awaitable, Callable
 
-from rocketbroker.broker.out.master_address import Master
+from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response

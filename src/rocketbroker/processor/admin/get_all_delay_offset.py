@@ -1,6 +1,6 @@
 """GET_ALL_DELAY_OFFSET (45): progress of each delay level, for slaves (AdminBrokerProcessor)."""
 
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response

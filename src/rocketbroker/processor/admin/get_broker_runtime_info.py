@@ -18,9 +18,9 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.handler import Connection

@@ -1,6 +1,6 @@
 """GET_TOPIC_STATS_INFO (202): offsets of the queues of a topic (AdminBrokerProcessor.getTopicStatsInfo)."""
 
-from rocketbroker.broker.stats.broker_stats_manager import TOPIC_PUT_NUMS, BrokerStatsManager
+from rocketbroker.broker.broker_stats_manager import TOPIC_PUT_NUMS, BrokerStatsManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.statistics import TopicOffset, TopicStatsTable

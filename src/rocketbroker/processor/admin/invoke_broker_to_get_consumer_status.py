@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from rocketbroker.broker.client.broker2client import ASKS_FROM_VERSION
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.consumer_manager import ASKS_FROM_VERSION, ConsumerManager
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody
 from rocketbroker.codec.remoting.handler import Connection

@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Iterable
 
-from rocketbroker.broker.client.broker2client import ASKS_FROM_VERSION, reset_consumer_client_offset, reset_offset_body
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo
-from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.consumer_manager import (
+    ASKS_FROM_VERSION,
+    ConsumerManager,
+    reset_consumer_client_offset,
+    reset_offset_body,
+)
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager

@@ -1,7 +1,7 @@
 """QUERY_CONSUME_QUEUE (321): entries of a queue as they are on disk (AdminBrokerProcessor.queryConsumeQueue)."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.offset import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rocketbroker.codec.remoting.handler import Connection

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rocketbroker.broker.transaction.transaction_query import messages_of_transaction
+from rocketbroker.broker.transaction.half_messages import messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt

@@ -1,7 +1,7 @@
 """Removal of everything of a topic except its configuration: queues, offsets, counters."""
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.store.clean.topic_deletion import TopicDeletion

@@ -3,8 +3,7 @@
 import logging
 from collections.abc import Awaitable, Sequence
 
-from rocketbroker.broker.topic.attribute_util import TOPIC_ATTRIBUTES, alter_attributes
-from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import TOPIC_ATTRIBUTES, TopicConfigManager, alter_attributes
 from rocketbroker.codec.message.topic_validator import is_system_topic
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.handler import Connection

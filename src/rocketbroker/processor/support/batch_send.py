@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import Final
 
-from rocketbroker.broker.schedule.delay_rewrite import DELAY
+from rocketbroker.broker.schedule_message_service import DELAY
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.message_batch import BatchParts, holds_more_than, split_batch

@@ -6,20 +6,20 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
-from rocketbroker.broker.out.master_address import Master
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.copied_table import CopiedTables
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.timer.handle_schedule_message import HandleScheduleMessage
+from rocketbroker.broker.registration.namesrv_link import Master
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.slave.slave_synchronize import CopiedTables
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService

@@ -1,9 +1,8 @@
 """Limits of heartbeats, and of what a client registers in the broker."""
 
-from rocketbroker.broker.client.client_subscriptions import SubscriptionSize, size_of
+from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, SubscriptionSize, is_tag_type, size_of
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
-from rocketbroker.broker.client.subscription import SubscriptionLimit, is_tag_type
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
 from rocketbroker.codec.remoting.handler import Buffer, Connection

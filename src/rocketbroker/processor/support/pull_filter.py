@@ -2,10 +2,15 @@
 
 from typing import Final
 
+from rocketbroker.broker.client.consumer_group_info import (
+    LONGEST_CACHED,
+    TAG,
+    SubscriptionLimit,
+    is_tag_type,
+    tag_codes_of,
+)
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.broker.client.subscription import LONGEST_CACHED, TAG, SubscriptionLimit, is_tag_type, tag_codes_of
-from rocketbroker.broker.filter.consumer_filter_manager import ConsumerFilterManager, filter_of
-from rocketbroker.broker.filter.retry_message_filter import RetryMessageFilter
+from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, RetryMessageFilter, filter_of
 from rocketbroker.broker.longpolling.pull_request import Wanted
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX

@@ -1,8 +1,8 @@
 """Dead letters: messages of retry topics whose retries are used up (SendMessageProcessor.handleRetryAndDLQ)."""
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.schedule.delay_rewrite import DELAY
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.schedule_message_service import DELAY
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_properties import replace_property

@@ -2,11 +2,8 @@
 
 import random
 
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.stats.stats_item import StatsItem
-from rocketbroker.broker.topic.attribute_util import unserved_attribute
-from rocketbroker.broker.topic.system_topics import TIMER_TOPIC
-from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager, StatsItem
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC, TopicConfigManager, unserved_attribute
 from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
 from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,

@@ -1,20 +1,45 @@
+import asyncio
+import gc
 import json
+from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketbroker.broker.offset import consumer_offset_manager
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.persist.config_manager import ConfigManager, encode_file
-from rocketbroker.broker.persist.config_text import text_of
+from rocketbroker.broker.offset.consumer_offset_manager import (
+    ConsumerOffsetManager,
+    OffsetFlushService,
+    OffsetRecovery,
+    ResetOffsetTable,
+)
+from rocketbroker.broker.persist.config_manager import ConfigManager, encode_file, text_of
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError, ConfigError
+from rocketbroker.common import lifecycle
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.errors import BrokerResponseError, ConfigError, StoreError
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.golden_store import files
+from tests.support.stores import crash_copy, make_store, message
+from tests.support.waiting import until
+
+
+def test_redirected_connections_that_closed_are_forgotten():
+    table = ResetOffsetTable()
+    table.assign("T@g", 0, 7)
+    last = FakeConnection()
+    for _ in range(1_000):
+        assert table.redirect("T@g", 0, FakeConnection()) == 7
+    assert table.redirect("T@g", 0, last) == 7
+    gc.collect()
+    assert len(table._resets["T@g"][0].redirected) == 1
+    assert table.redirect("T@g", 0, last) is None
+    assert not table
+
 
 GOLDEN = files("clean")["config/consumerOffset.json"]
 
@@ -306,3 +331,111 @@ def test_an_address_leaves_offsets_to_the_next(tmp_path):
     # A client that creates and deletes for days is not rejected for ever.
     clock.advance(86_400)
     assert manager.commit("g", "T", 250, 1, b"a")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_offsets_behind_the_end_are_set_back_however_the_last_broker_ended(tmp_path: Path, caplog, clean: bool):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    for queue_id in (0, 0, 0, 1):
+        store.appender.put_message(message(queue_id=queue_id))
+    store.appender.dispatch()
+    crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    store = make_store(tmp_path / ("store" if clean else "killed"))
+    await store.start()
+    persisted: list[object] = []
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), persisted.append)
+    for queue_id, offset in ((0, 5), (1, 1), (2, 7)):
+        offsets.commit("G", "Topic", queue_id, offset)
+    offsets.commit_pull("B", "Topic", 0, 4)
+    offsets.flush()
+    persisted.clear()
+
+    drained: list[int] = []
+
+    async def drain() -> Collection[Path]:
+        drained.append(len(persisted))
+        return ()
+
+    await OffsetRecovery(offsets, store.queues, drain).start()
+
+    assert offsets.offsets_of("G", "Topic") == {0: 3, 1: 1, 2: 0}
+    assert offsets.query_pull("B", "Topic", 0) == 3
+    assert drained == [1], "it is on disk before anything else comes"
+    told = [record.getMessage() for record in caplog.records if "is set back" in record.getMessage()]
+    assert len(told) == 3
+    assert "the offset of group G in topic Topic, queue 0, is set back from 5 to 3" in told[0]
+    await store.stop()
+
+
+async def test_a_disk_that_refuses_the_table_ends_the_start_and_the_next_one_sets_back(tmp_path: Path):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    crash_copy(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    store = make_store(tmp_path / "killed")
+    await store.start()
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    offsets.commit("G", "Topic", 0, 5)
+
+    async def drain() -> Collection[Path]:
+        return {offsets.path}
+
+    with pytest.raises(StoreError, match=r"consumerOffset\.json cannot be written, where 1 offsets had to be set back"):
+        await OffsetRecovery(offsets, store.queues, drain).start()
+    await store.stop()
+
+    again = make_store(tmp_path / "killed")
+    await again.start()
+    offsets.commit("G", "Topic", 0, 5)
+    await OffsetRecovery(offsets, again.queues, nothing_to_wait_for).start()
+    assert offsets.query("G", "Topic", 0) == 0
+    await again.stop()
+
+
+async def nothing_to_wait_for() -> Collection[Path]:
+    return ()
+
+
+def counter():
+    table = SimpleNamespace(flushes=0)
+
+    def flush():
+        table.flushes += 1
+
+    table.flush = flush
+    return table
+
+
+async def test_flushes_by_interval_and_at_the_end():
+    consumer, delay = counter(), counter()
+    config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", flush_consumer_offset_interval=100)
+    service = OffsetFlushService(consumer, delay, config, MessageStoreConfig(flush_delay_offset_interval=60_000))
+    await service.start()
+    async with asyncio.timeout(60):
+        while consumer.flushes < 2:  # noqa: ASYNC110 - a timer tells nobody
+            await asyncio.sleep(0.01)
+    assert delay.flushes == 0
+    before = consumer.flushes
+    await service.stop()
+    assert (consumer.flushes, delay.flushes) == (before + 1, 1)
+
+
+async def test_an_error_that_nobody_foresaw_ends_no_flushing(caplog, monkeypatch):
+    monkeypatch.setattr(lifecycle, "RESTART_S", 0.0)
+    consumer, delay = counter(), counter()
+    config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", flush_consumer_offset_interval=100)
+    flushed = []
+
+    def flush():
+        flushed.append(1)
+        if len(flushed) == 1:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    consumer.flush = flush
+    service = OffsetFlushService(consumer, delay, config, MessageStoreConfig(flush_delay_offset_interval=60_000))
+    await service.start()
+    await until(lambda: len(flushed) > 1)
+    await service.stop()
+    assert "OffsetFlushService.consumer offsets failed" in caplog.text

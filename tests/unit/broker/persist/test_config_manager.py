@@ -11,19 +11,60 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.persist import config_manager, config_text
-from rocketbroker.broker.persist.config_manager import ConfigManager, ConfigPersistService
-from rocketbroker.broker.persist.config_text import struct_text
+from rocketbroker.broker.persist import config_manager
+from rocketbroker.broker.persist.config_manager import (
+    ConfigManager,
+    ConfigPersistService,
+    EntryTexts,
+    MissingTableReport,
+    encode_file,
+    file_text,
+    struct_text,
+)
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, ConfigError
 from tests.support.fakes import FakeClock
 from tests.support.recording_file_system import Disk as PlayedBack
 from tests.support.recording_file_system import Loss, RecordingFileSystem
+from tests.support.stores import make_store, message
 from tests.support.waiting import until
+
+VERSION = DataVersion(5, 6, 7)
+
+
+def written(texts, table):
+    return file_text(topicConfigTable=texts.object_text(table), dataVersion=struct_text(VERSION, 1))
+
+
+def general(table):
+    return encode_file(TopicConfigSerializeWrapper(table, VERSION))
+
+
+def test_text_is_what_the_general_encoder_writes():
+    table = {
+        "T": TopicConfig("T", 1, 2, 6, attributes={"queue.type": "BatchCQ", "note": "line\nbreak"}),
+        'odd"\\\n\u00e4': TopicConfig('odd"\\\n\u00e4'),
+    }
+    assert written(EntryTexts(), table) == general(table)
+    assert written(EntryTexts(), {}) == general({})
+
+
+def test_another_object_has_another_text():
+    texts: EntryTexts = EntryTexts()
+    table = {name: TopicConfig(name) for name in "abc"}
+    assert written(texts, table) == general(table)
+    table["a"] = TopicConfig("a", perm=4)
+    table["b"] = TopicConfig("b", attributes={"queue.type": "BatchCQ"})
+    del table["c"]
+    table["d"] = TopicConfig("d")
+    assert written(texts, table) == general(table)
+    table["c"] = TopicConfig("c", 9, 9)
+    assert written(texts, table) == general(table)
 
 
 class Words(ConfigManager[list[str]]):
@@ -328,7 +369,7 @@ async def test_the_text_of_a_long_table_is_made_off_the_loop(tmp_path, monkeypat
         made_on.add(threading.current_thread().name.partition("_")[0])
         return struct_text(*arguments)
 
-    monkeypatch.setattr(config_text, "struct_text", text)
+    monkeypatch.setattr(config_manager, "struct_text", text)
     service = ConfigPersistService()
     await service.start()
     table = TopicConfigManager(
@@ -386,3 +427,42 @@ async def test_a_stop_settles_what_it_writes_and_what_it_cannot_write(tmp_path):
     await service.stop()
     assert refused is not None
     assert refused.result().endswith("words.json cannot be written: Input/output error")
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+async def test_a_lost_table_of_a_used_store_is_reported_and_each_is_written(tmp_path: Path, caplog, in_use: bool):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    if in_use:
+        store.appender.put_message(message())
+        store.appender.dispatch()
+    written: list[object] = []
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock(), written.append)
+    topics = TopicConfigManager(tmp_path / "topics.json", BrokerConfig(), FakeClock(), written.append)
+    replace_contents(topics.path, topics.encode())
+    for table in (offsets, topics):
+        table.load()
+
+    await MissingTableReport((offsets, topics), store.commit_log, store.queues, offsets.query).start()
+
+    told = [record.getMessage() for record in caplog.records if "is missing" in record.getMessage()]
+    assert len(told) == in_use
+    assert all(text.startswith(f"{offsets.path} is missing and has no backup") for text in told)
+    assert written == [offsets]
+    await store.stop()
+
+
+async def test_popped_messages_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    store = make_store(tmp_path / "store")
+    await store.start()
+    for _ in range(2):
+        store.appender.put_message(message(b"check point", "rmq_sys_REVIVE_LOG_C", 3))
+    store.appender.dispatch()
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    offsets.commit("CID_RMQ_SYS_REVIVE_GROUP", "rmq_sys_REVIVE_LOG_C", 3, 0)
+
+    await MissingTableReport((), store.commit_log, store.queues, offsets.query).start()
+
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("POP: queue 3 of rmq_sys_REVIVE_LOG_C has 1 records of messages that consumers popped")
+    await store.stop()

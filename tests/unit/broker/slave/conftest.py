@@ -7,14 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.out.master_address import Master, MasterAddress
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.copied_table import CopiedTables
+from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.broker.slave.master_progress import MasterProgressGate
-from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.slave.slave_synchronize import CopiedTables, FollowedTables, SlaveSynchronize
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.store.message_store import MessageStore

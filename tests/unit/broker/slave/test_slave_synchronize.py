@@ -2,9 +2,12 @@ import logging
 
 import pytest
 
-from rocketbroker.broker.out.master_address import Master
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.slave import slave_synchronize
-from rocketbroker.broker.slave.master_client import LogState
+from rocketbroker.broker.slave.master_client import LogState, MasterClient
+from rocketbroker.broker.slave.slave_synchronize import MOST_SENDS, CopiedTables, OffsetReturn
+from rocketbroker.codec.remoting.bodies.slave_tables import TimerMetric, TimerMetricsSerializeWrapper
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -12,8 +15,139 @@ from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.dispatch.reput_message_service import LastRecord
 from rocketbroker.store.flush.acknowledgement import Acknowledgement
+from tests.support.fakes import FakeClock
+from tests.support.golden_store import files
 from tests.support.stores import message
 from tests.support.waiting import until
+
+
+def test_a_table_is_written_when_it_differs(tmp_path):
+    written: list[object] = []
+    metrics = CopiedTables.within(tmp_path, written.append).timer_metrics
+    content = TimerMetricsSerializeWrapper({"T": TimerMetric(3, 5)})
+
+    metrics.follow(content)
+    metrics.follow(TimerMetricsSerializeWrapper({"T": TimerMetric(3, 5)}))
+
+    assert written == [metrics]
+    assert metrics.content is content
+
+
+def test_rocketmq_files_are_read(tmp_path):
+    data = files("clean")["config/timermetrics"]
+    (tmp_path / "timermetrics").write_bytes(data)
+    metrics = CopiedTables.within(tmp_path).timer_metrics
+
+    assert metrics.load()
+    assert "StDelay" in metrics.content.timing_count
+    assert len(metrics.encode()) == len(data)
+
+
+def test_a_missing_file_is_an_empty_table(tmp_path):
+    modes = CopiedTables.within(tmp_path).message_request_modes
+
+    assert not modes.load()
+    assert modes.content.message_request_mode_map == {}
+
+
+class Client(MasterClient):
+    """A client that collects commits."""
+
+    def __init__(self):
+        self.sent: list[tuple[str, str, int, int]] = []
+
+    async def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.sent.append((group, topic, queue_id, offset))
+
+
+@pytest.fixture
+def offsets(tmp_path):
+    found = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    found.keep_commits()
+    return found
+
+
+async def test_only_offsets_ahead_of_the_master_are_sent(offsets):
+    client = Client()
+    offsets.commit("G", "T", 0, 5)
+    offsets.commit("G", "T", 1, 9)
+
+    returning = OffsetReturn(offsets, client)
+    await returning.send({"T@G": {0: 5, 1: 8}})
+    assert client.sent == [], "a consumer may commit there just now"
+    await returning.send({"T@G": {0: 5, 1: 8}})
+
+    assert client.sent == [("G", "T", 1, 9)]
+    assert offsets.slave_commits == {"T@G": {1: 9}}
+
+
+async def test_an_offset_that_the_master_does_not_take_is_given_up(offsets, caplog):
+    client = Client()
+    offsets.commit("G", "T", 0, 5)
+    returning = OffsetReturn(offsets, client)
+
+    for _ in range(MOST_SENDS + 2):
+        await returning.send({})
+
+    assert len(client.sent) == MOST_SENDS
+    assert offsets.slave_commits == {}
+    assert "the master does not take offset 5 of group G in topic T, queue 0" in caplog.text
+
+
+async def test_an_offset_is_not_sent_while_a_consumer_commits_at_the_master(offsets):
+    client = Client()
+    offsets.commit("G", "T", 0, 100)
+    returning = OffsetReturn(offsets, client)
+
+    for offset in range(90, 98):
+        await returning.send({"T@G": {0: offset}})
+    assert client.sent == []
+
+    await returning.send({"T@G": {0: 97}})
+    assert client.sent == [("G", "T", 0, 100)]
+
+
+async def test_offsets_that_move_on_are_not_given_up(offsets, caplog):
+    client = Client()
+    returning = OffsetReturn(offsets, client)
+    offsets.commit("G", "T", 0, 0)
+
+    await returning.send({})
+    for offset in range(1, 3 * MOST_SENDS):
+        offsets.commit("G", "T", 0, offset)
+        await returning.send({})
+
+    assert client.sent[-1] == ("G", "T", 0, 3 * MOST_SENDS - 1)
+    assert caplog.text == ""
+
+
+def test_they_survive_a_restart(offsets, tmp_path):
+    offsets.commit("G", "T", 0, 5)
+    again = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    again.decode(offsets.encode())
+
+    assert again.slave_commits == {"T@G": {0: 5}}
+
+
+def test_own_offsets_stay_ahead_until_they_are_returned(offsets):
+    offsets.commit("G", "T", 0, 5)
+
+    offsets.follow({"T@G": {0: 3, 1: 4}, "U@G": {0: 1}}, None, {})
+    assert offsets.table == {"T@G": {0: 5, 1: 4}, "U@G": {0: 1}}
+
+    offsets.forget_slave_commit("T@G", 0)
+    offsets.follow({"T@G": {0: 3}}, None, {})
+    assert offsets.query("G", "T", 0) == 3
+    assert offsets.query("G", "T", 1) == 4
+
+
+def test_a_master_keeps_no_commits(tmp_path):
+    master = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+
+    master.commit("G", "T", 0, 5)
+
+    assert master.slave_commits == {}
+
 
 TABLES = {
     RequestCode.GET_ALL_TOPIC_CONFIG: "topics",

@@ -186,7 +186,7 @@ async def test_slot_files_that_the_disk_refuses_are_written_by_the_next_try(time
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rocketbroker.broker.timer.slot_files.SlotFiles._append", refuse)
+        patch.setattr("rocketbroker.broker.timer.timer_wheel.SlotFiles._append", refuse)
         with pytest.raises(OSError, match="No space"):
             await timer.service.write()
     assert timer.service.progress.file.queue_offset == 0

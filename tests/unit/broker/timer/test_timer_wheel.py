@@ -1,11 +1,115 @@
+import errno
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rocketbroker.broker.timer.slot_files import SLOT_FILE_MS, SlotFiles
-from rocketbroker.broker.timer.timer_wheel import Slot, TimerWheel
+from rocketbroker.broker.timer.timer_wheel import SLOT_FILE_MS, Slot, SlotFiles, TimerWheel, file_of
+from rocketbroker.codec.storefile.timer_slot_columns import parted_by_slot
+from rocketbroker.common.file_system import LocalFileSystem
 
 START = 10 * SLOT_FILE_MS
+
+
+class RefusingDisk(LocalFileSystem):
+    """Refuses as many syncs as it is told, after it has written."""
+
+    refuses = 0
+
+    def sync(self, fd):
+        if self.refuses:
+            self.refuses -= 1
+            raise OSError(errno.EIO, "no")
+        super().sync(fd)
+
+
+def fields(*entries):
+    return array("q", [each for slot_ms, offset in entries for each in (slot_ms, offset, 1)])
+
+
+def offsets(files, start):
+    return {slot: list(messages) for slot, (messages, _) in parted_by_slot(files.read(start), array("q"), ()).items()}
+
+
+def test_the_file_of_a_slot():
+    assert [file_of(START + ms) for ms in (0, SLOT_FILE_MS - 1000, SLOT_FILE_MS)] == [
+        START,
+        START,
+        START + SLOT_FILE_MS,
+    ]
+
+
+def test_entries_are_appended_and_read_again(tmp_path):
+    files = SlotFiles(tmp_path / "timerslots")
+    assert files.read(START) == b""
+    files.append_all({START: fields((START, 1), (START + 1000, 2))}, ())
+    files.append_all({START: fields((START, 5)), START + SLOT_FILE_MS: fields((START + SLOT_FILE_MS, 6))}, ())
+    assert offsets(files, START) == {START: [1, 5], START + 1000: [2]}
+    assert files.counts() == {START: 3, START + SLOT_FILE_MS: 1}
+    assert (files.first_queue_offset(0), files.first_queue_offset(START + 1)) == (1, 6)
+    again = SlotFiles(tmp_path / "timerslots")
+    assert again.load(files.counts()) == []
+    assert (again.counts(), again.starts) == (files.counts(), files.starts)
+    assert offsets(again, START) == offsets(files, START)
+
+
+def test_delivered_messages_are_not_written(tmp_path):
+    files = SlotFiles(tmp_path)
+    files.append_all({START: fields((START, 1), (START, 9)), 0: fields((0, 2))}, ((START + 1, 5),))
+    assert files.counts() == {START: 1}
+    assert [path.name for path in tmp_path.iterdir()] == [f"{START:020d}"]
+
+
+def test_a_cancel_is_written_though_what_was_before_it_in_its_slot_is_delivered(tmp_path):
+    files = SlotFiles(tmp_path)
+    files.append_all({START: array("q", [START, 1, 1, START, 2, 4])}, ((START + 1, 3),))
+    assert parted_by_slot(files.read(START), array("q"), ()) == {START: (array("q"), array("q", [2]))}
+
+
+def test_a_failed_write_is_repeated_in_its_place(tmp_path):
+    disk = RefusingDisk()
+    files = SlotFiles(tmp_path, disk)
+    files.append_all({START: fields((START, 1))}, ())
+    disk.refuses = 1
+    waiting = {START: fields((START, 2)), 0: fields((0, 3))}
+    with pytest.raises(OSError, match="no"):
+        files.append_all(waiting, ())
+    assert waiting.keys() == {START, 0}
+    assert files.counts() == {START: 1}
+    files.append_all(waiting, ())
+    assert waiting == {}
+    assert offsets(files, START) == {START: [1, 2]}
+
+
+def test_files_that_are_done_are_retired_and_then_removed(tmp_path):
+    files = SlotFiles(tmp_path)
+    files.append_all({START: fields((START, 1)), START + SLOT_FILE_MS: fields((START + SLOT_FILE_MS, 2))}, ())
+    assert files.retire(((START + SLOT_FILE_MS - 1, 9),)) == set(), "its last slots are to come"
+    done = files.retire(((START + SLOT_FILE_MS, 9),))
+    assert done == {START}
+    assert files.counts() == {START + SLOT_FILE_MS: 1}
+    files.append_all({START: fields((START, 7))}, ())
+    files.remove(done)
+    assert offsets(files, START) == {START: [7]}, "made anew since"
+    files.remove(files.retire(((START + SLOT_FILE_MS, 9),)))
+    assert [path.name for path in tmp_path.iterdir()] == [f"{START + SLOT_FILE_MS:020d}"]
+
+
+def test_files_that_nobody_counts_are_removed_at_a_start(tmp_path):
+    files = SlotFiles(tmp_path)
+    files.append_all({START: fields((START, 1))}, ())
+    (tmp_path / "notes.txt").write_text("mine")
+    assert SlotFiles(tmp_path).load({}) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_wiped_folder_has_none(tmp_path):
+    files = SlotFiles(tmp_path)
+    files.append_all({START: fields((START, 1))}, ())
+    files.wipe()
+    assert (files.counts(), list(tmp_path.iterdir())) == ({}, [])
+
+
 NEXT = START + SLOT_FILE_MS
 
 

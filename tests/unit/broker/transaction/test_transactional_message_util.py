@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rocketbroker.broker.message.real_place import real_place
+from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.transaction.transactional_message_util import (
     check_times,
     checked_copy,

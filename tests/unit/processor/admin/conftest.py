@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.broker.schedule.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.bodies.heartbeat import (
     ConsumeFromWhere,

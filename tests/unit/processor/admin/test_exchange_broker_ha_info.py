@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketbroker.broker.out.master_address import Master
+from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode

@@ -1,4 +1,4 @@
-from rocketbroker.broker.slave.copied_table import CopiedTables
+from rocketbroker.broker.slave.slave_synchronize import CopiedTables
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.processor.admin.get_timer_metrics import GetTimerMetricsProcessor
 from tests.support.processor_calls import call, recorded

@@ -1,4 +1,4 @@
-from rocketbroker.broker.stats.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.codec.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.view_broker_stats_data import ViewBrokerStatsDataProcessor

@@ -1,0 +1,312 @@
+"""Counters of topics and groups over the last minute, hour and day (BrokerStatsManager, StatsItem)."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.lifecycle import TaskOwner
+
+# Samples in a window, and ticks of 10 s between them; n samples enclose n - 1 such intervals.
+MINUTE = (7, 1)
+HOUR = (7, 60)
+DAY = (25, 360)
+
+
+class StatsSnapshot(NamedTuple):
+    """One window: the ``sum``, the sum per second (``tps``) and the sum per call (``avgpt``)."""
+
+    sum: int
+    tps: float
+    avgpt: float
+
+
+class StatsData(NamedTuple):
+    """The windows of one item (BrokerStatsData)."""
+
+    stats_minute: StatsSnapshot
+    stats_hour: StatsSnapshot
+    stats_day: StatsSnapshot
+
+
+class _Sample(NamedTuple):
+    time_ms: int
+    nums: int
+    times: int
+    size: int
+
+
+class StatsItem:
+    """Counts of one topic, group or broker. The hot path adds to the four numbers and does nothing else.
+
+    Attributes:
+        nums: messages.
+        times: requests that put or got messages.
+        size: bytes.
+        misses: requests that got none, or whose messages the store rejected.
+    """
+
+    __slots__ = ("_windows", "misses", "nums", "size", "times")
+
+    def __init__(self, now_ms: int) -> None:
+        self.nums = 0
+        self.times = 0
+        self.size = 0
+        self.misses = 0
+        start = _Sample(now_ms, 0, 0, 0)
+        self._windows = tuple(deque([start], maxlen=length) for length, _ in (MINUTE, HOUR, DAY))
+
+    def add(self, nums: int, size: int, times: int = 1) -> None:
+        """Count requests that put or got messages."""
+        self.nums += nums
+        self.times += times
+        self.size += size
+
+    def clear(self, now_ms: int) -> None:
+        """Reset the counts and the windows."""
+        self.nums = self.times = self.size = self.misses = 0
+        for window in self._windows:
+            window.clear()
+            window.append(_Sample(now_ms, 0, 0, 0))
+
+    def sample(self, now_ms: int, tick: int) -> None:
+        """Sample the numbers; called every 10 s with the number of the call."""
+        for window, (_, every) in zip(self._windows, (MINUTE, HOUR, DAY), strict=True):
+            if tick % every == 0:
+                window.append(_Sample(now_ms, self.nums, self.times, self.size))
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the day window is full and has no messages."""
+        day = self._windows[-1]
+        return len(day) == DAY[0] and self.times == day[0].times
+
+    def nums_data(self, now_ms: int) -> StatsData:
+        """Return the number of messages in the last minute, hour and day."""
+        return StatsData(*(self._snapshot(window[0], self.nums - window[0].nums, now_ms) for window in self._windows))
+
+    def size_data(self, now_ms: int) -> StatsData:
+        """Return the number of bytes in the last minute, hour and day."""
+        return StatsData(*(self._snapshot(window[0], self.size - window[0].size, now_ms) for window in self._windows))
+
+    def _snapshot(self, first: _Sample, total: int, now_ms: int) -> StatsSnapshot:
+        times = self.times - first.times
+        tps = total * 1000.0 / (now_ms - first.time_ms) if now_ms > first.time_ms else 0.0
+        return StatsSnapshot(total, tps, total / times if times else 0.0)
+
+
+# Counters of puts and gets by topic, group and broker (BrokerStatsManager, StoreStatsService, BrokerStats).
+#
+# The hot path fetches the ``StatsItem`` of its topic or group once and keeps it; everything else is summed up from the
+# items every 10 s or on request.
+
+SAMPLE_PERIOD_S = 10.0
+FORGET_PERIOD_S = 3600.0
+# Most statistics by topic and group. Further groups count for the broker only.
+MOST_BY_GROUP = 10_000
+TPS_WINDOWS_S = (10, 60, 600)
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+
+
+class _Totals(NamedTuple):
+    time_ms: int
+    put: int
+    put_size: int
+    get_found: int
+    get_miss: int
+    got: int
+
+
+class BrokerStatsManager:
+    """Counters of the broker. All methods are for the event loop.
+
+    Args:
+        clock: dates the samples.
+        cluster_name: the key of broker-wide values.
+    """
+
+    def __init__(self, clock: Clock, cluster_name: str) -> None:
+        self._clock = clock
+        self._cluster_name = cluster_name
+        self._tasks = TaskOwner("BrokerStatsManager")
+        self._tick = 0
+        now = clock.time_ms()
+        self._puts: dict[str, StatsItem] = {}
+        self._gets: dict[str, StatsItem] = {}
+        self._send_backs: dict[str, StatsItem] = {}
+        self._dead_letters: dict[str, StatsItem] = {}
+        self._broker_put = StatsItem(now)
+        self._broker_get = StatsItem(now)
+        # Counts under names that were deleted since.
+        self._retired_put = StatsItem(now)
+        self._retired_get = StatsItem(now)
+        # Pulls of groups that do not exist, whose names clients choose freely, and of groups beyond the limit.
+        self.passing_gets = StatsItem(now)
+        self._others = StatsItem(now)
+        self._totals = deque([self._sum(now)], maxlen=TPS_WINDOWS_S[-1] // int(SAMPLE_PERIOD_S) + 1)
+        self._day = self._day_of(now)
+        self._mornings = [self._totals[0], self._totals[0]]
+
+    async def start(self) -> None:
+        """Start sampling."""
+        self._tasks.every(SAMPLE_PERIOD_S, self.sample, "sample")
+        self._tasks.every(FORGET_PERIOD_S, self.forget_idle, "forget idle")
+
+    async def stop(self) -> None:
+        """Stop sampling."""
+        await self._tasks.stop()
+
+    def topic_put(self, topic: str) -> StatsItem:
+        """Return the counters of messages put into the topic, to keep and to add to."""
+        return self._item(self._puts, topic)
+
+    def group_get(self, topic: str, group: str) -> StatsItem:
+        """Return the counters of messages that the group got from the topic; ``misses`` counts pulls that got none."""
+        key = f"{topic}@{group}"
+        return self._gets.get(key) or self._item_of_group(self._gets, key, self.passing_gets)
+
+    def send_back(self, topic: str, group: str) -> StatsItem:
+        """Return the counters of messages that the group sent back."""
+        return self._item_of_group(self._send_backs, f"{topic}@{group}", self._others)
+
+    def dead_letter(self, topic: str, group: str) -> StatsItem:
+        """Return the counters of messages of the group that went to its dead-letter topic."""
+        return self._item_of_group(self._dead_letters, f"{topic}@{group}", self._others)
+
+    def remove_topic(self, topic: str) -> None:
+        """Reset the counters of a deleted topic; the items stay in use for its name."""
+        self._retire(topic, topic + "@", "")
+
+    def remove_group(self, group: str) -> None:
+        """Reset the counters of a deleted group; the items stay in use for its name."""
+        self._retire("", "", "@" + group)
+
+    def view(self, stats_name: str, stats_key: str) -> StatsData | None:
+        """Return one statistic; ``None`` if nothing was ever counted under the name and key.
+
+        ``stats_key`` is a topic, ``topic@group``, or the cluster's name for BROKER_PUT_NUMS and BROKER_GET_NUMS.
+        """
+        now = self._clock.time_ms()
+        tables = {
+            TOPIC_PUT_NUMS: self._puts,
+            TOPIC_PUT_SIZE: self._puts,
+            GROUP_GET_NUMS: self._gets,
+            GROUP_GET_SIZE: self._gets,
+            SNDBCK_PUT_NUMS: self._send_backs,
+            DLQ_PUT_NUMS: self._dead_letters,
+            BROKER_PUT_NUMS: {self._cluster_name: self._broker_put},
+            BROKER_GET_NUMS: {self._cluster_name: self._broker_get},
+        }
+        if stats_name in {BROKER_PUT_NUMS, BROKER_GET_NUMS}:
+            self._sum(now)
+        item = tables.get(stats_name, {}).get(stats_key)
+        if item is None or not item.times:
+            return None
+        return item.size_data(now) if stats_name.endswith("_SIZE") else item.nums_data(now)
+
+    def sample(self) -> None:
+        """Sample all counters; called every 10 s."""
+        self._tick += 1
+        now = self._clock.time_ms()
+        self._totals.append(self._sum(now))
+        if self._day_of(now) != self._day:
+            self._day = self._day_of(now)
+            self._mornings = [self._mornings[1], self._totals[-1]]
+        for table in (self._puts, self._gets, self._send_backs, self._dead_letters):
+            for item in table.values():
+                item.sample(now, self._tick)
+        self._broker_put.sample(now, self._tick)
+        self._broker_get.sample(now, self._tick)
+
+    def forget_idle(self) -> None:
+        """Forget groups without gets, send-backs and dead letters for a day; called every hour."""
+        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+            for key, item in list(table.items()):
+                if item.is_idle:
+                    self._retire_item(item, retired)
+                    del table[key]
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the counters in GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
+        now = self._sum(self._clock.time_ms())
+        yesterday, today = self._mornings
+        return {
+            "putTps": self._tps(now, lambda totals: totals.put),
+            "getFoundTps": self._tps(now, lambda totals: totals.get_found),
+            "getMissTps": self._tps(now, lambda totals: totals.get_miss),
+            "getTotalTps": self._tps(now, lambda totals: totals.get_found + totals.get_miss),
+            "getTransferredTps": self._tps(now, lambda totals: totals.got),
+            "putMessageTimesTotal": str(now.put),
+            "putMessageFailedTimes": str(self._broker_put.misses),
+            "putMessageSizeTotal": str(now.put_size),
+            "putMessageAverageSize": str(now.put_size / max(now.put, 1)),
+            "msgPutTotalYesterdayMorning": str(yesterday.put),
+            "msgPutTotalTodayMorning": str(today.put),
+            "msgPutTotalTodayNow": str(now.put),
+            "msgGetTotalYesterdayMorning": str(yesterday.got),
+            "msgGetTotalTodayMorning": str(today.got),
+            "msgGetTotalTodayNow": str(now.got),
+        }
+
+    @staticmethod
+    def _day_of(now_ms: int) -> int:
+        return time.localtime(now_ms // 1000).tm_yday
+
+    def _tps(self, now: _Totals, count: Callable[[_Totals], int]) -> str:
+        """Return the rates over the last 10, 60 and 600 s, or since the start if that is shorter."""
+        rates = []
+        for window_s in TPS_WINDOWS_S:
+            since = now.time_ms - window_s * 1000
+            first = next((totals for totals in reversed(self._totals) if totals.time_ms <= since), self._totals[0])
+            elapsed_ms = now.time_ms - first.time_ms
+            rates.append((count(now) - count(first)) * 1000.0 / elapsed_ms if elapsed_ms > 0 else 0.0)
+        return " ".join(map(str, rates))
+
+    def _item(self, table: dict[str, StatsItem], key: str) -> StatsItem:
+        item = table.get(key)
+        if item is None:
+            item = table[key] = StatsItem(self._clock.time_ms())
+        return item
+
+    def _item_of_group(self, table: dict[str, StatsItem], key: str, others: StatsItem) -> StatsItem:
+        if key not in table and len(table) >= MOST_BY_GROUP:
+            return others
+        return self._item(table, key)
+
+    def _retire(self, topic: str, prefix: str, suffix: str) -> None:
+        if topic in self._puts:
+            self._retire_item(self._puts[topic], self._retired_put)
+        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+            for key, item in table.items():
+                if key.startswith(prefix) and key.endswith(suffix):
+                    self._retire_item(item, retired)
+
+    def _retire_item(self, item: StatsItem, retired: StatsItem | None) -> None:
+        if retired is not None:
+            retired.nums += item.nums
+            retired.times += item.times
+            retired.size += item.size
+            retired.misses += item.misses
+        item.clear(self._clock.time_ms())
+
+    def _sum(self, now_ms: int) -> _Totals:
+        """Add up the items into the two of the broker, and return all totals."""
+        for total, items in (
+            (self._broker_put, [self._retired_put, *self._puts.values()]),
+            (self._broker_get, [self._retired_get, self.passing_gets, *self._gets.values()]),
+        ):
+            total.nums = sum(item.nums for item in items)
+            total.times = sum(item.times for item in items)
+            total.size = sum(item.size for item in items)
+            total.misses = sum(item.misses for item in items)
+        put, get = self._broker_put, self._broker_get
+        return _Totals(now_ms, put.nums, put.size, get.times, get.misses, get.nums)

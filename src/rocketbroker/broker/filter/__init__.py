@@ -1,1 +1,0 @@
-"""SQL92 filters of consumers (org.apache.rocketmq.broker.filter)."""

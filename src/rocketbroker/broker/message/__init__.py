@@ -1,1 +1,0 @@
-"""Copies of stored messages, and the topic that a redirected message is bound for."""

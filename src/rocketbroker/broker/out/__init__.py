@@ -1,1 +1,0 @@
-"""Requests to name servers, and the registration there (org.apache.rocketmq.broker.out)."""

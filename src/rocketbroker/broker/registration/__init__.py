@@ -1,0 +1,1 @@
+"""Exchange of the broker with name servers and with the other brokers of its cluster."""

@@ -1,1 +1,0 @@
-"""Delay levels (org.apache.rocketmq.broker.schedule)."""

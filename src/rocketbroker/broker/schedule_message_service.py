@@ -1,0 +1,394 @@
+"""Delay levels: redirect to the schedule topic and delivery when due (org.apache.rocketmq.broker.schedule)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, WaitingMessages, unbroken
+from rocketbroker.broker.message_copy import with_real_place
+from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
+from rocketbroker.broker.persist.durable_progress import DurableProgress
+from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
+from rocketbroker.codec.message.message_properties import get_property, replace_property
+from rocketbroker.codec.message.message_sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    transaction_value,
+)
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.config_tables import decode_table
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
+from rocketbroker.store.commitlog.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.entry_reader import EntryReader
+
+DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
+
+_MAX_DIGITS = 10
+
+
+def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
+    """Redirect a message with ``DELAY`` to queue level - 1 of SCHEDULE_TOPIC_XXXX; leave others alone.
+
+    Its properties REAL_TOPIC and REAL_QID keep the real place. A level above ``max_delay_level`` counts as that one; 0
+    and less mean no delay. Prepared and rolled-back messages of transactions are never delayed.
+
+    Raises:
+        BrokerResponseError: MESSAGE_ILLEGAL; the level is not a whole number.
+    """
+    value = get_property(message.properties, DELAY)
+    if value is None or transaction_value(message.sys_flag) not in {TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE}:
+        return
+    level = _level_of(value)
+    if level <= 0:
+        return
+    properties = message.properties
+    if level > max_delay_level:
+        level = max_delay_level
+        properties = replace_property(properties, DELAY, str(level).encode())
+    message.properties = with_real_place(properties, message.topic, message.queue_id)
+    message.topic = RMQ_SYS_SCHEDULE_TOPIC
+    message.queue_id = level - 1
+
+
+def _level_of(value: bytes) -> int:
+    digits = value.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
+        raise BrokerResponseError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the property DELAY is {value[:64]!r}; set it to a delay level (1, 2, ...)",
+        )
+    return int(value)
+
+
+# Delivery of delayed messages (org.apache.rocketmq.broker.schedule.ScheduleMessageService).
+#
+# SCHEDULE_TOPIC_XXXX has one queue for each delay level. Its entries hold the delivery time in place of a tags code and
+# are due in order. ``config/delayOffset.json`` has the offset of each level up to which copies are delivered and on
+# disk. After a crash it may be behind, and messages delivered since are delivered once more.
+#
+# The progress of a slave that sends to another master returns to its own master, whose copy may be whole. So there a
+# level does not pass a message that the slave lacks or has damaged: it waits for the master.
+
+log = logging.getLogger(__name__)
+
+# Longest pause, short enough to notice a clock that jumps, and shortest, which bounds the cost of waking up for each
+# message.
+DELAY_FOR_A_WHILE_S = 0.1
+LEAST_PAUSE_S = 0.005
+# Deliveries of one level before the loop serves others.
+BATCH = 64
+
+# A smaller step back is a clock correction, and delays messages by no more than that.
+_SET_BACK_MS = 1000
+_NEVER_MS = 2**62
+# Shortest further delay of a message that its queue has no room for.
+_LEAST_POSTPONED_MS = 60_000
+
+
+class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
+    """Progress by delay level, and the task that delivers.
+
+    Args:
+        path: ``config/delayOffset.json``.
+        appender: stores the messages that are due.
+        queues: hold the delayed messages.
+        entry_reader: reads them.
+        flusher: says which copies are on disk.
+        store_host: the broker's address as records hold it.
+        delay_levels: ms by level, the first level being 1.
+        clock: decides what is due.
+        stats: counts the puts.
+        on_persist: see ``ConfigManager``.
+        put: takes the messages that are due, for another master; by default the appender does.
+        may_deliver: returns false while another broker may deliver the same messages.
+    """
+
+    def __init__(  # noqa: PLR0913 - a delivery depends on each of these
+        self,
+        path: Path,
+        appender: MessageAppender,
+        queues: ConsumeQueueStore,
+        entry_reader: EntryReader,
+        flusher: CommitLogFlusher,
+        *,
+        store_host: bytes,
+        delay_levels: dict[int, int],
+        clock: Clock,
+        stats: BrokerStatsManager,
+        on_persist: OnPersist | None = None,
+        put: Put | None = None,
+        may_deliver: Callable[[], bool] = lambda: True,
+    ) -> None:
+        super().__init__(path, on_persist)
+        self._may_deliver = may_deliver
+        self._appender = appender
+        self._put = put
+        self._queues = queues
+        self._entry_reader = entry_reader
+        self._flusher = flusher
+        self._waiting = WaitingMessages(RMQ_SYS_SCHEDULE_TOPIC, store_host)
+        self._delay_levels = delay_levels
+        self._clock = clock
+        self._stats = stats
+        self._changed = False
+        self._tasks = TaskOwner("ScheduleMessageService")
+        self.offset_table: dict[int, int] = {}
+        self.data_version = DataVersion(timestamp=clock.time_ms())
+        self._durable = DurableProgress[dict[int, int]](flusher, {})
+        # By level: time when the clock was found set back, and the queue offset before which all were stored by then.
+        # The first look counts as one: before it the clock may have been set back, and levels had longer delays.
+        self._set_back: dict[int, tuple[int, int]] = {}
+        self._last_look_ms = _NEVER_MS
+        # Offsets by level at which it waits for the master.
+        self._waiting_at: dict[int, int] = {}
+
+    @property
+    def max_delay_level(self) -> int:
+        """Highest delay level."""
+        return max(self._delay_levels, default=0)
+
+    async def start(self) -> None:
+        """Start delivering; the file and the store must be loaded."""
+        self._waiting_at.clear()
+        if self._put is None:
+            self.correct_delay_offset()
+        self._tasks.whenever(self.deliver_due, DELAY_FOR_A_WHILE_S, "deliver")
+
+    async def stop(self) -> None:
+        """Stop delivering and schedule a write of the progress, all of it if the last copies can be synced."""
+        await self._tasks.stop()
+        if self._durable.is_behind:
+            await self._flusher.sync()
+        self.flush()
+
+    def flush(self) -> None:
+        """Schedule a write of the progress if it has changed."""
+        self._changed |= self._durable.advance()
+        if self._changed:
+            self._changed = False
+            self.persist()
+
+    def follow(self, file: DelayOffsetSerializeWrapper) -> None:
+        """Take over the progress of a slave's master, and schedule a write if it differs.
+
+        A level does not go back, nor is it lost: a master without its file would have all be delivered again. Only a
+        level beyond its queue goes back.
+        """
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
+        kept = {
+            level: offset
+            for level, offset in self.offset_table.items()
+            if offset > file.offset_table.get(level, -1)
+            and (queue := queues.get(level - 1)) is not None
+            and offset <= queue.max_offset
+        }
+        table = file.offset_table | kept
+        if table != self.offset_table:
+            self.take(DelayOffsetSerializeWrapper(table, file.data_version))
+            self.persist()
+
+    def correct_delay_offset(self) -> None:
+        """Move levels that are outside their queue to its nearer end (correctDelayOffset)."""
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
+        for level, offset in self.offset_table.items():
+            queue = queues.get(level - 1)
+            begin, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+            corrected = min(max(offset, begin), end)
+            if corrected != offset:
+                log.error(
+                    "delay level %s: offset %s is outside its queue, and corrected to %s", level, offset, corrected
+                )
+                self.offset_table[level] = self._durable.value[level] = corrected
+                self._changed = True
+
+    async def deliver_due(self) -> float:
+        """Deliver some due messages of each level; return the seconds until the next look.
+
+        Raises:
+            StoreError: The disk cannot be read.
+        """
+        pause_s = TICK_S
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
+        self._look_at_clock(queues)
+        for queue_id, queue in sorted(queues.items()):
+            level = queue_id + 1
+            offset = self.offset_table.get(level, 0)
+            if queue.max_offset > offset and self._waiting_at.get(level) != offset:
+                pause_s = min(pause_s, await self._deliver_level(level, queue))
+        return pause_s
+
+    def first_pending_offset(self) -> int | None:
+        """Return the CommitLog offset of the oldest waiting message, ``None`` without one."""
+        first = []
+        for queue_id, queue in self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC).items():
+            offset = max(self.offset_table.get(queue_id + 1, 0), queue.min_offset)
+            if (entry := queue.entry(offset)) is not None:
+                first.append(entry.physical_offset)
+        return min(first, default=None)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return ``scheduleMessageOffset_<level>`` -> "delivered up to, end of the queue" (buildRunningStats)."""
+        queues = self._queues.queues_of(RMQ_SYS_SCHEDULE_TOPIC)
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{queues[level - 1].max_offset if level - 1 in queues else 0}"
+            for level, offset in self.offset_table.items()
+        }
+
+    def encode(self) -> bytes:
+        """Return ``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
+        return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.value.items())), self.data_version))
+
+    def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
+        """Parse a ``delayOffset.json``."""
+        return decode_table("delayOffset.json", data, DelayOffsetSerializeWrapper)
+
+    def count(self, file: DelayOffsetSerializeWrapper) -> int:
+        """Return the number of entries."""
+        return len(file.offset_table)
+
+    def take(self, file: DelayOffsetSerializeWrapper) -> None:
+        """Replace the progress by that of a ``delayOffset.json``."""
+        self.offset_table = file.offset_table
+        self._durable.replace(dict(file.offset_table))
+        self.data_version = file.data_version or self.data_version
+
+    async def _deliver_level(self, level: int, queue: ConsumeQueueInterface) -> float:
+        """Deliver a batch of a level; return the seconds until the next batch."""
+        progress = self.offset_table.get(level, 0)
+        offset = max(progress, queue.min_offset)
+        if self._put is not None and progress < offset:
+            self._wait_for_master(level, progress)
+            return DELAY_FOR_A_WHILE_S
+        entries = self._entry_reader.entries(queue, offset, BATCH)
+        count, pause_s = self._count_due(entries, level)
+        if not count:
+            return pause_s
+        found = await self._read(level, queue, entries[:count])
+        if not self._may_deliver():
+            return DELAY_FOR_A_WHILE_S
+        delivered_to, put = offset, self._put or self._appender.put_copy
+        try:
+            for queue_offset, _, message in found:
+                delivered_to = queue_offset
+                if not self._place(message, level, delivered_to):
+                    continue
+                result = put(message)
+                if not isinstance(result, PutMessageResult):
+                    result = await result
+                if not self._is_done(message.topic, result, level, delivered_to) and not self._postpone(
+                    message, result, level
+                ):
+                    return DELAY_FOR_A_WHILE_S
+            delivered_to = offset + (count if self._put is None else len(found))
+        finally:
+            self._advance(level, offset, delivered_to)
+        await asyncio.sleep(0)  # let others run
+        return pause_s
+
+    async def _read(
+        self, level: int, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]
+    ) -> list[WaitingMessage]:
+        """Return the sound messages that entries name; for another master, those before the first missing one."""
+        records = await self._entry_reader.records(queue, entries)
+        found = [self._waiting.read(record) for record in records]
+        if len(found) == len(entries):
+            return found
+        if self._put is None:
+            log.error("delay level %s: %s messages are damaged or missing", level, len(entries) - len(found))
+            return found
+        found = unbroken(found, entries)
+        self._wait_for_master(level, entries[len(found)][0])
+        return found
+
+    def _wait_for_master(self, level: int, offset: int) -> None:
+        if self._waiting_at.get(level) != offset:
+            self._waiting_at[level] = offset
+            log.error(
+                "delay level %s waits for the master: this slave lacks message %s or has it damaged", level, offset
+            )
+
+    def _look_at_clock(self, queues: Mapping[int, ConsumeQueueInterface]) -> None:
+        """Note if the clock was set back: stored messages may then have later times than new ones.
+
+        How long they have waited is unknown. They wait at most their whole delay from now on, so that none is early,
+        and none holds back later ones for longer. (Apache RocketMQ delivers them at once.)
+        """
+        now = self._clock.time_ms()
+        if now <= self._last_look_ms - _SET_BACK_MS:
+            self._set_back = {queue_id + 1: (now, queue.max_offset) for queue_id, queue in queues.items()}
+        self._last_look_ms = now
+
+    def _count_due(self, entries: Sequence[ExpectedRecord], level: int) -> tuple[int, float]:
+        """Return how many are due, and the seconds until the next one is."""
+        now = self._clock.time_ms()
+        noticed, stored_before = self._set_back.get(level, (0, 0))
+        # The delay of a level that is no longer in the settings is known only from its messages.
+        latest = noticed + self._delay_levels.get(level, _NEVER_MS)
+        for number, (queue_offset, _, _, deliver_timestamp) in enumerate(entries):
+            due_at = deliver_timestamp
+            if queue_offset < stored_before:
+                due_at = min(due_at, latest)
+            if due_at > now:
+                return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), TICK_S)
+        return len(entries), 0.0 if entries else TICK_S
+
+    def _advance(self, level: int, before: int, delivered_to: int) -> None:
+        """Note that a level is delivered up to an offset, and make the copies readable."""
+        if delivered_to == before:
+            return
+        self.offset_table[level] = delivered_to
+        self._changed |= self._durable.advance()
+        self._durable.made(dict(self.offset_table))
+        self._appender.dispatch()
+
+    def _place(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
+        """Set the real topic and queue of a message; return false (logged) if it names none."""
+        place = self._waiting.place(message.properties)
+        if place is None:
+            log.error("delay level %s: message %s is discarded: it names no real topic and queue", level, queue_offset)
+            return False
+        message.topic, message.queue_id = place
+        return True
+
+    def _postpone(self, message: MessageExtBrokerInner, result: PutMessageResult, level: int) -> bool:
+        """Delay a message again whose queue alone has no room; return false if it has to be retried in its place.
+
+        A queue that cannot enter its next file stays so until somebody raises a limit, and the messages behind must not
+        wait for that. So the message is stored once more as a delayed one, which survives a restart like any other. Its
+        level rises, so that few copies are stored however long it takes. Where the log has no room either, this put
+        fails too, and nothing is lost.
+        """
+        if result.status is not PutMessageStatus.CREATE_MAPPED_FILE_FAILED or self._put is not None:
+            return False
+        later = (number for number, ms in self._delay_levels.items() if number > level and ms >= _LEAST_POSTPONED_MS)
+        level = min(later, default=self.max_delay_level)
+        message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
+        message.properties, message.found = replace_property(message.properties, DELAY, b"%d" % level), None
+        return level > 0 and self._appender.put_copy(message).status is PutMessageStatus.PUT_OK
+
+    def _is_done(self, topic: str, result: PutMessageResult, level: int, queue_offset: int) -> bool:
+        """Count a delivery, or log its failure; return false to retry."""
+        if result.status is PutMessageStatus.PUT_OK:
+            if result.size:  # not one that another master has
+                self._stats.topic_put(topic).add(1, result.size)
+            return True
+        text = "delay level %s: message %s could not be stored in topic %s: %s %s"
+        log.error(text, level, queue_offset, topic, result.status, result.reason)
+        return result.status in PERMANENT_FAILURES

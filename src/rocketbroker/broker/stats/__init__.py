@@ -1,1 +1,0 @@
-"""Counts of messages put and got (org.apache.rocketmq.store.stats)."""
