@@ -10,14 +10,14 @@ from tests.support.golden_frames import frames
 FIXED = pack(">hbhii", 310, 0, 513, 7, 0)
 
 
-def decode(header: bytes):
+def decoded(header: bytes):
     return decode_rocketmq_header(memoryview(header))
 
 
 def test_the_layout_is_that_of_java():
     header = FIXED + pack(">i", 2) + b"hi" + pack(">i", 9) + pack(">h", 1) + b"b" + pack(">i", 2) + b"TT"
 
-    command = decode(header)
+    command = decoded(header)
 
     assert command == RemotingCommand(310, {"b": "TT"}, 0, "JAVA", 7, "hi", "ROCKETMQ", 513)
     assert encode_rocketmq_header(command) == header
@@ -26,27 +26,27 @@ def test_the_layout_is_that_of_java():
 def test_no_remark_and_no_fields_are_two_zero_lengths():
     header = FIXED + pack(">ii", 0, 0)
 
-    command = decode(header)
+    command = decoded(header)
 
     assert (command.remark, command.header) == (None, None)
     assert encode_rocketmq_header(command) == header
 
 
 def test_fields_that_are_none_are_left_out():
-    assert decode(encode_rocketmq_header(request(1, {"a": None, "b": 1, "c": True}))).header == {"b": "1", "c": "true"}
+    assert decoded(encode_rocketmq_header(request(1, {"a": None, "b": 1, "c": True}))).header == {"b": "1", "c": "true"}
 
 
 @pytest.mark.parametrize(("code", "sent"), [(200050, 3442), (200151, 3543), (32767, 32767), (32768, -32768)])
 def test_codes_beyond_16_bits_are_cut_as_java_cuts_them(code: int, sent: int):
-    assert decode(encode_rocketmq_header(request(code))).code == sent
+    assert decoded(encode_rocketmq_header(request(code))).code == sent
 
 
 def test_a_version_beyond_16_bits_is_cut():
-    assert decode(encode_rocketmq_header(RemotingCommand(1, version=70000))).version == 70000 - 65536
+    assert decoded(encode_rocketmq_header(RemotingCommand(1, version=70000))).version == 70000 - 65536
 
 
 def test_an_unknown_language_goes_as_other():
-    assert decode(encode_rocketmq_header(RemotingCommand(1, language="COBOL"))).language == "OTHER"
+    assert decoded(encode_rocketmq_header(RemotingCommand(1, language="COBOL"))).language == "OTHER"
 
 
 def test_the_recorded_codes_beyond_16_bits_are_cut():
@@ -78,20 +78,20 @@ def test_the_recorded_codes_beyond_16_bits_are_cut():
 )
 def test_a_length_past_the_header_is_rejected_and_named(rest: bytes, cause: str):
     with pytest.raises(RemoteProtocolError) as caught:
-        decode(FIXED + rest)
+        decoded(FIXED + rest)
 
     assert cause in str(caught.value)
 
 
 def test_a_field_name_the_length_has_no_room_for_is_not_sent():
-    assert decode(encode_rocketmq_header(request(1, {"k" * 32767: "v"}))).header == {"k" * 32767: "v"}
+    assert decoded(encode_rocketmq_header(request(1, {"k" * 32767: "v"}))).header == {"k" * 32767: "v"}
     with pytest.raises(LocalProtocolError, match="32768 bytes"):
         encode_rocketmq_header(request(1, {"k" * 32768: "v"}))
 
 
 def test_empty_pairs_cost_no_more_than_a_header_of_real_fields():
     at_most = pack(">h", 1) + b"k" + pack(">i", 0)
-    assert decode(FIXED + pack(">ii", 0, 1_024 * len(at_most)) + at_most * 1_024).header == {"k": ""}
+    assert decoded(FIXED + pack(">ii", 0, 1_024 * len(at_most)) + at_most * 1_024).header == {"k": ""}
 
     with pytest.raises(RemoteProtocolError, match="extFields exceed the limit of 1024 fields"):
-        decode(FIXED + pack(">ii", 0, 1_025 * 6) + bytes(1_025 * 6))
+        decoded(FIXED + pack(">ii", 0, 1_025 * 6) + bytes(1_025 * 6))
