@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rocketbroker.client import async_trace_dispatcher
-from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.message import Message
+from rocketbroker.client.message_sender import trace_dispatcher
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
@@ -66,8 +66,9 @@ async def test_traces_that_cannot_be_sent_are_dropped_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(async_trace_dispatcher, "_MOST_WAITING", 2)
-    async with ClientInstance("127.0.0.1:1") as client:
-        dispatcher = AsyncTraceDispatcher(client, "G", SystemClock())
+    async with ClientInstance(ClientConfig("127.0.0.1:1", enable_trace=True)) as client:
+        dispatcher = trace_dispatcher(client, "G", SystemClock())
+        assert dispatcher is not None
         for number in range(3):
             dispatcher.append(SubAfterTrace(str(number), "id", 1, True, "", 0, 1, "G"))
         await dispatcher.stop()

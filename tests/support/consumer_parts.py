@@ -40,7 +40,7 @@ async def _keep_outcome(_message: ReceivedMessage, _outcome: Outcome, _delay_lev
 
 def consumption(of: MessageExt, held: ProcessQueue) -> ReceivedMessage:
     """Return a message as a consumer gives it out."""
-    return ReceivedMessage(of, held, "CG", _keep_outcome)
+    return ReceivedMessage(of, held.queue, "CG", _keep_outcome)
 
 
 class MemoryOffsets:

@@ -2,24 +2,17 @@
 
 import asyncio
 import logging
-import os
-import secrets
 import uuid
 from collections import deque
+from collections.abc import Awaitable, Callable
 
-from rocketbroker.client.back_pressure import BackPressure
-from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage, original_topic
 from rocketbroker.client.message import Message, MessageType
-from rocketbroker.client.message_sender import MessageSender
-from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
-from rocketbroker.client.outgoing import Compression, prepare_message
+from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.client.send_result import SendStatus
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_const import PROPERTY_MSG_REGION, PROPERTY_TRACE_SWITCH
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_id import ip_bytes
 from rocketbroker.codec.message.trace_data import (
     EndTransactionTrace,
     PubTrace,
@@ -35,9 +28,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
 
-_GROUP = "_INNER_TRACE_PRODUCER"
 _INTERVAL_S = 0.5
-_SEND_TIMEOUT_S = 5.0
 # Limit for everything that is sent at the end.
 _STOP_TIMEOUT_S = 5.0
 # Traces that wait; beyond these the oldest are dropped.
@@ -59,33 +50,25 @@ class AsyncTraceDispatcher:
     """Sends the traces of one producer or consumer to the trace topic; a trace that cannot be sent is dropped.
 
     Args:
-        client: connections and routes.
+        send: sends a message to the trace topic, or raises a RocketBrokerError.
+        topic: the trace topic (customizedTraceTopic).
+        namespace: prefix of names, which traces leave out.
         group: the group of the producer or consumer.
         clock: source of time.
     """
 
-    def __init__(self, client: ClientInstance, group: str, clock: Clock) -> None:
-        self._group = client.namespace.unwrap(group)
-        self._namespace = client.namespace
-        self._topic = client.config.trace_topic
+    def __init__(
+        self, send: Callable[[Message], Awaitable[object]], topic: str, namespace: Namespace, group: str, clock: Clock
+    ) -> None:
+        self._send = send
+        self._topic = topic
+        self._namespace = namespace
+        self._group = namespace.unwrap(group)
         self._clock = clock
         self._waiting: deque[Trace] = deque()
         self._in_flight: list[Trace] = []
         self._flushing = asyncio.Lock()
         self._dropped = 0
-        self._new_unique_id = UniqueIds(
-            ip_bytes(client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms
-        ).create
-        self._sender = MessageSender(
-            client,
-            _GROUP,
-            clock,
-            tries=3,
-            accepts_any_status=True,
-            strategy=MQFaultStrategy(clock.monotonic),
-            pressure=BackPressure(100, 16 * 1024 * 1024),
-            hooks=(),
-        )
         self._tasks = TaskOwner("async-trace-dispatcher")
 
     def start(self) -> None:
@@ -129,9 +112,7 @@ class AsyncTraceDispatcher:
             log.warning("group %s: %d traces were dropped, since %d wait", self._group, self._dropped, _MOST_WAITING)
             self._dropped = 0
         while self._waiting:
-            message = self._next_message()
-            outgoing = prepare_message(message, self._new_unique_id(), Compression(4096))
-            await self._sender.send(outgoing, None, _SEND_TIMEOUT_S)
+            await self._send(self._next_message())
             self._in_flight.clear()
 
     def _next_message(self) -> Message:

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consume_message_hook import ConsumeMessageHook
-from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
+from rocketbroker.client.message_sender import trace_dispatcher
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -27,11 +27,8 @@ class ConsumeHooks:
     def __init__(self, client: ClientInstance, group: str, hooks: Sequence[ConsumeMessageHook], clock: Clock) -> None:
         self._group = group
         self._namespace = client.namespace
-        self._hooks = tuple(hooks)
-        self._trace: AsyncTraceDispatcher | None = None
-        if client.config.enable_trace:
-            self._trace = AsyncTraceDispatcher(client, group, clock)
-            self._hooks = (*hooks, self._trace)
+        self._trace = trace_dispatcher(client, group, clock)
+        self._hooks = tuple(hooks) if self._trace is None else (*hooks, self._trace)
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
@@ -54,9 +51,9 @@ class ConsumeHooks:
             except Exception:
                 log.exception("consumer %s: the hook %r failed", self._group, hook)
 
-    def begin(self, message: MessageExt, held: ProcessQueue) -> ReceivedMessage:
+    def begin(self, message: MessageExt, queue: MessageQueue) -> ReceivedMessage:
         """Call the hooks for a message that is given out as a record; ``end`` it with its outcome."""
-        received = ReceivedMessage(message, held, self._namespace.unwrap(self._group), keep_outcome)
+        received = ReceivedMessage(message, queue, self._namespace.unwrap(self._group), keep_outcome)
         received.topic = self._namespace.unwrap(received.topic)
         self.call(received)
         return received

@@ -104,7 +104,7 @@ class LitePullConsumer(GroupConsumer):
             return []
         self._polled = taken
         if self._hooks:
-            self._observed = [self._hooks.begin(message, held) for held, message in taken]
+            self._observed = [self._hooks.begin(message, held.queue) for held, message in taken]
         return [message for _, message in taken]
 
     async def commit(self) -> None:
@@ -190,11 +190,9 @@ class LitePullConsumer(GroupConsumer):
         for held, message in self._polled:
             if held.remove(message):
                 self._note(held, held.commit_offset)
-        self._polled = []
-        for received in self._observed:
-            lost = received.process_queue.dropped
-            self._hooks.end([received], Outcome.RETRIED if lost else Outcome.ACKNOWLEDGED)
-        self._observed = []
+        for (held, _), received in zip(self._polled, self._observed, strict=False):  # none without hooks
+            self._hooks.end([received], Outcome.RETRIED if held.dropped else Outcome.ACKNOWLEDGED)
+        self._polled, self._observed = [], []
 
     def _note(self, held: ProcessQueue, offset: int) -> None:
         """Let the next commit set the offset of a queue."""

@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+import os
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
 
 import msgspec
 
+from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_instance import ClientInstance, raise_unreachable
 from rocketbroker.client.errors import ClientError, SendFailedError
@@ -13,11 +16,13 @@ from rocketbroker.client.message import Message
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
 from rocketbroker.client.mq_version import V5_0_0_SNAPSHOT
 from rocketbroker.client.namespace import Namespace
-from rocketbroker.client.outgoing import Outgoing
+from rocketbroker.client.outgoing import Compression, Outgoing, prepare_message
 from rocketbroker.client.queue_selection import QueueSelector
 from rocketbroker.client.send_message_hook import SendMessageContext, SendMessageHook
 from rocketbroker.client.send_result import SendResult, SendStatus, send_result
 from rocketbroker.client.topic_route_table import TopicRoute
+from rocketbroker.codec.message.message_client_id_setter import UniqueIds
+from rocketbroker.codec.message.message_id import ip_bytes
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -40,9 +45,10 @@ RETRY_RESPONSE_CODES = frozenset(
     }
 )
 
-
 # Longest wait for a fresh route between two tries; a name server that does not answer leaves time for the next one.
 _REFRESH_S = 0.5
+_TRACE_GROUP = "_INNER_TRACE_PRODUCER"
+_TRACE_TIMEOUT_S = 5.0
 
 
 class MessageSender:
@@ -264,3 +270,31 @@ def _shown(message: Message, namespace: Namespace) -> Message:
     """Return a message with the name of its topic that the application knows."""
     topic = namespace.unwrap(message.topic)
     return message if topic == message.topic else msgspec.structs.replace(message, topic=topic)
+
+
+def unique_ids(client: ClientInstance, clock: Clock) -> Callable[[], str]:
+    """Return a function that makes the unique ids of one producer's messages."""
+    return UniqueIds(ip_bytes(client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms).create
+
+
+def trace_dispatcher(client: ClientInstance, group: str, clock: Clock) -> AsyncTraceDispatcher | None:
+    """Return a dispatcher that sends the traces of a producer or consumer, None unless ``enable_trace`` is set."""
+    if not client.config.enable_trace:
+        return None
+    new_unique_id = unique_ids(client, clock)
+    # Its sends have a bound of their own, and no hooks, which would trace the traces.
+    sender = MessageSender(
+        client,
+        _TRACE_GROUP,
+        clock,
+        tries=3,
+        accepts_any_status=True,
+        strategy=MQFaultStrategy(clock.monotonic),
+        pressure=BackPressure(100, 16 * 1024 * 1024),
+        hooks=(),
+    )
+
+    async def send(message: Message) -> None:
+        await sender.send(prepare_message(message, new_unique_id(), Compression(4096)), None, _TRACE_TIMEOUT_S)
+
+    return AsyncTraceDispatcher(send, client.config.trace_topic, client.namespace, group, clock)

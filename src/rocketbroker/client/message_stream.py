@@ -8,11 +8,10 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-from rocketbroker.client.consumer.damaged_messages import DamagedMessages
+from rocketbroker.client.consumer.damaged_messages import CLOCK_MARGIN_MS, DamagedMessages
 from rocketbroker.client.errors import ClientError, ClientStateError, TopicRouteError
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_result import PullResult, PullStatus
-from rocketbroker.client.queue_offsets import CLOCK_MARGIN_MS
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode

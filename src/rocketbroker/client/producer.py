@@ -1,23 +1,20 @@
 """Producer of messages (org.apache.rocketmq.client.producer.DefaultMQProducer)."""
 
 import asyncio
-import os
 import reprlib
-import secrets
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Unpack
 
 import msgspec
 
-from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
 from rocketbroker.client.back_pressure import BackPressure
 from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import InvalidMessageError, RequestTimeoutError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message import Message, check_message
-from rocketbroker.client.message_sender import MessageSender
+from rocketbroker.client.message_sender import MessageSender, trace_dispatcher, unique_ids
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
 from rocketbroker.client.options import Seconds, checked
 from rocketbroker.client.outgoing import Compression, Outgoing, prepare_batches, prepare_message
@@ -26,9 +23,7 @@ from rocketbroker.client.queue_selection import QueueSelector, select_by_hash
 from rocketbroker.client.request_reply import Question, question_properties, reply_properties, reply_topic
 from rocketbroker.client.requests import answer_header, client_request
 from rocketbroker.client.send_result import SendResult
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_id import ip_bytes
 from rocketbroker.codec.message.recall_message_handle import decode_recall_handle
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader, RecallMessageResponseHeader
@@ -71,14 +66,8 @@ class Producer(GroupMember):
         )
         self._max_message_size = settings.max_message_size
         clock = clock or SystemClock()
-        self._new_unique_id = UniqueIds(
-            ip_bytes(self._client.client_ip), os.getpid(), secrets.randbits(32), clock.time_ms
-        ).create
-        hooks = settings.hooks
-        self._trace: AsyncTraceDispatcher | None = None
-        if self._client.config.enable_trace:
-            self._trace = AsyncTraceDispatcher(self._client, self.group, clock)
-            hooks = (*hooks, self._trace)
+        self._new_unique_id = unique_ids(self._client, clock)
+        self._trace = trace_dispatcher(self._client, self.group, clock)
         self._sender = MessageSender(
             self._client,
             self.group,
@@ -88,7 +77,7 @@ class Producer(GroupMember):
             accepts_any_status=not settings.retry_another_broker_when_not_store_ok,
             strategy=MQFaultStrategy(clock.monotonic, send_latency_enable=settings.send_latency_enable),
             pressure=BackPressure(settings.back_pressure_sends, settings.back_pressure_bytes),
-            hooks=hooks,
+            hooks=settings.hooks if self._trace is None else (*settings.hooks, self._trace),
         )
 
     def _join(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dis import opname
 from enum import Enum
+from functools import partial
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -12,8 +13,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consume_hooks import ConsumeHooks
 from rocketbroker.client.consume_message_hook import ConsumeMessageHook
-from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
-from rocketbroker.client.consumer.process_queue import ProcessQueue
+from rocketbroker.client.consumer.damaged_messages import after_a_move
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.group_member import GroupMember
@@ -214,7 +214,7 @@ class PullConsumer(GroupMember):
         if result.damage and result.next_begin_offset <= offset:
             raise CorruptRecordError(f"{queue} at {offset}: {result.damage}; pull from {offset + 1} to skip it")
         if self._hooks:
-            observed = [self._begin(message, queue) for message in result.messages]
+            observed = [self._hooks.begin(message, queue) for message in result.messages]
             self._hooks.end(observed, Outcome.ACKNOWLEDGED)
         return result
 
@@ -289,7 +289,7 @@ class PullConsumer(GroupMember):
             ),
             start_offset=lambda queue: self._start_offset(queue, start_from),
             commit=self.commit_offset if commit else None,
-            after_a_move=self._client.offsets.after_a_move,
+            after_a_move=partial(after_a_move, self._client.offsets),
             damaged_retry_s=damaged_message_retry_s,
             time_ms=self._clock.time_ms,
         )
@@ -312,7 +312,7 @@ class PullConsumer(GroupMember):
         """Call the hooks around the consumption of each message."""
         async with aclosing(stream.messages()) as messages:
             async for message in messages:
-                received = self._given_out[stream] = self._begin(message, stream.queue)
+                received = self._given_out[stream] = self._hooks.begin(message, stream.queue)
                 outcome = Outcome.RETRIED
                 try:
                     yield message
@@ -320,10 +320,6 @@ class PullConsumer(GroupMember):
                 finally:
                     del self._given_out[stream]
                     self._hooks.end([received], outcome)
-
-    def _begin(self, message: MessageExt, queue: MessageQueue) -> ReceivedMessage:
-        held = ProcessQueue(queue, message.queue_offset, self._clock.monotonic(), HeldBytes(FlowControl()))
-        return self._hooks.begin(message, held)
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
         """Return the offset that the group has committed for a queue, None if there is none (fetchConsumeOffset)."""

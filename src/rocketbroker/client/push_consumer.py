@@ -17,7 +17,6 @@ from rocketbroker.client.consumer.consume_message_service import (
     ConsumeMessageService,
 )
 from rocketbroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
-from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.group_consumer import GroupConsumer
 from rocketbroker.client.consumer.message_iterator import LeftMessages, MessageIterator
 from rocketbroker.client.consumer.message_listener import Handler, MessageListener
@@ -220,9 +219,8 @@ class PushConsumer(GroupConsumer):
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         start = self._clock.monotonic()
         queue = MessageQueue(message.topic, broker_name, message.queue_id)
-        held = ProcessQueue(queue, message.queue_offset, start, HeldBytes(FlowControl()))
         namespace = self._client.namespace
-        received = ReceivedMessage(message, held, namespace.unwrap(self.group), keep_outcome)
+        received = ReceivedMessage(message, queue, namespace.unwrap(self.group), keep_outcome)
         received.topic = namespace.unwrap(received.topic)
         error = await self._listener.consume(received)
         result = CMResult.CR_SUCCESS if received.outcome is Outcome.ACKNOWLEDGED else CMResult.CR_LATER

@@ -1,16 +1,14 @@
 """Traces on their way to the trace topic: sizes of messages, the end, and messages that are not traced."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from rocketbroker.client import async_trace_dispatcher
 from rocketbroker.client.async_trace_dispatcher import AsyncTraceDispatcher
-from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.received_message import ReceivedMessage
 from rocketbroker.client.message import Message, MessageType
-from rocketbroker.client.outgoing import Outgoing
+from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.client.send_result import SendResult, SendStatus
 from rocketbroker.codec.message.trace_data import SubAfterTrace
@@ -32,12 +30,12 @@ class Sender:
         self.goes_on.set()
         self.error: Exception | None = None
 
-    async def send(self, outgoing: Outgoing, _queue: None, _timeout_s: float) -> None:
+    async def send(self, message: Message) -> None:
         self.began.set()
         await self.goes_on.wait()
         if self.error is not None:
             raise self.error
-        self.sent += outgoing.messages
+        self.sent.append(message)
 
     @property
     def keys(self) -> list[str]:
@@ -49,16 +47,13 @@ class Sender:
 
 
 @pytest.fixture
-async def dispatcher() -> AsyncIterator[AsyncTraceDispatcher]:
-    async with ClientInstance("127.0.0.1:1") as client:
-        yield AsyncTraceDispatcher(client, "G", SystemClock())
+def sender() -> Sender:
+    return Sender()
 
 
 @pytest.fixture
-def sender(dispatcher: AsyncTraceDispatcher) -> Sender:
-    sender = Sender()
-    dispatcher._sender = sender  # type: ignore[assignment]
-    return sender
+def dispatcher(sender: Sender) -> AsyncTraceDispatcher:
+    return AsyncTraceDispatcher(sender.send, TRACES, Namespace(""), "G", SystemClock())
 
 
 def trace(number: int, keys: str = "", msg_id: str = "") -> SubAfterTrace:

@@ -9,13 +9,14 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import repeat
 from typing import Generic, TypeVar
 
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import Consumption, ProcessQueue
-from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
-from rocketbroker.client.consumer.send_message_back import DEAD_LETTER_LEVEL, SendMessageBack
+from rocketbroker.client.consumer.received_message import DEAD_LETTER_LEVEL, Outcome, ReceivedMessage, Settle
+from rocketbroker.client.consumer.send_message_back import SendMessageBack
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
@@ -28,9 +29,6 @@ _TAKEN_IN_A_ROW = 64
 _LOCAL_RETRY_S = 5.0
 # Delay level of a message that exceeded consumeTimeout: 10 s by default.
 _EXPIRED_LEVEL = 3
-# An unexpected error, such as one of an application's offset store. The message would stay under way otherwise, and the
-# offset of its queue before it, until the consumer is closed.
-_NOT_SETTLED = "consumer group %s: %r was not settled; it is consumed again"
 
 
 T = TypeVar("T")
@@ -40,16 +38,13 @@ class ConsumeMessageService(ABC, Generic[T]):
     """Gives out the messages of all queues of a consumer, as entries get ready.
 
     Args:
-        name: name of its tasks.
         group: the consumer group that messages show.
         offsets: store of the consumed offsets.
         send_back: gives failed messages back; None for broadcasting, where they are dropped.
         clock: source of time.
     """
 
-    def __init__(
-        self, name: str, group: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock
-    ) -> None:
+    def __init__(self, group: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
         self._group = group
         self._offsets = offsets
         self._send_back = send_back
@@ -59,7 +54,7 @@ class ConsumeMessageService(ABC, Generic[T]):
         self._wakes = False
         self._taken_in_a_row = 0
         self._closed = False
-        self._tasks = TaskOwner(name)
+        self._tasks = TaskOwner("consume-message-service")
 
     @abstractmethod
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
@@ -124,10 +119,6 @@ class ConsumeMessageService(ABC, Generic[T]):
     def _begin(self, entry: T) -> ReceivedMessage | None:
         """Start the consumption of an entry's message, if it still has one."""
 
-    @abstractmethod
-    def consume_again(self, received: ReceivedMessage) -> None:
-        """Consume a message again a little later, here, since its outcome could not be settled."""
-
     async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
         """Give up messages whose consumption began before a time."""
         for held in queues:
@@ -148,33 +139,54 @@ class ConsumeMessageService(ABC, Generic[T]):
         """End pending retries and suspensions."""
         await self._tasks.stop()
 
-    def _remove(self, held: ProcessQueue, message: MessageExt) -> None:
-        if held.remove(message):
-            self._offsets.update(held.queue, held.commit_offset)
+    async def _settle(self, held: ProcessQueue, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
+        """Remove a message that is done with and advance the offset of its queue; else consume it again.
+
+        An unexpected error, such as one of an application's offset store, must not leave the message under way: the
+        offset of its queue would stay before it until the consumer is closed.
+        """
+        message = received.message_ext
+        done = False
+        try:
+            done = (
+                outcome is Outcome.ACKNOWLEDGED
+                or message not in held
+                or await self._give_up(held, message, outcome, delay_level)
+            )
+            if done and held.remove(message):
+                self._offsets.update(held.queue, held.commit_offset)
+        except Exception:
+            log.exception("consumer group %s: %r was not settled; it is consumed again", self._group, received)
+            done = False
+        if not done and message in held:
+            message.reconsume_times += 1
+            held.suspend(message)
+        self._continue(held, message, done=done)
+
+    async def _give_up(self, held: ProcessQueue, message: MessageExt, _outcome: Outcome, delay_level: int) -> bool:
+        """Give a failed message to the broker; return false if it has to be consumed again here."""
+        if self._send_back is None:
+            log.warning("broadcasting: message %s is not consumed again", message.uniq_key or message.offset_msg_id)
+            return True
+        return await self._send_back.send_back(held.queue, message, delay_level)
+
+    @abstractmethod
+    def _continue(self, held: ProcessQueue, message: MessageExt, *, done: bool) -> None:
+        """Give out what follows a settled message, or later the message again if it is not done."""
 
 
-class ConsumeMessageConcurrentlyService(ConsumeMessageService[tuple[ProcessQueue, MessageExt]]):
-    """Messages in the order of their arrival, any number at a time.
-
-    Args:
-        group: the consumer group that messages show.
-        offsets: store of the consumed offsets.
-        send_back: gives failed messages back; None for broadcasting, where they are dropped.
-        clock: source of time.
-    """
-
-    def __init__(self, group: str, offsets: OffsetStore, send_back: SendMessageBack | None, clock: Clock) -> None:
-        super().__init__("consume-message-concurrently", group, offsets, send_back, clock)
+class ConsumeMessageConcurrentlyService(ConsumeMessageService[tuple[tuple[ProcessQueue, Settle], MessageExt]]):
+    """Messages in the order of their arrival, any number at a time."""
 
     def put(self, held: ProcessQueue, messages: Iterable[MessageExt]) -> None:
         """Give out messages after those that arrived before."""
-        self._add(zip(repeat(held), messages))
+        self._add(zip(repeat((held, partial(self._settle, held))), messages))
 
-    def _begin(self, entry: tuple[ProcessQueue, MessageExt]) -> ReceivedMessage | None:
-        held, message = entry
+    def _begin(self, entry: tuple[tuple[ProcessQueue, Settle], MessageExt]) -> ReceivedMessage | None:
+        (held, settle), message = entry
         if message not in held:
             return None
-        received = ReceivedMessage(message, held, self._group, self._settle)
+        received = ReceivedMessage(message, held.queue, self._group, settle)
         held.start(received, self._clock.monotonic())
         return received
 
@@ -183,26 +195,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService[tuple[ProcessQueue
         await super()._expire(held, consumption)
         await consumption.retry_later(delay_level=_EXPIRED_LEVEL)
 
-    async def _settle(self, received: ReceivedMessage, outcome: Outcome, delay_level: int) -> None:
-        held, message = received.process_queue, received.message_ext
-        try:
-            if outcome is not Outcome.ACKNOWLEDGED and message in held:
-                if self._send_back is None:
-                    log.warning("broadcasting: message %s is not consumed again", received.msg_id)
-                elif not await self._send_back.send_back(held.queue, message, delay_level):
-                    self.consume_again(received)
-                    return
-            self._remove(held, message)
-        except Exception:
-            log.exception(_NOT_SETTLED, self._group, received)
-            self.consume_again(received)
-
-    def consume_again(self, received: ReceivedMessage) -> None:
-        """Consume a message that is still held again after some seconds."""
-        held, message = received.process_queue, received.message_ext
-        if message in held:
-            message.reconsume_times += 1
-            held.suspend(message)
+    def _continue(self, held: ProcessQueue, message: MessageExt, *, done: bool) -> None:
+        if not done and message in held:
             self._tasks.start(self._put_again(held, message), "retry")
 
     async def _put_again(self, held: ProcessQueue, message: MessageExt) -> None:
@@ -233,7 +227,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
         max_reconsume_times: int,
         is_locked: Callable[[ProcessQueue], bool],
     ) -> None:
-        super().__init__("consume-message-orderly", group, offsets, send_back, clock)
+        super().__init__(group, offsets, send_back, clock)
         self._suspend_s = suspend_s
         self._max_reconsume_times = max_reconsume_times
         self._is_locked = is_locked
@@ -251,47 +245,25 @@ class ConsumeMessageOrderlyService(ConsumeMessageService[ProcessQueue]):
         if message is None:
             self._active.discard(entry)
         elif not self._is_locked(entry):
-            self._later(entry)
+            self._tasks.start(self._ready_again(entry), "suspend")
         else:
-            received = ReceivedMessage(message, entry, self._group, self._settle)
+            received = ReceivedMessage(message, entry.queue, self._group, partial(self._settle, entry))
             entry.start(received, self._clock.monotonic())
             return received
         return None
 
-    async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:
-        held, message = received.process_queue, received.message_ext
-        try:
-            failed = outcome is not Outcome.ACKNOWLEDGED and message in held
-            if failed and not await self._gives_up(held, message, outcome):
-                self.consume_again(received)
-                return
-            self._remove(held, message)
-        except Exception:
-            log.exception(_NOT_SETTLED, self._group, received)
-            self.consume_again(received)
-            return
-        self._active.discard(held)
-        self.put(held, ())
-
-    def consume_again(self, received: ReceivedMessage) -> None:
-        """Suspend the queue of a message that is still held; it comes again."""
-        held, message = received.process_queue, received.message_ext
-        if message in held:
-            message.reconsume_times += 1
-            held.suspend(message)
-        self._later(held)
-
-    async def _gives_up(self, held: ProcessQueue, message: MessageExt, outcome: Outcome) -> bool:
-        """Return true if the queue continues after a failed message, which is then a dead letter."""
+    async def _give_up(self, held: ProcessQueue, message: MessageExt, outcome: Outcome, _delay_level: int) -> bool:
+        """Make a message that failed too often a dead letter, since the messages behind it wait for it."""
         if outcome is Outcome.RETRIED and not 0 <= self._max_reconsume_times <= message.reconsume_times:
             return False
-        if self._send_back is None:
-            log.warning("broadcasting: message %s is not consumed again", message.offset_msg_id)
-            return True
-        return await self._send_back.send_back(held.queue, message, DEAD_LETTER_LEVEL)
+        return await super()._give_up(held, message, outcome, DEAD_LETTER_LEVEL)
 
-    def _later(self, held: ProcessQueue) -> None:
-        self._tasks.start(self._ready_again(held), "suspend")
+    def _continue(self, held: ProcessQueue, _message: MessageExt, *, done: bool) -> None:
+        if done:
+            self._active.discard(held)
+            self.put(held, ())
+        else:
+            self._tasks.start(self._ready_again(held), "suspend")
 
     async def _ready_again(self, held: ProcessQueue) -> None:
         await asyncio.sleep(self._suspend_s)

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
-from rocketbroker.client.consumer.damaged_messages import DamagedMessages
+from rocketbroker.client.consumer.damaged_messages import CLOCK_MARGIN_MS, DamagedMessages, after_a_move
 from rocketbroker.client.consumer.flow_control import HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.pull_result import PullResult, PullStatus
-from rocketbroker.client.queue_offsets import CLOCK_MARGIN_MS, QueueOffsets
+from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
@@ -80,7 +80,7 @@ class PullMessageService:
                 result = await self._pull(held, subscription)
                 if result.pull_status is PullStatus.OFFSET_ILLEGAL:
                     known_ms = held.last_stored_ms or taken_ms - CLOCK_MARGIN_MS
-                    offset = await self._offsets.after_a_move(held.queue, held.next_offset, result, known_ms)
+                    offset = await after_a_move(self._offsets, held.queue, held.next_offset, result, known_ms)
             except RocketBrokerError as error:
                 self._failures.warning("pulls of %s fail and are repeated every %g s: %s", held.queue, _RETRY_S, error)
                 await asyncio.sleep(_RETRY_S)

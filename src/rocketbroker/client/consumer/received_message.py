@@ -4,8 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
-from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.send_message_back import DEAD_LETTER_LEVEL
 from rocketbroker.client.errors import ClientStateError, InvalidMessageError
 from rocketbroker.codec.message.message_const import PROPERTY_KEYS, PROPERTY_RETRY_TOPIC
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -13,6 +11,9 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
+
+#: Delay level that makes a message a dead letter at once.
+DEAD_LETTER_LEVEL = -1
 
 
 class Outcome(Enum):
@@ -35,16 +36,17 @@ class ReceivedMessage:
     Attributes:
         message_ext: the record as it was pulled.
         topic: topic that the message was sent to, also for a retry.
+        queue: queue that it was pulled from; for a retry one of the group's retry topic.
         group: the consumer group, without the namespace.
         outcome: result of the consumption, None before it.
         observers: called with the result.
     """
 
-    __slots__ = ("_settle", "group", "message_ext", "observers", "outcome", "process_queue", "topic")
+    __slots__ = ("_settle", "group", "message_ext", "observers", "outcome", "queue", "topic")
 
-    def __init__(self, message_ext: MessageExt, process_queue: ProcessQueue, group: str, settle: Settle) -> None:
+    def __init__(self, message_ext: MessageExt, queue: MessageQueue, group: str, settle: Settle) -> None:
         self.message_ext = message_ext
-        self.process_queue = process_queue
+        self.queue = queue
         self._settle = settle
         self.outcome: Outcome | None = None
         self.group = group
@@ -79,11 +81,6 @@ class ReceivedMessage:
     def msg_id(self) -> str:
         """Id that the producer's ``SendResult`` has, the same for all retries."""
         return self.message_ext.uniq_key or self.message_ext.offset_msg_id
-
-    @property
-    def queue(self) -> MessageQueue:
-        """Queue that it was pulled from; for a retry one of the group's retry topic."""
-        return self.process_queue.queue
 
     @property
     def queue_offset(self) -> int:

@@ -23,8 +23,6 @@ from rocketbroker.common.errors import RocketBrokerError
 
 log = logging.getLogger(__name__)
 
-#: Delay level that makes a message a dead letter at once.
-DEAD_LETTER_LEVEL = -1
 # Level of the first retry, 10 s by default.
 _FIRST_RETRY_LEVEL = 3
 

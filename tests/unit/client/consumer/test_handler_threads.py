@@ -106,7 +106,7 @@ async def test_the_hint_about_overdue_handlers_is_repeated(
 async def test_an_orderly_message_comes_again_only_after_its_handler_has_returned():
     handler, clock = HangingHandler(hangs=1), SystemClock()
     listener = MessageListener(handler, 2, 0.02, ConsumerStats(clock), clock, orderly=True)
-    received = ReceivedMessage(message(0), process_queue(), "CG", settle)
+    received = ReceivedMessage(message(0), QUEUE, "CG", settle)
     consuming = asyncio.create_task(listener.consume(received))
     await until(lambda: listener.threads is not None and listener.threads._overdue)
     assert [received.outcome] == [None]
@@ -119,7 +119,7 @@ async def test_an_orderly_message_comes_again_only_after_its_handler_has_returne
 async def test_a_thread_is_free_again_when_its_late_handler_returns():
     threads = HandlerThreads(1, lambda _hold: None)
     handler = HangingHandler(hangs=1)
-    received = ReceivedMessage(message(0), process_queue(), "CG", settle)
+    received = ReceivedMessage(message(0), QUEUE, "CG", settle)
     call = asyncio.create_task(threads.call(handler, received))
     await until(lambda: handler.called)
     call.cancel()

@@ -6,14 +6,14 @@ import pytest
 
 from rocketbroker.client.consumer.message_iterator import LeftMessages, MessageIterator
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
-from tests.support.consumer_parts import message, process_queue
+from tests.support.consumer_parts import QUEUE, message
 
 
 class Source:
     def __init__(self, number: int) -> None:
         self.outcomes: dict[int, Outcome] = {}
         self.left = LeftMessages()
-        self._messages = [ReceivedMessage(message(at), process_queue(), "CG", self._settle) for at in range(number)]
+        self._messages = [ReceivedMessage(message(at), QUEUE, "CG", self._settle) for at in range(number)]
 
     async def _settle(self, received: ReceivedMessage, outcome: Outcome, _delay_level: int) -> None:
         self.outcomes[received.queue_offset] = outcome

@@ -11,7 +11,7 @@ from rocketbroker.client.consumer.message_listener import Handler, HandlerResult
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import HandlerError
 from rocketbroker.common.clock import SystemClock
-from tests.support.consumer_parts import message, process_queue
+from tests.support.consumer_parts import QUEUE, message
 
 
 async def settle(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int) -> None:
@@ -21,7 +21,7 @@ async def settle(_message: ReceivedMessage, _outcome: Outcome, _delay_level: int
 async def outcome_of(handler: Handler, timeout_s: float = 5.0) -> tuple[Outcome | None, Exception | None]:
     clock = SystemClock()
     listener = MessageListener(handler, 2, timeout_s, ConsumerStats(clock), clock)
-    received = ReceivedMessage(message(0), process_queue(), "CG", settle)
+    received = ReceivedMessage(message(0), QUEUE, "CG", settle)
     error = await listener.consume(received)
     listener.stop()
     return received.outcome, error

@@ -8,6 +8,7 @@ import pytest
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer import pull_message_service
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
+from rocketbroker.client.consumer.damaged_messages import after_a_move
 from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.pull_message_service import PullMessageService
@@ -165,7 +166,7 @@ async def test_a_queue_of_which_nothing_was_pulled_is_compared_with_the_time_of_
     offsets = Offsets(0)
     await run(Pulls(PullResult(PullStatus.OFFSET_ILLEGAL, 0, 0, 0, [])), offsets=offsets)
     assert offsets.asked == []  # nothing was below
-    service = Offsets(0)
+    offsets = Offsets(0)
     result = PullResult(PullStatus.OFFSET_ILLEGAL, 10, 0, 10, [])
-    assert await service.after_a_move(QUEUE, 20, result, 1000) == 0
-    assert service.asked == [1001]
+    assert await after_a_move(offsets, QUEUE, 20, result, 1000) == 0
+    assert offsets.asked == [1001]

@@ -4,7 +4,7 @@ import pytest
 
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import ClientStateError, InvalidMessageError
-from tests.support.consumer_parts import message, process_queue
+from tests.support.consumer_parts import QUEUE, message
 
 
 class Settled:
@@ -17,7 +17,7 @@ class Settled:
 
 async def test_each_outcome_is_passed_on_once():
     settled = Settled()
-    messages = [ReceivedMessage(message(number), process_queue(), "CG", settled) for number in range(3)]
+    messages = [ReceivedMessage(message(number), QUEUE, "CG", settled) for number in range(3)]
     await messages[0].ack()
     await messages[0].ack()
     await messages[1].retry_later(delay_level=3)
@@ -28,14 +28,14 @@ async def test_each_outcome_is_passed_on_once():
 
 
 async def test_a_negative_level_is_rejected():
-    received = ReceivedMessage(message(0), process_queue(), "CG", Settled())
+    received = ReceivedMessage(message(0), QUEUE, "CG", Settled())
     with pytest.raises(InvalidMessageError, match=r"delay_level is -1; .* call dead_letter"):
         await received.retry_later(delay_level=-1)
 
 
 def test_a_retry_shows_the_topic_it_was_sent_to():
     retry = message(4, b"x", "%RETRY%CG", RETRY_TOPIC="Orders", KEYS="a b", TAGS="paid", UNIQ_KEY="id")
-    received = ReceivedMessage(retry, process_queue(), "CG", Settled())
+    received = ReceivedMessage(retry, QUEUE, "CG", Settled())
     assert (received.topic, received.keys, received.tags, received.msg_id) == ("Orders", "a b", "paid", "id")
     assert (received.body, received.queue_offset, received.reconsume_times) == (b"x", 4, 0)
     assert (received.born_timestamp, received.store_timestamp) == (1, 2)
@@ -44,5 +44,5 @@ def test_a_retry_shows_the_topic_it_was_sent_to():
 
 
 def test_a_message_without_an_id_of_its_producer_has_that_of_the_broker():
-    received = ReceivedMessage(message(4), process_queue(), "CG", Settled())
+    received = ReceivedMessage(message(4), QUEUE, "CG", Settled())
     assert (received.msg_id, received.keys) == (received.message_ext.offset_msg_id, None)
