@@ -32,7 +32,7 @@ from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties, get_property
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

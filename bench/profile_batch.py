@@ -26,7 +26,7 @@ from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.store.commitlog.append_batch import AppendBatch
+from rocketbroker.store.commitlog.message_ext_encoder import AppendBatch
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from rocketbroker.store.index.index_service import BATCH_MESSAGES
 

@@ -23,7 +23,7 @@ from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import file_size as index_file_size
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.store.queue import queue_ends
+from rocketbroker.store.recovery import queue_recovery
 
 # Messages generated at once, and bytes of their records: columns stay in the CPU caches, and memory is bounded.
 _CHUNK: Final = 1 << 16
@@ -164,7 +164,7 @@ class StoreGenerator:
         self._mark(StoreCheckpoint(timestamp, timestamp, timestamp if index_known else 0))
         self.config.abort_path.write_bytes(str(os.getpid()).encode())
         # Recovery trusts the notes of a clean stop, whatever the checkpoint says.
-        for path in self.config.config_dir.glob(f"{queue_ends.FILE_NAME}*"):
+        for path in self.config.config_dir.glob(f"{queue_recovery.FILE_NAME}*"):
             path.unlink()
 
     def _mark(self, checkpoint: StoreCheckpoint) -> None:

@@ -6,7 +6,7 @@ DAMAGED_STORES = "tests/property/test_damaged_stores.py::test_any_damage_to_one_
 DAMAGED_FILES = "tests/property/test_damaged_files.py"
 DAMAGED_BATCHES = "tests/property/test_damaged_batches.py::test_any_damage_to_one_file"
 CRASH = "tests/property/test_crash.py::test_a_crash_loses_nothing_promised"
-UNKNOWN_PART = "tests/unit/store/recovery/test_unknown_part.py"
+UNKNOWN_PART = "tests/unit/store/recovery/test_log_recovery.py"
 CRASH_CLOCK = "tests/property/test_crash.py::test_a_clock_set_back_loses_nothing_promised"
 CRASH_ORDERED = "tests/property/test_crash.py::test_a_flush_during_a_dispatch_covers_only_entered_messages"
 DISK_ERRORS = "tests/property/test_disk_errors.py::test_a_disk_that_fails_for_a_while_loses_nothing"
@@ -97,7 +97,7 @@ MUTATIONS = (
         "SlaveGate._count",
         "left[place] > 0",
         "left[place] >= 0",
-        "tests/unit/ha/test_slave_gate.py",
+        "tests/unit/ha/test_ha_service.py",
     ),
     Mutation(
         "ha: slaves get what is not on the master's disk",
@@ -111,7 +111,7 @@ MUTATIONS = (
         "GroupTransferService._confirmed",
         "offsets[needed - 1] if needed <= len(offsets) else -1",
         "offsets[0] if offsets else -1",
-        "tests/unit/ha/test_group_transfer_service.py",
+        "tests/unit/ha/test_ha_service.py",
     ),
     Mutation(
         "ha: a master without a slave acknowledges",

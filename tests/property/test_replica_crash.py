@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.store.read.cached_windows import CachedWindows
+from rocketbroker.store.read.checked_reader import CachedWindows
 from tests.support.busy_replica import BusyReplicaScript
 from tests.support.crash_points import crash_at_points
 from tests.support.replica_crash import PromisedLog, ReplicaCrashScript, some_logs, two_logs

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rocketbroker.store.clean.clean_commit_log_service import QueueRange
-from rocketbroker.store.clean.disk_space import DiskUse
+from rocketbroker.store.clean.clean_files_service import QueueRange
+from rocketbroker.store.clean.disk_watch import DiskUse
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.stores import make_store, message

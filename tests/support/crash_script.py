@@ -17,7 +17,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener, NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import MessageArrivingListener, NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript, consumer_offsets, nothing_to_wait_for

@@ -20,7 +20,7 @@ from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript, nothing_to_wait_for

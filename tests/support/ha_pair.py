@@ -7,12 +7,9 @@ from typing import Any
 
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.ha.ha_client import HAClient
-from rocketbroker.ha.ha_connection import HAConnection
-from rocketbroker.ha.ha_service import HAService
-from rocketbroker.ha.slave_gate import SlaveGate
-from rocketbroker.ha.transfer_source import TransferSource
+from rocketbroker.ha.ha_connection import HAConnection, TransferSource
+from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
 from rocketbroker.store.commitlog.put_message import PutMessageResult
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import MessageArrivingListener
 from tests.support.crash_script import BATCHES, QUEUES, CrashScript, Queue, Trying
 from tests.support.recorded_script import OnDisk, Operation
 from tests.support.stores import message

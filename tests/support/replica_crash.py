@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.replica_log import ReplicaLog
 from tests.support.fakes import FakeClock

@@ -26,9 +26,9 @@ from rocketbroker.store.commitlog.put_message import (
     MessageRun,
     PutMessageResult,
     PutMessageStatus,
+    outcome_of,
 )
-from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener, NoListener
-from rocketbroker.store.flush.acknowledgement import outcome_of
+from rocketbroker.store.dispatch.commit_log_dispatcher import MessageArrivingListener, NoListener
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore

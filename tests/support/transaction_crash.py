@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rocketbroker.broker.offset.consumer_offset_manager import OffsetRecovery
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript, consumer_offsets, nothing_to_wait_for

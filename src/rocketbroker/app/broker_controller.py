@@ -59,11 +59,11 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
-from rocketbroker.ha.group_transfer_service import GroupTransferService
+from rocketbroker.ha.ha_service import GroupTransferService
 from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
 from rocketbroker.processor.table import broker_routes
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
-from rocketbroker.store.clean.disk_space import MeasureDisk, measure_disk
+from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of

@@ -27,11 +27,9 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.common.lifecycle import Part, stop_all
-from rocketbroker.ha.group_transfer_service import GroupTransferService
 from rocketbroker.ha.ha_client import HAClient
-from rocketbroker.ha.ha_service import HAService
-from rocketbroker.ha.slave_gate import SlaveGate
-from rocketbroker.ha.transfer_source import TransferSource
+from rocketbroker.ha.ha_connection import TransferSource
+from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.listening_sockets import bind_sockets
 from rocketbroker.transport.remoting_client import RemotingClient

@@ -11,8 +11,8 @@ from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, b
 from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.store.clean.disk_space import DiskUse
-from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.store.clean.disk_watch import DiskUse
+from rocketbroker.store.commitlog.put_message import Refusal
 from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets
 
 FIRST_BROKER = "broker-a"

@@ -20,8 +20,8 @@ from rocketbroker.ha.history_check import (
 )
 from rocketbroker.ha.master_link import MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.raw_records import lengths_agree
-from rocketbroker.store.flush.acknowledgement import Acknowledgement
+from rocketbroker.store.commitlog.commit_log_walker import lengths_agree
+from rocketbroker.store.commitlog.put_message import Acknowledgement
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.replica_log import ReplicaLog
 

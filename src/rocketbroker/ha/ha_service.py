@@ -1,21 +1,197 @@
-"""HA port of a master: accepts slaves and sends them the log (DefaultHAService)."""
+"""HA port of a master: accepts slaves, sends them the log, and acknowledges what enough of them have.
+
+The counterpart of DefaultHAService and GroupTransferService.
+"""
 
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
-from typing import Final
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
-from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.config import MessageStoreConfig, TransportConfig
+from rocketbroker.common.config.networks import parse_address
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
-from rocketbroker.ha.group_transfer_service import GroupTransferService
-from rocketbroker.ha.ha_connection import HAConnection
-from rocketbroker.ha.slave_gate import SlaveGate
-from rocketbroker.ha.transfer_source import TransferSource
+from rocketbroker.ha.ha_connection import HAConnection, TransferSource
+from rocketbroker.store.commitlog.put_message import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    OnAcknowledged,
+    PutMessageResult,
+    PutMessageStatus,
+)
 from rocketbroker.store.message_appender import MessageAppender
-from rocketbroker.transport.access import RefusalLog
+from rocketbroker.transport.access import ProtectedMode, RefusalLog, is_this_machine
 from rocketbroker.transport.listening_sockets import listen
+
+# Slaves that may connect to the HA port, and those that count for acknowledgement.
+#
+# A connection to the port proves nothing. In protected mode only addresses of brokerWhiteList may connect from other
+# machines, and only slaves that a name server knows count: as many connections of a host as slaves are registered
+# there. Without it one connection of each host counts, and more only if the name servers know more: a slave that
+# reconnects has two connections for a while.
+
+
+class Peer(Protocol):
+    """Connection of a slave."""
+
+    @property
+    def peer_host(self) -> str: ...
+    @property
+    def own_host(self) -> str: ...
+
+
+P = TypeVar("P", bound=Peer)
+
+
+class SlaveGate(Generic[P]):
+    """Decides about peers by their addresses.
+
+    Args:
+        config: protected mode and its white lists.
+        own_host: address of this broker as registered.
+        known_hosts: returns the hosts of the slaves of this broker that the name servers know, one for each slave.
+        look_again: has the name servers asked for slaves soon.
+    """
+
+    def __init__(
+        self,
+        config: TransportConfig,
+        own_host: str,
+        known_hosts: Callable[[], Collection[str]],
+        look_again: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._admit = ProtectedMode(config)
+        self._own_host = own_host
+        self._known_hosts = known_hosts
+        self._counted_for: object = None
+        self._counted: list[P] = []
+        self.look_again = look_again
+
+    def rejects(self, peer: str, own: str) -> str:
+        """Return the reason why a peer may not connect, empty if it may."""
+        if self._admit(peer, own) >= Audience.BROKER:
+            return ""
+        return "protectedMode: its address is not in brokerWhiteList; add it there, or set protectedMode=false"
+
+    def counted(self, peers: Sequence[P]) -> list[P]:
+        """Return the connections that count for acknowledgement, the newest of each host."""
+        # Each report asks, and the answer changes with the connections only.
+        state = (tuple(peers), tuple(self._known_hosts()), self._config.protected_mode)
+        if state != self._counted_for:
+            self._counted_for, self._counted = state, self._count(peers)
+        return self._counted
+
+    def _count(self, peers: Sequence[P]) -> list[P]:
+        left = Counter(self._place(host, self._own_host) for host in self._known_hosts())
+        if not self._config.protected_mode:
+            left |= Counter({self._place(peer.peer_host, peer.own_host) for peer in peers})
+        found = []
+        for peer in reversed(peers):
+            place = self._place(peer.peer_host, peer.own_host)
+            if left[place] > 0:
+                left[place] -= 1
+                found.append(peer)
+        return found
+
+    @staticmethod
+    def _place(host: str, own: str) -> str:
+        """Return one name for all addresses of this machine, and the address itself for others."""
+        return "" if is_this_machine(host, own) else str(parse_address(host) or host)
+
+
+class _Wait(NamedTuple):
+    """Wait for slaves to have the log up to a CommitLog offset; ``begun`` is in loop time."""
+
+    end: int
+    begun: float
+    on_acknowledged: OnAcknowledged
+
+
+class GroupTransferService:
+    """Acknowledges messages that ``inSyncReplicas`` brokers have, the master included.
+
+    Args:
+        config: ``inSyncReplicas`` and ``slaveTimeout``.
+
+    Attributes:
+        ack_offsets: returns the offset up to which each slave that counts has the log.
+        slaves: returns a text with the numbers of slaves.
+    """
+
+    def __init__(self, config: MessageStoreConfig) -> None:
+        self._config = config
+        self.ack_offsets: Callable[[], Sequence[int]] = tuple
+        self.slaves: Callable[[], str] = str
+        # By offset, and so by time too.
+        self._waiting: deque[_Wait] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+
+    def acknowledge(self, result: PutMessageResult, on_acknowledged: OnAcknowledged) -> None:
+        """Call ``on_acknowledged`` when enough slaves have a message, or when ``slaveTimeout`` has passed.
+
+        As in RocketMQ, ``inSyncReplicas=1`` waits for no slave.
+        """
+        if self._config.in_sync_replicas <= 1:
+            on_acknowledged(ACKNOWLEDGED)
+            return
+        end = result.physical_offset + result.size
+        self._waiting.append(_Wait(end, asyncio.get_running_loop().time(), on_acknowledged))
+        if self._patience is None:
+            self._set_timer()
+
+    def reported(self) -> None:
+        """Acknowledge the messages that enough slaves have. Call it now and then, as settings may change."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        confirmed = self._confirmed()
+        while waiting and waiting[0].end <= confirmed:
+            waiting.popleft().on_acknowledged(ACKNOWLEDGED)
+        self._set_timer()
+
+    def _confirmed(self) -> int:
+        """Return the CommitLog offset up to which enough slaves have the log."""
+        needed = self._config.in_sync_replicas - 1
+        if needed <= 0:
+            return sys.maxsize
+        offsets = sorted(self.ack_offsets(), reverse=True)
+        return offsets[needed - 1] if needed <= len(offsets) else -1
+
+    def _set_timer(self) -> None:
+        """Call ``_give_up`` at the deadline of the first wait, or before it: never for each report."""
+        timer, loop = self._patience, asyncio.get_running_loop()
+        due = self._waiting[0].begun + self._config.slave_timeout / 1000 if self._waiting else None
+        if timer is not None and (due is None or due < timer.when()):
+            timer.cancel()
+            timer = None
+        if timer is None and due is not None:
+            timer = loop.call_at(due, self._give_up)
+        self._patience = timer
+
+    def _give_up(self) -> None:
+        """End the waits whose deadline has passed."""
+        waiting, config, now = self._waiting, self._config, asyncio.get_running_loop().time()
+        self._patience = None
+        late = []
+        while waiting and waiting[0].begun + config.slave_timeout / 1000 <= now:
+            late.append(waiting.popleft().on_acknowledged)
+        self._set_timer()
+        if not late:
+            return
+        outcome = Acknowledgement(
+            PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
+            f"the message was not on {config.in_sync_replicas - 1} slaves within {config.slave_timeout} ms "
+            f"(inSyncReplicas, slaveTimeout); {self.slaves()}",
+        )
+        for on_acknowledged in late:
+            on_acknowledged(outcome)
+
 
 log = logging.getLogger(__name__)
 

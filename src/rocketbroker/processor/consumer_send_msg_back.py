@@ -35,8 +35,7 @@ from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.name_check import check_client_group
 from rocketbroker.processor.support.put_refusal import put_refusal
 from rocketbroker.processor.support.table_change import topic_waits
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.read.message_queries import MessageQueries
 

@@ -27,8 +27,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
 from rocketbroker.processor.support.put_refusal import put_refusal
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.read.message_queries import MessageQueries
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
 from rocketbroker.processor.support.put_refusal import put_refusal
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 
 RECALL_MESSAGE_TAG = "_RECALL_TAG_"

@@ -45,8 +45,7 @@ from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_answers import SendAnswers
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 
 # Ends each pair of properties.

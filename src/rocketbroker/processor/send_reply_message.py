@@ -21,8 +21,7 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
 from rocketbroker.processor.support.key_limit import KeyLimit
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 
 log = logging.getLogger(__name__)

@@ -5,11 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
 from rocketbroker.codec.message.batch_properties import find_properties_of_batch
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_batch import BatchParts
+from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
     MAX_SENT_PROPERTIES_LENGTH,
     find_properties,
+    get_property,
     replace_property,
 )
 from rocketbroker.codec.message.message_sys_flag import (
@@ -29,23 +32,34 @@ from rocketbroker.common.errors import (
     StoreFullError,
     TopicBeingDeletedError,
 )
-from rocketbroker.store.commitlog.append_batch import AppendBatch
-from rocketbroker.store.commitlog.append_run import AppendRun
 from rocketbroker.store.commitlog.commit_log import CommitLog, EncodedRun
+from rocketbroker.store.commitlog.message_ext_encoder import AppendBatch, AppendRun
 from rocketbroker.store.commitlog.put_message import (
     BatchRun,
     MessageExtBrokerInner,
     MessageRun,
     PutMessageResult,
     PutMessageStatus,
+    Refusal,
+    StandingRefusals,
 )
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
-from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.queue.delay_level_table import tags_code_of
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
+
+_DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
+
+
+def tags_code_of(
+    queue: ConsumeQueueInterface, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
+) -> int:
+    """Return the tags code of a queue entry: the hash of the tags, or the due time (ms) in the schedule topic."""
+    if not queue.schedule:
+        return tags_code_bytes(tags)
+    return deliver_timestamp(levels, level_of(get_property(raw, _DELAY) or b""), store_timestamp)
+
 
 # sysFlag bits of half messages and rollbacks, which no queue gets.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}

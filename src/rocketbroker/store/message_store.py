@@ -20,41 +20,32 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
-from rocketbroker.store.clean import deleted_topics
-from rocketbroker.store.clean.deleted_topics import DeletedTopics
-from rocketbroker.store.clean.log_truncation import LogTruncation
-from rocketbroker.store.clean.topic_deletion import TopicDeletion
+from rocketbroker.store.clean import topic_deletion
+from rocketbroker.store.clean.topic_deletion import DeletedTopics, TopicDeletion
 from rocketbroker.store.commitlog.commit_log import ALLOCATE_STEP, CommitLog
-from rocketbroker.store.commitlog.raw_records import RECORD_ROOM
-from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
+from rocketbroker.store.commitlog.commit_log_walker import RECORD_ROOM
+from rocketbroker.store.commitlog.put_message import Acknowledgements, PutWait, Refusal, StandingRefusals
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher, MessageArrivingListener
 from rocketbroker.store.dispatch.reput_message_service import DamageListener, ReputMessageService
-from rocketbroker.store.flush.acknowledgement import Acknowledgements, PutWait
+from rocketbroker.store.flush.flush_consume_queue_service import IndexSync
 from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher
-from rocketbroker.store.flush.index_sync import IndexSync
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
-from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.damaged_files import set_aside
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_appender import MessageAppender
-from rocketbroker.store.queue import queue_ends
-from rocketbroker.store.queue.batch_queues import BatchQueues
+from rocketbroker.store.queue.batch_consume_queue import BatchQueues
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.read.checked_reader import CheckedReader
-from rocketbroker.store.read.damage_log import DamageLog
-from rocketbroker.store.read.entry_reader import EntryReader
-from rocketbroker.store.read.message_fetcher import MessageFetcher
+from rocketbroker.store.read.checked_reader import CheckedReader, DamageLog
+from rocketbroker.store.read.message_fetcher import EntryReader, MessageFetcher
 from rocketbroker.store.read.message_queries import MessageQueries
 from rocketbroker.store.read.queue_reader import QueueReader
-from rocketbroker.store.recovery import rebuild_note
-from rocketbroker.store.recovery.loaded_store import LoadedStore, load
-from rocketbroker.store.recovery.rebuild_note import RebuildNote
-from rocketbroker.store.recovery.recovery_report import RecoveryReport
+from rocketbroker.store.recovery import loaded_store, queue_recovery
+from rocketbroker.store.recovery.loaded_store import LoadedStore, RebuildNote, RecoveryReport, load
 from rocketbroker.store.recovery.store_lock import StoreLock
 from rocketbroker.store.recovery.store_recovery import recover
-from rocketbroker.store.replica_log import ReplicaLog
+from rocketbroker.store.replica_log import LogTruncation, ReplicaLog
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +100,8 @@ class MessageStore:
         self.lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._checkpoint_logged_at = float("-inf")
-        self._ends_path = config.config_dir / queue_ends.FILE_NAME
-        self._deleted_topics = DeletedTopics(config.config_dir / deleted_topics.FILE_NAME, file_system)
+        self._ends_path = config.config_dir / queue_recovery.FILE_NAME
+        self._deleted_topics = DeletedTopics(config.config_dir / topic_deletion.FILE_NAME, file_system)
         self._allocate_service = AllocateMappedFileService(file_system)
         self.commit_log = self._make_commit_log(store_host)
         self.queues = self._make_queues(topics)
@@ -268,7 +259,7 @@ class MessageStore:
         parts = self.commit_log, self.queues, self.index_service
         # A crash after a change must leave an unclean store.
         changing = partial(self.lock.mark_running, os.getpid())
-        note = RebuildNote(self.config.config_dir / rebuild_note.FILE_NAME, self._file_system)
+        note = RebuildNote(self.config.config_dir / loaded_store.FILE_NAME, self._file_system)
         loaded = load(*parts, self._ends_path, note, changing, clean_stop=clean)
         self._load_checkpoint(loaded, changing)
         self._deleted_topics.load(loaded.report.damaged_files)
@@ -347,7 +338,7 @@ class MessageStore:
         """Record the ends of log and queues, so that the next start detects lost files."""
         log_range = self.commit_log.min_offset, self.commit_log.max_offset
         names = None if self.index_service is None else self.index_service.file_names
-        queue_ends.write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
+        queue_recovery.write_queue_ends(self._ends_path, log_range, self.queues, names, self._file_system)
 
     def _end_reads(self) -> None:
         self.queries.close()

@@ -16,7 +16,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.damage import overwrite
 from tests.support.fakes import FakeClock

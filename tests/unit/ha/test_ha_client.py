@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.ha_frames import TRANSFER_HEADER
-from rocketbroker.ha import ha_client, transfer_source
+from rocketbroker.ha import ha_client, ha_connection
 from rocketbroker.ha.history_check import CommonPrefix
 from rocketbroker.ha.master_link import MasterLink
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import outcome_of
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus, outcome_of
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
 from tests.support.apache_ha_port import apache_ha_port
@@ -83,7 +82,7 @@ async def test_a_slave_continues_where_it_stopped_after_a_restart_of_either(tmp_
 
 
 async def test_a_slave_far_behind_gets_what_is_read_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(transfer_source, "_HOT", 10_000)
+    monkeypatch.setattr(ha_connection, "_HOT", 10_000)
     await filled(tmp_path / "m", ("a", 5))
     await filled(tmp_path / "s", ("a", 0))
     async with ha_master(tmp_path / "m", ha_transfer_batch_size=7) as master:

@@ -1,25 +1,181 @@
-"""HA port of a master: reports that are wrong close the connection, and count for nothing."""
+"""A connection to the HA port proves nothing: who may connect, and who counts."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from rocketbroker.codec.ha_frames import TRANSFER_HEADER
+from rocketbroker.common.config import MessageStoreConfig, TransportConfig
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.ha import ha_service, transfer_source
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, outcome_of
+from rocketbroker.ha import ha_connection, ha_service
+from rocketbroker.ha.ha_service import GroupTransferService, SlaveGate
+from rocketbroker.store.commitlog.put_message import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    PutMessageResult,
+    PutMessageStatus,
+    outcome_of,
+)
 from tests.support.ha_pair import HAMaster, ha_master
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.replicas import fill, log_bytes
 from tests.support.stores import make_store
 from tests.support.waiting import until
+
+OWN = "10.0.0.1"
+
+
+class Slave(NamedTuple):
+    peer_host: str
+    own_host: str = OWN
+
+
+def gate(*known: str, **settings: Any) -> SlaveGate[Slave]:
+    return SlaveGate(TransportConfig(**settings), OWN, lambda: known, lambda: None)
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", OWN])
+def test_this_machine_may_connect(peer: str):
+    assert gate().rejects(peer, OWN) == ""
+
+
+def test_others_may_connect_if_a_white_list_has_them():
+    assert "not in brokerWhiteList" in gate().rejects("10.0.0.2", OWN)
+    assert gate(broker_white_list="10.0.0.0/24").rejects("10.0.0.2", OWN) == ""
+    assert gate(admin_white_list="10.0.0.2").rejects("10.0.0.2", OWN) == ""
+    assert gate(protected_mode=False).rejects("10.0.0.2", OWN) == ""
+
+
+def test_only_slaves_that_a_name_server_knows_count():
+    known, stranger = Slave("10.0.0.2"), Slave("10.0.0.3")
+
+    assert gate("10.0.0.2").counted([stranger, known]) == [known]
+    assert gate().counted([stranger, known]) == []
+    assert gate(protected_mode=False).counted([stranger, known]) == [known, stranger]
+
+
+def test_as_many_connections_of_a_host_count_as_slaves_are_there_the_newest_first():
+    old, new = Slave("10.0.0.2"), Slave("10.0.0.2", "10.0.0.1")
+
+    assert gate("10.0.0.2").counted([old, new]) == [new]
+    assert len(gate("10.0.0.2", "10.0.0.2").counted([old, new, old])) == 2
+
+
+def test_one_slave_on_two_connections_counts_once_without_protected_mode():
+    old, new, other = Slave("10.0.0.2"), Slave("10.0.0.2", "10.0.0.9"), Slave("10.0.0.3")
+
+    assert gate(protected_mode=False).counted([old, new, other]) == [other, new]
+    assert gate("10.0.0.2", "10.0.0.2", protected_mode=False).counted([old, new, other]) == [other, new, old]
+
+
+def test_addresses_are_compared_when_connections_or_name_servers_change_only(monkeypatch: pytest.MonkeyPatch):
+    compared, known = list[str](), list[str]()
+
+    def compare(peer: str, _own: str) -> bool:
+        compared.append(peer)
+        return False
+
+    monkeypatch.setattr(ha_service, "is_this_machine", compare)
+    found = SlaveGate[Slave](TransportConfig(), OWN, lambda: known, lambda: None)
+    peers = [Slave("10.0.0.2")]
+
+    assert found.counted(peers) == []
+    del compared[:]
+    assert found.counted(peers) == []
+    assert compared == []
+    known.append("10.0.0.2")
+    assert found.counted(peers) == peers
+
+
+@pytest.mark.parametrize("registered", [OWN, "127.0.0.1"])
+@pytest.mark.parametrize("peer", [OWN, "127.0.0.1"])
+def test_all_addresses_of_this_machine_are_one(registered: str, peer: str):
+    slave = Slave(peer, peer)
+    assert gate(registered).counted([slave]) == [slave]
+
+
+def service(acks: list[int], **settings: Any) -> GroupTransferService:
+    found = GroupTransferService(MessageStoreConfig(**settings))
+    found.ack_offsets = lambda: acks
+    return found
+
+
+def wait(transfers: GroupTransferService, offset: int) -> asyncio.Future[Acknowledgement]:
+    result = PutMessageResult(PutMessageStatus.PUT_OK, physical_offset=offset - 10, size=10)
+    return outcome_of(lambda tell: transfers.acknowledge(result, tell))
+
+
+async def test_one_replica_is_the_master_alone_and_waits_for_nobody():
+    assert wait(service([]), 100).result() == ACKNOWLEDGED
+
+
+@pytest.mark.parametrize(
+    ("needed", "acks", "acknowledged"),
+    [(2, [], 0), (2, [100], 1), (2, [99], 0), (2, [5, 200], 2), (3, [100, 100], 1), (3, [200, 99], 0), (3, [300], 0)],
+)
+async def test_the_slowest_slave_that_is_needed_counts(needed: int, acks: list[int], acknowledged: int):
+    transfers = service(acks, in_sync_replicas=needed, slave_timeout=60_000)
+    waits = [wait(transfers, 100), wait(transfers, 200)]
+
+    transfers.reported()
+
+    assert [each.done() for each in waits] == [number < acknowledged for number in range(2)]
+    assert all(each.result() == ACKNOWLEDGED for each in waits[:acknowledged])
+
+
+async def test_a_late_slave_ends_the_wait_with_the_reason_and_the_next_one_has_its_own_time():
+    acks = [100]
+    transfers = service(acks, in_sync_replicas=2, slave_timeout=30)
+    late = await wait(transfers, 200)
+
+    assert late.status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+    assert "not on 1 slaves within 30 ms (inSyncReplicas, slaveTimeout)" in late.reason
+    following = wait(transfers, 300)
+    acks[:] = [300]
+    transfers.reported()
+    assert following.result() == ACKNOWLEDGED
+
+
+async def test_slaves_are_described_once_for_all_late_messages():
+    transfers, numbers = service([], in_sync_replicas=2, slave_timeout=20), count(1)
+    transfers.slaves = lambda: f"text {next(numbers)}"
+    late = [await each for each in [wait(transfers, 100) for _ in range(5)]]
+
+    assert {each.reason[-8:] for each in late} == {"; text 1"}
+
+
+def set_hot(transfers: GroupTransferService, **settings: int) -> None:
+    transfers._config.__dict__.update(settings)
+
+
+async def test_a_lower_timeout_applies_to_waits_that_began_before_and_after():
+    transfers = service([], in_sync_replicas=2, slave_timeout=600_000)
+    first = wait(transfers, 100)
+    set_hot(transfers, slave_timeout=20)
+    second = wait(transfers, 200)
+    transfers.reported()
+
+    async with asyncio.timeout(60):
+        for each in (first, second):
+            assert (await each).status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_waits_end_when_no_slave_is_needed_any_more():
+    transfers = service([], in_sync_replicas=2, slave_timeout=600_000)
+    waiting = wait(transfers, 100)
+    set_hot(transfers, in_sync_replicas=1)
+    transfers.reported()
+
+    assert waiting.result() == ACKNOWLEDGED
+    assert transfers._patience is None
+
 
 LIMIT_S = 60
 
@@ -123,7 +279,7 @@ def put_until(end: int) -> PutMessageResult:
 
 
 async def test_a_stalled_disk_of_the_master_closes_no_slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(transfer_source, "_HOT", 5_000)
+    monkeypatch.setattr(ha_connection, "_HOT", 5_000)
     async with ha_master(tmp_path, flush_disk_type="SYNC_FLUSH") as master, connected(master) as (reader, writer):
         fill(master.store, "a", 5)
         await master.store.flusher.sync()

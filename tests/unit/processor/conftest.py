@@ -19,7 +19,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import unpack

@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.headers.transaction import EndTransactionReques
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand, request
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import Refusal
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import requests_of
 from tests.support.processor_calls import decoded

@@ -26,7 +26,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection

@@ -32,7 +32,7 @@ from rocketbroker.processor.support import batch_send
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.topic_target import TopicTargets
-from rocketbroker.store.flush.acknowledgement import Acknowledgements, OnAcknowledged
+from rocketbroker.store.commitlog.put_message import Acknowledgements, OnAcknowledged
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import recorded

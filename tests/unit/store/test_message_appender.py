@@ -16,11 +16,16 @@ from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store import message_appender
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.put_message import BatchRun, MessageRun, PutMessageResult, PutMessageStatus
+from rocketbroker.store.commitlog.put_message import (
+    BatchRun,
+    MessageRun,
+    PutMessageResult,
+    PutMessageStatus,
+    Refusal,
+    StandingRefusals,
+)
 from rocketbroker.store.dispatch import commit_log_dispatcher
-from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
-from rocketbroker.store.flush.write_refusal import Refusal, StandingRefusals
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher, NoListener
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue import ConsumeQueue

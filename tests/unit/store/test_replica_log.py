@@ -14,7 +14,7 @@ from rocketbroker.common import lifecycle
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
-from rocketbroker.store.commitlog import raw_records
+from rocketbroker.store.commitlog import commit_log_walker
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.dispatch import reput_message_service
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
@@ -23,7 +23,7 @@ from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMapp
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
-from rocketbroker.store.read.cached_windows import CachedWindows
+from rocketbroker.store.read.checked_reader import CachedWindows
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from tests.support.cleaning import SaidDisk, age
 from tests.support.fakes import FakeClock
@@ -81,7 +81,7 @@ async def dispatched(store: MessageStore, like: MessageStore) -> None:
 def appends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make appends large enough, or not, for a dispatch that does not read the log."""
     if request.param == "dispatched from memory":
-        monkeypatch.setattr(raw_records, "_MANY_BYTES", 1)
+        monkeypatch.setattr(commit_log_walker, "_MANY_BYTES", 1)
         monkeypatch.setattr(reput_message_service, "_FRESH", 1)
         monkeypatch.setattr(reput_message_service, "_MOST_FRESH", 100_000)
 

@@ -12,7 +12,7 @@ from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_PO
 from rocketbroker.codec.message.message_sys_flag import STOREHOSTADDRESS_V6_FLAG, host_flags
 from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
-from rocketbroker.store.read.message_filter import MessageFilter
+from rocketbroker.store.read.get_message import MessageFilter
 
 _TICK_S = 0.05
 # Empty ticks are dropped once they outnumber the others by this.

@@ -12,7 +12,7 @@ from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.clean.clean_commit_log_service import QueueRange
+from rocketbroker.store.clean.clean_files_service import QueueRange
 
 
 def unconsumed_messages(

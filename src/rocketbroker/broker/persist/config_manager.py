@@ -33,7 +33,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.common.table_file import load_table
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.recovery.foreign_store import REVIVE_GROUP, open_pops
+from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, open_pops
 
 V = TypeVar("V", bound=msgspec.Struct)
 

@@ -24,7 +24,7 @@ from rocketbroker.store.commitlog.put_message import (
 )
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.entry_reader import EntryReader
+from rocketbroker.store.read.message_fetcher import EntryReader
 
 
 class Rates:

@@ -30,7 +30,7 @@ from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.read.entry_reader import EntryReader
+from rocketbroker.store.read.message_fetcher import EntryReader
 
 log = logging.getLogger(__name__)
 

@@ -40,11 +40,12 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,
+    Acknowledgement,
+    Acknowledgements,
     MessageExtBrokerInner,
     PutMessageResult,
     PutMessageStatus,
 )
-from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore

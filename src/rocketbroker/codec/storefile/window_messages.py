@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.codec.byte_columns import Positions, distinct_texts
+from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.java_hash_many import java_hash_slices
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DELAY_TIME_LEVEL,
@@ -122,3 +123,17 @@ class WindowMessages:
         """Return a property of one message, empty if it has none."""
         start = int(slices.starts[number])
         return self.records.data[start : start + int(slices.lengths[number])].tobytes()
+
+
+def due_times(levels: dict[int, int], window: WindowMessages, members: Positions) -> Positions:
+    """Return the delivery times in ms of the messages numbered ``members``: the tags codes of their queue entries.
+
+    Args:
+        levels: ms by level.
+        window: the messages.
+        members: numbers of messages, shape (n,).
+    """
+    found = [level_of(window.value(window.delay_levels, member)) for member in members.tolist()]
+    stored = window.store_timestamps[members].tolist()
+    times = [deliver_timestamp(levels, level, at) for level, at in zip(found, stored, strict=True)]
+    return np.array(times, np.int64)

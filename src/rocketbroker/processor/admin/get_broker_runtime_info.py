@@ -27,7 +27,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.clean.disk_space import disk_of, used_ratio
+from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
 from rocketbroker.store.message_store import MessageStore
 
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: the broker's protocol version.

@@ -15,8 +15,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
 from rocketbroker.processor.support.put_refusal import put_refusal
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgements
+from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.read.message_queries import MessageQueries
 

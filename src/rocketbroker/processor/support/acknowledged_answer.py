@@ -5,8 +5,7 @@ It has to be on disk under SYNC_FLUSH and on slaves under SYNC_MASTER, and its t
 
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
-from rocketbroker.store.commitlog.put_message import STORED, PutMessageResult
-from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
+from rocketbroker.store.commitlog.put_message import STORED, Acknowledgement, Acknowledgements, PutMessageResult
 
 
 def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:

@@ -15,7 +15,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.flush.acknowledgement import Acknowledgement, Wait
+from rocketbroker.store.commitlog.put_message import Acknowledgement, Wait
 
 A = TypeVar("A")
 

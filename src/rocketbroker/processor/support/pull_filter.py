@@ -22,9 +22,8 @@ from rocketbroker.codec.remoting.pull_sys_flag import FLAG_CLASS_FILTER, FLAG_SU
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError
-from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus, MessageFilter
 from rocketbroker.store.read.message_fetcher import MessageFetcher
-from rocketbroker.store.read.message_filter import MessageFilter
 
 _READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
 

@@ -12,8 +12,12 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
-from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
-from rocketbroker.store.flush.acknowledgement import Acknowledgement, Acknowledgements
+from rocketbroker.store.commitlog.put_message import (
+    Acknowledgement,
+    Acknowledgements,
+    MessageExtBrokerInner,
+    PutMessageResult,
+)
 
 # In the properties of a message that waits for no slave.
 _NO_SLAVE: Final = b"WAIT\x01false"

@@ -9,8 +9,13 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.store.commitlog.put_message import PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, OnAcknowledged, Wait
+from rocketbroker.store.commitlog.put_message import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    OnAcknowledged,
+    PutMessageStatus,
+    Wait,
+)
 
 UNDONE = "the change is undone; free space on the disk, or make it writable, then try again"
 

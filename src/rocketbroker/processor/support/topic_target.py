@@ -19,7 +19,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.table_change import topic_waits
-from rocketbroker.store.flush.acknowledgement import Wait
+from rocketbroker.store.commitlog.put_message import Wait
 
 _UNIT_FLAG = 1
 _NOT_WRITTEN = "which this broker does not support; send to a topic without it"

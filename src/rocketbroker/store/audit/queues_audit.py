@@ -10,12 +10,11 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
 from rocketbroker.codec.storefile.store_state import StoreState
-from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.codec.storefile.window_messages import WindowMessages, due_times
 from rocketbroker.store.audit.batch_queue_audit import BatchQueueAudit, BatchRecords
 from rocketbroker.store.audit.findings import Findings
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queue_audit import QueueAudit, QueueMessages
-from rocketbroker.store.queue.due_times import due_times
 
 # Their entries lead to records of other topics (multi-dispatch).
 _LITE_PREFIX = "%LMQ%"

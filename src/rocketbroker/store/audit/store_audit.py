@@ -28,8 +28,8 @@ from rocketbroker.store.audit.log_audit import LogAudit
 from rocketbroker.store.audit.log_lookup import LogLookup
 from rocketbroker.store.audit.queues_audit import QueuesAudit
 from rocketbroker.store.audit.store_state import read_state
-from rocketbroker.store.clean import deleted_topics
-from rocketbroker.store.recovery.foreign_store import REVIVE_GROUP, check_readable, foreign_parts, open_pops
+from rocketbroker.store.clean import topic_deletion
+from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, check_readable, foreign_parts, open_pops
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class _Audit:
     def run(self) -> AuditReport:
         config, findings, state = self._config, self._findings, self._state
         tables = check_config(config.config_dir, findings)
-        deleted = deleted_before(tables.get(deleted_topics.FILE_NAME, {}))
+        deleted = deleted_before(tables.get(topic_deletion.FILE_NAME, {}))
         queues = self._queues(deleted)
         walk = LogAudit(
             self._files,

@@ -17,7 +17,7 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store.audit.store_audit import AuditReport
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.logfile import damaged_files
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.recovery.store_lock import StoreLock

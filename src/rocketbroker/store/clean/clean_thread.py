@@ -8,7 +8,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from rocketbroker.common.clock import Clock
-from rocketbroker.store.logfile.removed_file import RemovedFile
+from rocketbroker.store.logfile.mapped_file import RemovedFile
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from rocketbroker.codec.storefile.body_check import body_range
 from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
+from rocketbroker.store.commitlog.commit_log_walker import is_record, lengths_agree, whole_records
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
-from rocketbroker.store.commitlog.raw_records import is_record, lengths_agree, whole_records
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue

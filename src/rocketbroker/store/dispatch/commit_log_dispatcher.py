@@ -1,4 +1,4 @@
-"""Dispatch of appended messages: queue entries, index keys, wake-ups (CommitLogDispatcher).
+"""Dispatch of appended messages: queue entries, index keys, wake-ups (CommitLogDispatcher, MessageArrivingListener).
 
 The append path supplies all fields, so nothing is read back. ``ReputMessageService`` fills queues itself where the log
 is ahead of them, and passes on the keys.
@@ -10,12 +10,38 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.dispatch.message_arriving_listener import MessageArrivingListener
 from rocketbroker.store.index.index_service import AT_ONCE, BATCH_MESSAGES, IndexService
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
+
+
+class MessageArrivingListener(Protocol):
+    """Listener that is notified as soon as consumers can read messages."""
+
+    @property
+    def waiting(self) -> bool:
+        """True if anybody waits; saves the calls otherwise."""
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        """Handle a message that became readable; the queue now ends at ``max_offset``."""
+
+
+class NoListener:
+    """Listener of a store that nobody waits for."""
+
+    waiting = False
+
+    def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        """Do nothing."""
+
+
+# Dispatch of appended messages: queue entries, index keys, wake-ups (CommitLogDispatcher).
+#
+# The append path supplies all fields, so nothing is read back. ``ReputMessageService`` fills queues itself where the
+# log is ahead of them, and passes on the keys.
 
 log = logging.getLogger(__name__)
 

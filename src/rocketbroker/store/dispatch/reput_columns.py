@@ -18,11 +18,10 @@ from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.message_keys import keys_of
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
-from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.codec.storefile.window_messages import WindowMessages, due_times
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
 from rocketbroker.store.queue.dispatch_request import IndexKeys
-from rocketbroker.store.queue.due_times import due_times
 
 # Entries beyond this offset have positions that no file name can express.
 _LAST_OFFSET = 1 << 58

@@ -28,7 +28,7 @@ from rocketbroker.codec.storefile.index_file_layout import (
 )
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.index.key_runs import KeyRuns
+from rocketbroker.store.index.index_keys import KeyRuns
 from rocketbroker.store.logfile.damaged_files import set_aside
 from rocketbroker.store.queue.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexKeys
 

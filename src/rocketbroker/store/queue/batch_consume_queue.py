@@ -5,13 +5,14 @@ So an entry has two numbers: its place in the files, and the queue offset of its
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import QueuedRecord
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.consume_queue_layout import (
     BATCH_CQ_STORE_UNIT_SIZE,
     BATCH_ENTRY,
@@ -28,6 +29,11 @@ from rocketbroker.common.errors import CorruptRecordError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+
+# The index of one queue of a topic with ``queue.type=BatchCQ`` (org.apache.rocketmq.store.queue.BatchConsumeQueue).
+#
+# An entry takes 46 bytes and represents one record: a message or a whole batch, with as many queue offsets as messages.
+# So an entry has two numbers: its place in the files, and the queue offset of its first message, which ascends with it.
 
 # Returns bytes of the CommitLog by offset and size, ``None`` where there are fewer.
 ReadLog = Callable[[int, int], ReadableBuffer | None]
@@ -413,3 +419,48 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         number = self._from_physical(min_physical_offset, self._mapped)
         begin = self._mapped(number).base if number < self._end_number else self.max_offset
         self.min_offset = max(self.min_offset, begin)
+
+
+class BatchQueues:
+    """Factory of queues of batches.
+
+    Args:
+        directory: ``batchconsumequeue``.
+        file_size: bytes of each file.
+        topics: the topics by name; their attributes are read when a topic gets its first queue.
+        read_log: reader of records for ``BatchConsumeQueue``.
+    """
+
+    def __init__(self, directory: Path, file_size: int, topics: Mapping[str, TopicConfig], read_log: ReadLog) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self._topics = topics
+        self._read_log = read_log
+
+    def is_batch(self, topic: str) -> bool:
+        """Return true if a topic is known to have queues of batches."""
+        config = self._topics.get(topic)
+        return config is not None and config.is_batch_cq
+
+    def topics(self) -> list[str]:
+        """All known topics of batches."""
+        return [topic for topic, config in self._topics.items() if config.is_batch_cq]
+
+    def make(self, topic: str, queue_id: int, file_system: FileSystem) -> BatchConsumeQueue:
+        folder = self.directory / topic / str(queue_id)
+        return BatchConsumeQueue(topic, queue_id, folder, self.file_size, self._read_log, file_system)
+
+    def check_folder(self, folder: Path, *, of_batches: bool) -> None:
+        """Check that a topic's folder matches its attributes (``queueTypeShouldBe``).
+
+        Raises:
+            StoreError: It does not.
+        """
+        config = self._topics.get(folder.name)
+        if config is None or config.is_batch_cq is of_batches:
+            return
+        has = "has" if config.is_batch_cq else "does not have"
+        raise StoreError(
+            f"{folder} exists, but topic {folder.name} {has} queue.type=BatchCQ in config/topics.json; if the topic "
+            "is right, move the folder away: its queues are then rebuilt from the CommitLog"
+        )

@@ -15,9 +15,8 @@ from rocketbroker.common.errors import MessageIllegalError, StoreError, TopicBei
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.open_files import MAPPINGS
 from rocketbroker.store.logfile.damaged_files import mend_queue
-from rocketbroker.store.logfile.mapped_file import MappedFile
-from rocketbroker.store.logfile.removed_file import RemovedFile
-from rocketbroker.store.queue.batch_queues import BatchQueues
+from rocketbroker.store.logfile.mapped_file import MappedFile, RemovedFile
+from rocketbroker.store.queue.batch_consume_queue import BatchQueues
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 

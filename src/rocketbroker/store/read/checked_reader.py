@@ -9,6 +9,10 @@ of a message from the end of the log does not determine where it is.
 """
 
 import asyncio
+import logging
+import os
+import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -18,20 +22,176 @@ from itertools import count as count_from
 from math import inf
 from operator import add, itemgetter, sub
 from time import perf_counter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.record_properties import record_properties
 from rocketbroker.codec.message.tags_code import tags_code_bytes
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.log_read import LogRead, file_of
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.cached_windows import CachedWindows
-from rocketbroker.store.read.damage_log import DamageLog
 from rocketbroker.store.read.get_message import PropertyFilter, UncheckedMessages
+
+log = logging.getLogger(__name__)
+
+# Most cached damaged messages, each of which is logged once; further ones are only counted.
+_MOST_LOGGED = 1000
+
+
+class DamageLog:
+    """Log and count of messages left out of reads; usable from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logged: set[tuple[str, int]] = set()
+        # Damaged messages found since the start; those that are not cached count at each read.
+        self.count = 0
+
+    def report(self, path: str, position: int, what: str) -> None:
+        """Log that a message is left out, unless it was logged before.
+
+        Args:
+            path: file with the message's entry or record.
+            position: position in the file.
+            what: the message and its damage.
+        """
+        with self._lock:
+            if (path, position) in self._logged:
+                return
+            self.count += 1
+            last = len(self._logged) == _MOST_LOGGED - 1
+            if len(self._logged) == _MOST_LOGGED:
+                return
+            self._logged.add((path, position))
+        log.error("%s is damaged at %d: %s. Stop the broker and run `mqstore check` on its store", path, position, what)
+        if last:
+            log.error("damaged messages: %d are logged; further ones are counted but not logged", _MOST_LOGGED)
+
+
+# Bytes per question to the kernel, and seconds for which its answer is used: asking costs as much as reading a few
+# small messages. Unless memory is short, data recently in the page cache is still there.
+_WINDOW: Final = 1024 * 1024
+_BELIEVED_S: Final = 1.0
+# Most cached windows: 4 GiB of the log.
+_MOST_WINDOWS: Final = 4096
+
+
+class CacheableFile(Protocol):
+    """A ``MappedFile`` of the log; positions are within it."""
+
+    file_from_offset: int
+    wrote: int
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Return true if a range is in the page cache."""
+
+
+class CachedWindows:
+    """Asks the kernel, and keeps each answer for a second.
+
+    Args:
+        monotonic: clock, in seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        # Time until which a window counts as in the page cache, by the window's CommitLog offset.
+        self._cached_until: dict[int, float] = {}
+
+    def holds(self, file: CacheableFile, start: int, end: int) -> bool:
+        """Return true if positions ``start`` to ``end`` of a file of the log are in the page cache."""
+        now = self._monotonic()
+        begin = file.file_from_offset
+        cached_until = self._cached_until
+        for window in range(start - start % _WINDOW, end, _WINDOW):
+            if cached_until.get(begin + window, 0.0) <= now and not self._ask(file, window, now):
+                return file.is_cached(start, end)
+        return True
+
+    def _ask(self, file: CacheableFile, window: int, now: float) -> bool:
+        if not file.is_cached(window, min(window + _WINDOW, file.wrote)):
+            return False
+        if len(self._cached_until) >= _MOST_WINDOWS:
+            self._cached_until.clear()
+        self._cached_until[file.file_from_offset + window] = now + _BELIEVED_S
+        return True
+
+
+class LogRead:
+    """A pending read; its files stay open until it is done.
+
+    Create it on the event loop, which alone adds and removes files.
+
+    Args:
+        commit_log: the log.
+        ranges: offset and size of each, in bytes.
+
+    Raises:
+        StoreError: The log is closed.
+    """
+
+    __slots__ = ("_data", "_parts")
+
+    def __init__(self, commit_log: CommitLog, ranges: Sequence[tuple[int, int]]) -> None:
+        self._data = bytearray(sum(size for _, size in ranges))
+        self._parts = list(_parts(commit_log, ranges, memoryview(self._data)))
+
+    def read(self) -> bytearray:
+        """Return the ranges back to back (blocks), with zeros for bytes that were removed or are missing at a file's
+        end.
+
+        Raises:
+            StoreError: The disk cannot be read.
+        """
+        for file, position, into in self._parts:
+            try:
+                os.preadv(file.fd, [into], position)
+            except OSError as error:
+                raise StoreError(f"cannot read {file.path} at {position}: {error.strerror}") from error
+        return self._data
+
+
+def file_of(commit_log: CommitLog, offset: int) -> MappedFile | None:
+    """Return the file with an offset; ``None`` when it was removed.
+
+    Raises:
+        StoreError: The log is closed.
+    """
+    file = commit_log.queue.find(offset)
+    if file is None and offset >= commit_log.min_offset:
+        raise StoreError(f"the CommitLog is closed, or has no file with offset {offset}")
+    return file
+
+
+def _parts(
+    commit_log: CommitLog, ranges: Sequence[tuple[int, int]], into: memoryview
+) -> Iterator[tuple[MappedFile, int, memoryview]]:
+    at = 0
+    for range_offset, range_size in ranges:
+        offset, end = range_offset, range_offset + range_size
+        # Of two entries that seem to be neighbours, one may be damaged, so that they lead to different files.
+        while offset < end:
+            file = file_of(commit_log, offset)
+            if file is None:
+                at += end - offset
+                break
+            size = min(end, file.file_from_offset + file.file_size) - offset
+            yield file, offset - file.file_from_offset, into[at : at + size]
+            at += size
+            offset += size
+
+
+# Reads of messages that may come from the disk; damaged ones are left out.
+#
+# New messages are in the page cache as this process wrote them, and are sent unchecked. Older ones, stored before the
+# start or a failed sync or far back in the log, may come from a disk that has changed them. Each of these is checked
+# against its queue entry and its own checksum.
+#
+# The event loop reads only the page cache, because it must not wait for the disk; a thread reads the rest. The distance
+# of a message from the end of the log does not determine where it is.
 
 # Replaces an entry that cannot name a record; skipped like one whose message was removed.
 _NO_RECORD: Final = (-1, 0, 0)

@@ -19,13 +19,13 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.read.checked_reader import FILTER_TURN_S, MOST_ON_LOOP, CheckedReader
 from rocketbroker.store.read.get_message import (
     GetMessageRequest,
+    MessageFilter,
     PropertyFilter,
     Selection,
     UncheckedMessages,
     add_range,
     selected,
 )
-from rocketbroker.store.read.message_filter import MessageFilter
 from rocketbroker.store.read.queue_reader import QueueReader
 
 # A read that scans ahead looks at so many times the messages of another.

@@ -1,15 +1,32 @@
-"""Request and result of a read from a queue (GetMessageResult, GetMessageStatus)."""
+"""Request, filter and result of a read from a queue (GetMessageResult, GetMessageStatus, MessageFilter)."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from rocketbroker.codec.message.buffers import ReadableBuffer
 from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.message_filter import MessageFilter
+
+
+class MessageFilter(Protocol):
+    """Selects messages by their properties, on the event loop and on the threads that read old messages."""
+
+    @property
+    def is_quick(self) -> bool:
+        """True if one message never takes it long; a filter that is not quick is for threads only."""
+
+    def is_matched_by_commit_log(
+        self, properties: PropertyBlocks, is_over: Callable[[], bool] | None = None
+    ) -> list[bool]:
+        """Return, for the properties of each message, true if it is wanted.
+
+        The list ends at the first message for which it takes long while ``is_over`` returns true, and has one item at
+        least.
+        """
 
 
 class GetMessageStatus(Enum):

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
@@ -17,8 +19,20 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.index.index_service import AT_ONCE
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.read.query_message import QueryMessageResult
 from rocketbroker.store.read.queue_reader import QueueReader
+
+
+class QueryMessageResult(msgspec.Struct):
+    """Records, newest first, and the progress of the index: store time in ms and CommitLog offset."""
+
+    records: list[bytes]
+    index_last_update_timestamp: int
+    index_last_update_physical_offset: int
+
+
+# Queries for messages by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
+#
+# They have a thread of their own, because a long chain of the index would delay pulls.
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -24,20 +24,18 @@ from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.queue.queue_ends import (
+from rocketbroker.store.recovery.loaded_store import LoadedStore, RecoveryReport
+from rocketbroker.store.recovery.log_recovery import UnknownPart, end_after_clean_stop, take_unknown_part, unknown_part
+from rocketbroker.store.recovery.queue_recovery import (
+    QueueCuts,
     QueueEnds,
+    QueueTails,
     find_lost_begins,
     find_lost_queues,
     lost_first_files,
     reach_ends,
     write_queue_ends,
 )
-from rocketbroker.store.recovery.loaded_store import LoadedStore
-from rocketbroker.store.recovery.log_end import end_after_clean_stop
-from rocketbroker.store.recovery.queue_cuts import QueueCuts
-from rocketbroker.store.recovery.queue_tails import QueueTails
-from rocketbroker.store.recovery.recovery_report import RecoveryReport
-from rocketbroker.store.recovery.unknown_part import UnknownPart, take_unknown_part, unknown_part
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.offset.offset_reset import OffsetReset, unconsumed_messages
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.clean.clean_commit_log_service import QueueRange
+from rocketbroker.store.clean.clean_files_service import QueueRange
 from tests.support.fakes import FakeClock
 
 

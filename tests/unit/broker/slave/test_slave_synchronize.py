@@ -12,9 +12,8 @@ from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGr
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
-from rocketbroker.store.commitlog.put_message import PutMessageStatus
+from rocketbroker.store.commitlog.put_message import Acknowledgement, PutMessageStatus
 from rocketbroker.store.dispatch.reput_message_service import LastRecord
-from rocketbroker.store.flush.acknowledgement import Acknowledgement
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import files
 from tests.support.stores import message

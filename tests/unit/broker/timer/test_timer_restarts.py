@@ -4,8 +4,7 @@ import pytest
 
 from rocketbroker.broker.timer.timer_delivery import BATCH
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.commitlog.put_message import PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import Acknowledgement
+from rocketbroker.store.commitlog.put_message import Acknowledgement, PutMessageStatus
 from tests.support.golden_store import unpack
 from tests.support.stores import crash_copy, make_store, read_queue
 from tests.support.timers import Timer

@@ -18,8 +18,7 @@ from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus, Refusal
 from tests.support.damage import overwrite
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.golden_frames import GoldenFrame, requests_of

@@ -1,8 +1,7 @@
 import pytest
 
 from rocketbroker.broker.transaction.transactional_message_service import HalfOffsets
-from rocketbroker.store.commitlog.put_message import PutMessageStatus
-from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import PutMessageStatus, Refusal
 from tests.support.stores import read_queue
 from tests.support.transactions import GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, STORE_HOST, Transactions
 

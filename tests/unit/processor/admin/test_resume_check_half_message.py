@@ -9,7 +9,7 @@ from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessa
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.resume_check_half_message import ResumeCheckHalfMessageProcessor
-from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import Refusal
 from tests.support.processor_calls import call_async, recorded, refusal_async
 from tests.support.stores import message, put_forged, read_queue
 from tests.support.transactions import CHECK_MAX_TOPIC, COMMIT, ROLLBACK, Transactions

@@ -3,12 +3,13 @@ import pytest
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import (
+from rocketbroker.store.commitlog.put_message import (
     ACKNOWLEDGED,
     Acknowledgement,
     Acknowledgements,
     OnAcknowledged,
+    PutMessageResult,
+    PutMessageStatus,
 )
 
 PUT = PutMessageResult(PutMessageStatus.PUT_OK)

@@ -8,7 +8,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.hot_change import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, OnAcknowledged
+from rocketbroker.store.commitlog.put_message import ACKNOWLEDGED, OnAcknowledged
 from tests.support.fakes import FakeConnection
 
 

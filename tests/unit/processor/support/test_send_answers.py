@@ -10,8 +10,14 @@ from rocketbroker.codec.remoting.hot_responses import send_response
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.send_answers import SendAnswers
-from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
-from rocketbroker.store.flush.acknowledgement import ACKNOWLEDGED, Acknowledgement, Acknowledgements, OnAcknowledged
+from rocketbroker.store.commitlog.put_message import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    Acknowledgements,
+    OnAcknowledged,
+    PutMessageResult,
+    PutMessageStatus,
+)
 
 TARGET: Any = SimpleNamespace(config=SimpleNamespace(topic_name="T"), is_retry=False, waits=True)
 RUN = PutMessageResult(PutMessageStatus.PUT_OK, 100, 5, 0, 600, "", [100, 300, 500], [5, 0, 6])

@@ -10,7 +10,7 @@ import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.common.file_system import LocalFileSystem
-from rocketbroker.store.clean.clean_commit_log_service import CleanCommitLogService, QueueRange
+from rocketbroker.store.clean.clean_files_service import CleanCommitLogService, QueueRange
 from rocketbroker.store.clean.clean_thread import CleanThread
 from rocketbroker.store.clean.disk_watch import DiskWatch
 from rocketbroker.store.logfile.mapped_file import MappedFile

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.file_system import LocalFileSystem
-from rocketbroker.store.clean.clean_commit_log_service import CleanCommitLogService
-from rocketbroker.store.clean.clean_consume_queue_service import CleanConsumeQueueService
+from rocketbroker.store.clean.clean_files_service import CleanCommitLogService, CleanConsumeQueueService
 from rocketbroker.store.clean.clean_thread import CleanThread
 from rocketbroker.store.clean.disk_watch import DiskWatch
-from rocketbroker.store.flush.write_refusal import Refusal
+from rocketbroker.store.commitlog.put_message import Refusal
 from rocketbroker.store.index.index_file import IndexFile
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore

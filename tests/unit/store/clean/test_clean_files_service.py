@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketbroker.common.file_system import LocalFileSystem
-from rocketbroker.store.clean import clean_consume_queue_service, clean_files_service, disk_watch
+from rocketbroker.store.clean import clean_files_service, disk_watch
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
@@ -154,7 +154,7 @@ async def test_the_pauses_between_queue_files_do_not_keep_the_disk_from_being_lo
         pauses.append(seconds)
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(clean_consume_queue_service, "asyncio", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(clean_files_service, "asyncio", SimpleNamespace(sleep=pause))
     cleaning = asyncio.ensure_future(cleaned.service.clean_expired_consume_queue())
     await until(lambda: len(pauses) == 1)
 

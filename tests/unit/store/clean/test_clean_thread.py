@@ -9,8 +9,7 @@ import pytest
 
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.clean.clean_thread import CleanThread
-from rocketbroker.store.logfile.mapped_file import MappedFile
-from rocketbroker.store.logfile.removed_file import RemovedFile
+from rocketbroker.store.logfile.mapped_file import MappedFile, RemovedFile
 from tests.support.fakes import FakeClock
 from tests.support.stores import open_below
 from tests.support.waiting import until

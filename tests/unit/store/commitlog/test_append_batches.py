@@ -5,8 +5,8 @@ from rocketbroker.codec.message.message_batch import encode_batch, split_batch
 from rocketbroker.codec.message.message_encoder import magic_code, topic_block
 from rocketbroker.codec.message.message_sys_flag import host_flags
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
-from rocketbroker.store.commitlog.append_batch import AppendBatch
 from rocketbroker.store.commitlog.append_batches import AppendBatches, queue_entries
+from rocketbroker.store.commitlog.message_ext_encoder import AppendBatch
 from rocketbroker.store.commitlog.put_message import BatchRun
 from tests.support.stores import V4_HOST, V6_HOST, message
 

@@ -5,9 +5,9 @@ import pytest
 
 from rocketbroker.codec.message.message_encoder import encode_blank, encode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
-from rocketbroker.store.commitlog import raw_records
+from rocketbroker.store.commitlog import commit_log_walker
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.commitlog.raw_records import RawRecords, whole_records
+from rocketbroker.store.commitlog.commit_log_walker import RawRecords, whole_records
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from tests.support.stores import V4_HOST, V6_HOST, message, open_log
 
@@ -59,16 +59,16 @@ class TestWholeRecords:
         data = b"".join(parts)
         for end in (*range(len(data) - 400, len(data) + 1), 300, free + 100):
             cut = data[:end]
-            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1 << 30)
+            monkeypatch.setattr(commit_log_walker, "_MANY_BYTES", 1 << 30)
             wanted = outcome(cut, begin, free)
-            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1)
+            monkeypatch.setattr(commit_log_walker, "_MANY_BYTES", 1)
             assert outcome(cut, begin, free) == wanted, end
         for at in range(0, 3000, 17):
             bad = bytearray(data)
             bad[at] ^= 0x40
-            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1 << 30)
+            monkeypatch.setattr(commit_log_walker, "_MANY_BYTES", 1 << 30)
             wanted = outcome(bytes(bad), begin, free)
-            monkeypatch.setattr(raw_records, "_MANY_BYTES", 1)
+            monkeypatch.setattr(commit_log_walker, "_MANY_BYTES", 1)
             assert outcome(bytes(bad), begin, free) == wanted, at
 
     def test_store_times_follow_either_kind_of_address(self):

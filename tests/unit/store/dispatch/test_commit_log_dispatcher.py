@@ -9,7 +9,7 @@ from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.dispatch import commit_log_dispatcher
-from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher, NoListener
 from rocketbroker.store.index.index_service import AT_ONCE, BATCH_MESSAGES, IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun
@@ -211,3 +211,10 @@ def test_a_full_disk_keeps_back_the_queue_but_not_consumers_of_what_is_there(tmp
     assert [hits(index.search("T", f"U{number}", 0, 2**62)) for number in range(12)] == [[100 * n] for n in range(12)]
     queue.queue.close()
     index.close()
+
+
+def test_without_waits_a_notification_does_nothing():
+    listener = NoListener()
+
+    assert not listener.waiting
+    listener.arriving("T", 0, 1, 0)

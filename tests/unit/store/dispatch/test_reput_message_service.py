@@ -9,8 +9,7 @@ from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk
 from rocketbroker.store.dispatch import reput_message_service
-from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher, NoListener
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService, step_like
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore

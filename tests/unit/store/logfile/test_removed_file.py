@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.store.logfile import removed_file
+from rocketbroker.store.logfile import mapped_file
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from tests.support.stores import open_below
 
@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> MappedFile:
 
 
 def test_blocks_go_in_steps_once_nobody_holds_the_file(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(removed_file, "_STEP", 4096)
+    monkeypatch.setattr(mapped_file, "_STEP", 4096)
     file = MappedFile(tmp_path / "00000000000000000000", SIZE)
     sizes: list[int] = []
     ftruncate = os.ftruncate

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.tags_code import tags_code
+from rocketbroker.store.message_appender import tags_code_of
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
-from rocketbroker.store.queue.delay_level_table import tags_code_of
 
 
 @pytest.mark.parametrize(("level", "due"), [(b"3", 10_100), (b"9", 1100), (b"x", 1100), (b"", 1100)])

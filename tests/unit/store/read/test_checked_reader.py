@@ -13,16 +13,161 @@ from rocketbroker.codec.message.message_encoder import BODY_POSITION
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreError
+from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.read.checked_reader import ColdRead
+from rocketbroker.store.read import checked_reader
+from rocketbroker.store.read.checked_reader import CachedWindows, ColdRead, DamageLog, LogRead, file_of
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, UncheckedMessages
 from tests.support.damage import entry_place, pulls, record_place
-from tests.support.stores import V6_HOST, completed, fetch, make_store, message, pulled
+from tests.support.fakes import FakeClock
+from tests.support.stores import V6_HOST, completed, fetch, make_store, message, open_log, pulled
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+
+
+def test_a_damaged_place_is_logged_once(caplog: pytest.LogCaptureFixture):
+    found = DamageLog()
+    for _ in range(3):
+        found.report("/store/commitlog/0", 100, "zeros")
+    found.report("/store/commitlog/0", 200, "zeros")
+    found.report("/store/commitlog/1", 100, "zeros")
+
+    assert found.count == len(lines(caplog)) == 3
+    assert lines(caplog)[0] == (
+        "/store/commitlog/0 is damaged at 100: zeros. Stop the broker and run `mqstore check` on its store"
+    )
+
+
+def test_the_cache_is_bounded(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checked_reader, "_MOST_LOGGED", 5)
+    found = DamageLog()
+    for position in range(20):
+        found.report("/store/commitlog/0", position, "zeros")
+    found.report("/store/commitlog/0", 0, "zeros")
+
+    assert found.count == 20
+    assert len(lines(caplog)) == 6
+    assert "further ones are counted but not logged" in lines(caplog)[-1]
+
+
+MIB = 1 << 20
+
+
+class Kernel:
+    """A file of the log of which the page cache has what lies before ``cached``."""
+
+    def __init__(self, begin: int, cached: int, wrote: int = 4 * MIB) -> None:
+        self.file_from_offset = begin
+        self.wrote = wrote
+        self.cached = cached
+        self.asked: list[tuple[int, int]] = []
+
+    def is_cached(self, start: int, end: int) -> bool:
+        self.asked.append((start, end))
+        return end <= self.cached
+
+
+class TestHolds:
+    def test_a_window_is_asked_for_once_a_second(self):
+        clock = FakeClock()
+        windows, kernel = CachedWindows(clock.monotonic), Kernel(0, 4 * MIB)
+
+        for start in range(MIB, MIB + 5000, 1000):
+            assert windows.holds(kernel, start, start + 1000)
+        assert kernel.asked == [(MIB, 2 * MIB)]
+
+        clock.advance(1.1)
+        assert windows.holds(kernel, MIB, MIB + 1)
+        assert kernel.asked == [(MIB, 2 * MIB)] * 2
+
+    def test_what_is_in_part_in_the_cache_is_asked_for_exactly(self):
+        windows, kernel = CachedWindows(FakeClock().monotonic), Kernel(0, 1000)
+
+        assert windows.holds(kernel, 0, 1000)
+        assert not windows.holds(kernel, 0, 1001)
+        assert kernel.asked == [(0, MIB), (0, 1000), (0, MIB), (0, 1001)]
+
+    def test_a_range_may_reach_into_the_next_window(self):
+        windows, kernel = CachedWindows(FakeClock().monotonic), Kernel(0, MIB + 10)
+
+        assert not windows.holds(kernel, MIB - 10, MIB + 20)
+        assert kernel.asked == [(0, MIB), (MIB, 2 * MIB), (MIB - 10, MIB + 20)]
+
+    def test_nothing_is_asked_about_what_is_not_written_yet(self):
+        windows, kernel = CachedWindows(FakeClock().monotonic), Kernel(0, 5000, wrote=5000)
+
+        assert windows.holds(kernel, 100, 200)
+        assert kernel.asked == [(0, 5000)]
+
+    def test_files_are_distinguished(self):
+        windows, first, second = CachedWindows(FakeClock().monotonic), Kernel(0, 4 * MIB), Kernel(4 * MIB, 0)
+
+        assert windows.holds(first, 0, 10)
+        assert not windows.holds(second, 0, 10)
+
+
+SIZE = 4096
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    """Three files, each byte of which is the number of its file."""
+    with open_log(tmp_path / "commitlog", SIZE) as found:
+        for number in range(3):
+            file = found.queue.create_next()
+            file.ensure_allocated(SIZE)
+            file.write(0, SIZE, bytes([number]) * SIZE)
+        yield found
+
+
+def test_ranges_are_read_back_to_back(log: CommitLog):
+    read = LogRead(log, [(10, 3), (SIZE + 10, 2), (20, 1)])
+
+    assert read.read() == b"\0\0\0\1\1\0"
+
+
+def test_a_range_may_continue_in_the_next_file(log: CommitLog):
+    assert LogRead(log, [(SIZE - 2, 4), (2 * SIZE - 1, 2)]).read() == b"\0\0\1\1\1\2"
+
+
+def test_zeros_stand_for_a_file_that_was_removed(log: CommitLog):
+    log.queue.files.pop(0)
+
+    assert LogRead(log, [(10, 3), (SIZE, 2)]).read() == b"\0\0\0\1\1"
+    assert file_of(log, 10) is None
+
+
+def test_a_file_that_is_removed_meanwhile_is_read_all_the_same(log: CommitLog):
+    read = LogRead(log, [(SIZE + 10, 3)])
+    log.queue.files.pop(1).remove()
+
+    assert read.read() == b"\1\1\1"
+
+
+def test_a_log_that_is_closed_is_an_error(log: CommitLog):
+    files, log.queue.files = log.queue.files, []
+    with pytest.raises(StoreError, match="closed"):
+        LogRead(log, [(10, 3)])
+    log.queue.files = files
+
+
+def test_a_disk_that_cannot_be_read_is_named(log: CommitLog, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_arguments: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.preadv", refuse)
+    read = LogRead(log, [(10, 3)])
+
+    with pytest.raises(StoreError, match=r"cannot read .*00000000000000000000 at 10: Input/output error"):
+        read.read()
+
 
 COUNT = 400
 # A record has about so many bytes.
-SIZE = 1000
+SIZE_CHECKED_READER = 1000
 TAGS = ("red", "green", "blue")
 
 
@@ -63,7 +208,7 @@ def sound(*but: int, wanted: Sequence[str] = TAGS) -> list[tuple[int, bytes]]:
 async def test_sound_messages_are_given_as_they_were_stored(store: MessageStore):
     assert pulls(store) == sound()
     assert pulls(store, max_msgs=1) == sound()
-    assert pulls(store, max_bytes=3 * SIZE) == sound()
+    assert pulls(store, max_bytes=3 * SIZE_CHECKED_READER) == sound()
     assert store.damage_log.count == 0
 
 
@@ -88,14 +233,14 @@ async def test_sound_messages_in_the_page_cache_need_no_second_look(
 
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)
     assert second_look(0) == (False, 16)
-    assert second_look(0, 5 * SIZE) == (False, 5)
+    assert second_look(0, 5 * SIZE_CHECKED_READER) == (False, 5)
     assert second_look(0, 1) == (True, 1)
     record_place(store, 15)[0].flip(88 * 8)
     assert second_look(0) == (True, 16)
-    assert second_look(0, 5 * SIZE) == (False, 5)
+    assert second_look(0, 5 * SIZE_CHECKED_READER) == (False, 5)
     store.fetcher._checked_reader._cached._cached_until.clear()
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
-    assert second_look(0, 5 * SIZE) == (True, 5)
+    assert second_look(0, 5 * SIZE_CHECKED_READER) == (True, 5)
 
 
 class TestRecords:
@@ -124,7 +269,7 @@ class TestRecords:
         assert size > covered
         assert pulls(store) == sound()
 
-    @pytest.mark.parametrize("length", [8, 200, SIZE])
+    @pytest.mark.parametrize("length", [8, 200, SIZE_CHECKED_READER])
     async def test_a_zeroed_record_is_left_out(self, store: MessageStore, length: int):
         record_place(store, 70)[0].write(bytes(length))
 
@@ -198,7 +343,15 @@ class TestEntries:
 
     @pytest.mark.parametrize(
         ("offset", "size"),
-        [(0, 0), (-1, SIZE), (-(2**63), -(2**31)), (2**63 - 1, 2**31 - 1), (0, 2**31 - 1), (65000, SIZE), (5, 60000)],
+        [
+            (0, 0),
+            (-1, SIZE_CHECKED_READER),
+            (-(2**63), -(2**31)),
+            (2**63 - 1, 2**31 - 1),
+            (0, 2**31 - 1),
+            (65000, SIZE_CHECKED_READER),
+            (5, 60000),
+        ],
     )
     async def test_absurd_entries_are_skipped(self, store: MessageStore, offset: int, size: int):
         entry_place(store, 70).write(ENTRY.pack(offset, size, 0))

@@ -9,12 +9,12 @@ import pytest
 
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL
-from rocketbroker.store.dispatch.message_arriving_listener import NoListener
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.index.index_file import IndexFile
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.queue.queue_ends import FILE_NAME
-from rocketbroker.store.recovery import rebuild_note
-from rocketbroker.store.recovery.rebuild_note import RebuildNote
+from rocketbroker.store.recovery import loaded_store
+from rocketbroker.store.recovery.loaded_store import RebuildNote
+from rocketbroker.store.recovery.queue_recovery import FILE_NAME
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import (
     BODY,
@@ -132,19 +132,19 @@ async def test_a_kill_after_a_start_adds_nothing_to_what_is_not_known_to_be_on_d
 async def test_what_an_index_has_no_room_for_is_rebuilt_by_a_later_start(
     filled: Filled, killed: Path, tmp_path: Path, monkeypatch
 ):
-    note = RebuildNote(killed / "config" / rebuild_note.FILE_NAME, LOCAL)
+    note = RebuildNote(killed / "config" / loaded_store.FILE_NAME, LOCAL)
     note.write(0)
     full = make_store(killed, filled.clock)
     with monkeypatch.context() as patched:
         patched.setattr(IndexFile, "put_keys", refuse)
         await full.start()
         again = crash_copy(killed, tmp_path / "again")
-        assert (again / "config" / rebuild_note.FILE_NAME).exists()
+        assert (again / "config" / loaded_store.FILE_NAME).exists()
         await full.stop()
 
     store = await check(again, filled)
 
-    assert not (again / "config" / rebuild_note.FILE_NAME).exists()
+    assert not (again / "config" / loaded_store.FILE_NAME).exists()
     await store.stop()
 
 
@@ -421,7 +421,7 @@ async def test_the_note_and_then_the_abort_file_are_there_before_anything_is_cha
     root = await stopped(filled, tmp_path)
     damage(root)
     file_system = RecordingFileSystem(root)
-    abort, note = root / "abort", root / "config" / rebuild_note.FILE_NAME
+    abort, note = root / "abort", root / "config" / loaded_store.FILE_NAME
     early: list[tuple[str, Path]] = []
     noted: list[bool] = []
 

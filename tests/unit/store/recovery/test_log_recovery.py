@@ -8,7 +8,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.recovery import unknown_part
+from rocketbroker.store.recovery import log_recovery
 from tests.support.commit_log_writer import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.stores import ALWAYS, LOG_FILE, crash_copy, make_store, message, read_queue
@@ -137,13 +137,13 @@ async def test_the_whole_log_is_not_searched_for_a_time_that_no_record_has(
     killed = crash_copy(tmp_path / "live", tmp_path / "killed")
     await store.stop()
     searched: list[int] = []
-    has_since = unknown_part._has_since
+    has_since = log_recovery._has_since
 
     def counted(queue: MappedFileQueue, file: MappedFile, time_ms: int) -> bool | None:
         searched.append(file.file_from_offset // LOG_FILE)
         return has_since(queue, file, time_ms)
 
-    monkeypatch.setattr(unknown_part, "_has_since", counted)
+    monkeypatch.setattr(log_recovery, "_has_since", counted)
 
     again = make_store(killed, clock)
     await again.start()

@@ -1,24 +1,33 @@
-"""Ends of log, queues and index when all was last known to be on disk: ``config/consumeQueueEnds.json``.
+"""Recovery of the queues: ends that they must reach, entries that can be trusted, and offsets at which they are cut.
 
-Nothing else shows that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
-offsets would be used again. Everything before the noted end of the log was on disk at that time.
+``config/consumeQueueEnds.json`` has the ends of log, queues and index when all was last known to be on disk. Nothing
+else shows that a queue is missing, or that its last file was lost: it would be taken for a new one, and its offsets
+would be used again. Everything before the noted end of the log was on disk at that time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from rocketbroker.codec.message.expected_record import QueuedRecord
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
-from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
+from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH, is_filler
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import FileSystem
+from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
+
+# Ends of log, queues and index when all was last known to be on disk: ``config/consumeQueueEnds.json``.
+#
+# Nothing else shows that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
+# offsets would be used again. Everything before the noted end of the log was on disk at that time.
 
 FILE_NAME = "consumeQueueEnds.json"
 _CHECKSUM = "crc32"
@@ -74,7 +83,7 @@ def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore,
         report: receives the reason why the file is not used.
     """
     try:
-        ends = _parse(loads_config(path.read_bytes()))
+        ends = _parse_ends(loads_config(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, CodecError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -86,7 +95,7 @@ def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore,
     return ends
 
 
-def _parse(content: dict[str, object]) -> QueueEnds:
+def _parse_ends(content: dict[str, object]) -> QueueEnds:
     # A file of an earlier version has no checksum.
     if (checksum := content.pop(_CHECKSUM, None)) is not None and checksum != crc32(dumps_config(content)):
         raise ValueError("its checksum is wrong")
@@ -232,3 +241,140 @@ def _text_of(queue: ConsumeQueueInterface, begin: int, end: int) -> str:
         f"queue {queue.queue_id} of {queue.topic} had the offsets {begin} to {end}, "
         f"and {queue.min_offset} to {queue.max_offset} when the store was opened"
     )
+
+
+# Check of the last queue entries against the log.
+#
+# A damaged entry leads to no message, or beyond the end of the log. A queue that ends with such entries is truncated
+# before them, and they are rebuilt from the log.
+
+
+class QueueTails:
+    """Finds the last entries that lead to their messages (blocks).
+
+    Args:
+        commit_log: the log.
+    """
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._commit_log = commit_log
+
+    def sound_end(self, queue: ConsumeQueueInterface, end: int) -> int:
+        """Return the queue offset after the last entry before ``end`` that leads to its message.
+
+        It searches backwards in growing steps: rebuilding some sound entries with the others does no harm.
+        """
+        if not self._can_be_checked(queue):
+            return end
+        at, step = end - 1, 1
+        while at >= queue.min_offset:
+            record = queue.expected_record(at)
+            if record is not None and _says_nothing(record):
+                at = min(at - 1, queue.position_of(record.physical_offset))
+                continue
+            if record is not None and self._leads(queue, record):
+                return end if step == 1 else queue.end_of_record(at)
+            at, step = at - step, 2 * step
+        return end if step == 1 else queue.min_offset
+
+    def leads(self, queue: ConsumeQueueInterface, queue_offset: int) -> bool:
+        """Return true if an entry leads to its message, is missing, or is not meant to lead to one."""
+        record = queue.expected_record(queue_offset)
+        sound = record is None or _says_nothing(record) or self._leads(queue, record)
+        return sound or not self._can_be_checked(queue)
+
+    def may_be_lost(self, queue: ConsumeQueueInterface, queue_offset: int, physical_offset: int) -> bool:
+        """Return true if an entry names a message after a CommitLog offset, perhaps lost with the log's tail."""
+        record = queue.expected_record(queue_offset)
+        if record is None:
+            return False
+        offset, end = record.physical_offset, record.physical_offset + record.size
+        in_the_log = physical_offset <= offset <= end <= self._commit_log.queue.max_file_end
+        return in_the_log and record.size >= queue.record_check.least_size
+
+    def _can_be_checked(self, queue: ConsumeQueueInterface) -> bool:
+        """Return true if there is a log and the queue is no light one, whose entries lead to other topics."""
+        return bool(self._commit_log.queue.files) and not queue.topic.startswith(LMQ_PREFIX)
+
+    def _leads(self, queue: ConsumeQueueInterface, record: QueuedRecord) -> bool:
+        offset = record.physical_offset
+        if 0 <= offset < self._commit_log.min_offset:
+            # Its file has expired. Entries before it must have lower offsets.
+            before = queue.entry(record.queue_offset - 1)
+            return before is None or before.physical_offset <= offset
+        head = self._commit_log.bytes_at(offset, BODY_POSITION)
+        return head is not None and queue.record_check.is_head(head, record)
+
+
+def _says_nothing(record: QueuedRecord) -> bool:
+    """Return true if an entry only says that its queue offset was used."""
+    return record.size == MIN_RECORD_SIZE or is_filler(record.physical_offset, record.size)
+
+
+class QueueCuts:
+    """Finds where to truncate all queues; nothing is changed before ``cut``.
+
+    Args:
+        queues: the queues.
+        physical_offset: a CommitLog offset before which all messages are known to be in the queues.
+        without_begin: queues to rebuild from their beginning.
+        tails: finds entries that lead to no message.
+        findings: takes a text for each damaged range of entries.
+        ended: begin and end of queues at the clean stop before; ``None`` after an unclean one.
+    """
+
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        physical_offset: int,
+        without_begin: Collection[ConsumeQueueInterface],
+        tails: QueueTails,
+        findings: list[str],
+        ended: Mapping[tuple[str, int], tuple[int, int]] | None,
+    ) -> None:
+        self._tails, self._findings, self._ended = tails, findings, ended
+        self._positions = queues.positions_of(physical_offset)
+        # Ends of the rebuilt queues: the log may have lost messages that were in them.
+        self._known = {queue: self._positions[queue] for queue in without_begin}
+        #: Earliest CommitLog offset to dispatch again after the queues were truncated.
+        self.lacks_from = 0 if self._known else physical_offset
+        for queue in self._positions:
+            self._find_damage(queue, physical_offset)
+        self._positions.update(dict.fromkeys(without_begin, 0))
+
+    def _find_damage(self, queue: ConsumeQueueInterface, physical_offset: int) -> None:
+        """Plan to truncate a queue after its last sound entry, or earlier if needed, to rebuild it from the log."""
+        position, name = self._positions[queue], f"queue {queue.queue_id} of {queue.topic}"
+        sound = self._positions[queue] = self._tails.sound_end(queue, position)
+        is_behind = queue.has_before(physical_offset, position)
+        if sound < position:
+            self._findings.append(f"entries {sound} to {position} of {name} lead to no message, and are rebuilt")
+            self._keep_end(queue, position)
+        elif is_behind or (self._ended is not None and not self._tails.leads(queue, position)):
+            self._findings.append(f"entry {position} of {name} is damaged, and rebuilt")
+            self._keep_end(queue, position + 1)
+        elif self._tails.leads(queue, position) or self._tails.may_be_lost(queue, position, physical_offset):
+            # A power loss takes messages and leaves their entries.
+            return
+        self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
+
+    def _keep_end(self, queue: ConsumeQueueInterface, end: int) -> None:
+        """Reserve the offsets before a queue offset, unless they are known to have never been used."""
+        # Noise looks like entries too.
+        _, known = (self._ended or {}).get((queue.topic, queue.queue_id), (0, end))
+        self._known.setdefault(queue, min(end, known))
+
+    def cut(self) -> None:
+        """Truncate the queues."""
+        for queue, position in self._positions.items():
+            queue.cut(position)
+
+    def reach_known_ends(self) -> None:
+        """Make the rebuilt queues end no earlier than before.
+
+        Raises:
+            StoreFullError: The disk is full.
+        """
+        for queue, end in self._known.items():
+            if queue.max_offset < end:
+                queue.go_on_at(end)

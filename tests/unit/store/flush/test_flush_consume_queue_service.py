@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.store.flush.index_sync import IndexSync
+from rocketbroker.store.flush.flush_consume_queue_service import IndexSync
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue

@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.store.read.entry_reader import MOST_BYTES
+from rocketbroker.store.read.message_fetcher import MOST_BYTES
 from tests.support.damage import overwrite
 from tests.support.stores import make_store, message
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.file_system import LOCAL, LocalFileSystem
-from rocketbroker.store.clean.deleted_topics import FILE_NAME, DeletedTopics
+from rocketbroker.store.clean.topic_deletion import FILE_NAME, DeletedTopics
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
-from rocketbroker.store.logfile.mapped_file import MappedFile
-from rocketbroker.store.logfile.removed_file import RemovedFile
+from rocketbroker.store.logfile.mapped_file import MappedFile, RemovedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.stores import crash_copy, make_store, message, read_queue
@@ -240,7 +239,7 @@ async def test_a_mark_that_cannot_be_taken_back_is_reported_once_and_tried_until
     for _ in range(2):
         store._queue_flusher.flush()
     path = tmp_path / "store" / "config" / FILE_NAME
-    assert len([record for record in caplog.records if record.name.endswith("deleted_topics")]) == 1
+    assert len([record for record in caplog.records if "marks existing topics" in record.message]) == 1
     assert f"{path} marks existing topics as deleted and cannot be rewritten" in caplog.text
     assert "Input/output error" in caplog.text
 
