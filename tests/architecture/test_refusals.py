@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
-from rocketbroker.common.config.describe import fields_by_name
+from rocketbroker.common.config.fields import fields_by_name
 from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
 from rocketbroker.store.commitlog.put_message import PutMessageStatus, Refusal
 

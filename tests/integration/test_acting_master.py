@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
@@ -21,7 +20,7 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, R
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
 from rocketbroker.common.lifecycle import TICK_S
-from rocketbroker.testing.controlled_clock import ControlledClock
+from rocketbroker.testing.clocks import ControlledClock
 from tests.support.running import running
 from tests.support.stores import message, read_queue
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import (
     ClientInstance,
     LitePullConsumer,

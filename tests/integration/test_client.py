@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer

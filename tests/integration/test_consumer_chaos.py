@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import AdminClient, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig

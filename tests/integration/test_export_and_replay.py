@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
 from rocketbroker.analytics.jobs.replay import Replay, exported_messages, in_order, rehearse
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.app.mqanalytics import replay
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.client.message import Message

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import AdminClient, ClientStateError, LitePullConsumer, Message, Producer
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig

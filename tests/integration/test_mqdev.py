@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.demo_outcome import TOPIC
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.demo import TOPIC
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import Message, Producer, PushConsumer, SendStatus
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.common.errors import BrokerResponseError

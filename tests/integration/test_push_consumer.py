@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import (
     AdminClient,
     ClientStateError,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import AdminClient, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
 from rocketbroker.client.consumer import pull_message_service
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.persist.config_manager import encode_file
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper

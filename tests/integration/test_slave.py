@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
@@ -24,7 +23,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
-from rocketbroker.testing.controlled_clock import ControlledClock
+from rocketbroker.testing.clocks import ControlledClock
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.running import running, stopping
 from tests.support.stores import message, read_queue

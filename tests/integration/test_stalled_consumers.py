@@ -12,14 +12,14 @@ import pytest
 import uvloop
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.held_pulls import held_count
 from tests.support.transports import frame

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.persist import config_manager
 from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList

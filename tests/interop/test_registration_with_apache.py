@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader, DeleteTopicRequestHeader

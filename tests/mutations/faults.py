@@ -578,10 +578,10 @@ self._ready.append(entry)
     ),
     Mutation(
         "app: a signal during the start waits for its end",
-        "event_loop.serve.stop",
+        "server_process.serve.stop",
         "starting.cancel()",
         "",
-        "tests/unit/app/test_event_loop.py",
+        "tests/unit/app/test_server_process.py",
     ),
     Mutation(
         "app: the parts of a role run on at the stop",
@@ -592,10 +592,10 @@ self._ready.append(entry)
     ),
     Mutation(
         "app: a long log line of just the limit is cut",
-        "log_lines.one_line",
+        "logging_setup.one_line",
         "len(text) > _MOST_CHARACTERS",
         "len(text) >= _MOST_CHARACTERS",
-        "tests/unit/app/test_log_lines.py",
+        "tests/unit/app/test_logging_setup.py",
     ),
     Mutation(
         "broker: unregistered filters stay on disk",

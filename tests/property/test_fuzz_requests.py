@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.common.config.load import load_namesrv_settings

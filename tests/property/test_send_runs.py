@@ -31,7 +31,7 @@ from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestH
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import send_runs
 from rocketbroker.processor.support.batch_runs import BatchRuns

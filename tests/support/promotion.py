@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer

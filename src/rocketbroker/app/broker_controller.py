@@ -20,8 +20,7 @@ from rocketbroker.app.broker_replication import (
     RoleParts,
     bind_ha,
 )
-from rocketbroker.app.host_address import host_address
-from rocketbroker.app.transport_limits import limits_of
+from rocketbroker.app.server_process import limits_of
 from rocketbroker.app.warm_up import import_modules
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
@@ -57,6 +56,7 @@ from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.config.hosts import host_address
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketbroker.app.access_notice import log_access
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_process import log_access, run, serve, spare_the_collector
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
@@ -64,7 +63,7 @@ def mqbroker(
 
 
 def _print_settings(settings: BrokerSettings, *, important: bool) -> None:
-    from rocketbroker.common.config.printing import broker_lines
+    from rocketbroker.common.config.current_settings import broker_lines
 
     for line in broker_lines(settings, important=important):
         print(line)
@@ -85,7 +84,7 @@ def _run(settings: BrokerSettings) -> None:
 
 
 def _run_many(brokers: Sequence[BrokerSettings], options: Sequence[str]) -> None:
-    from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
+    from rocketbroker.app.launch.supervised_processes import Program, SupervisedProcesses
 
     _check_apart(brokers)
     show = partial(print, flush=True)

@@ -6,12 +6,12 @@
 import ipaddress
 from concurrent.futures import ThreadPoolExecutor
 
-from rocketbroker.app.transport_limits import limits_of
+from rocketbroker.app.server_process import limits_of
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import NamesrvSettings
-from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.namesrv.address_server import AddressServer
 from rocketbroker.namesrv.holder_probe import HolderProbe

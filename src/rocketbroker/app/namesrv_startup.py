@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.access_notice import log_access
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.event_loop import run, serve
 from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_process import log_access, run, serve
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import raise_open_file_limit
@@ -44,7 +43,7 @@ def mqnamesrv(
 
 
 def _print_settings(settings: NamesrvSettings) -> None:
-    from rocketbroker.common.config.printing import namesrv_lines
+    from rocketbroker.common.config.current_settings import namesrv_lines
 
     for line in namesrv_lines(settings):
         print(line)

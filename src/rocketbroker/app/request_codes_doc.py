@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import rocketbroker
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import namesrv_settings
+from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.request_code import RequestCode

@@ -20,7 +20,7 @@ from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.common.config.local_host import local_address
+from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.common.lifecycle import MustClose, Part, PartList, stop_all
 

@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.config import MessageStoreConfig, TransportConfig
-from rocketbroker.common.config.networks import parse_address
+from rocketbroker.common.config.hosts import parse_address
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.ha.ha_connection import HAConnection, TransferSource
 from rocketbroker.store.commitlog.put_message import (

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rocketbroker.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from rocketbroker.testing.clocks import MovableClock as MovableClock
     from rocketbroker.testing.errors import ClockError as ClockError
     from rocketbroker.testing.errors import ServerStateError as ServerStateError
     from rocketbroker.testing.faults import PULLS as PULLS
     from rocketbroker.testing.faults import SENDS as SENDS
     from rocketbroker.testing.faults import Faults as Faults
-    from rocketbroker.testing.movable_clock import MovableClock as MovableClock
     from rocketbroker.testing.rocketmq_server import RocketMQServer as RocketMQServer
 
 _HOMES = {
@@ -21,7 +21,7 @@ _HOMES = {
     "SENDS": ".faults",
     "ClockError": ".errors",
     "Faults": ".faults",
-    "MovableClock": ".movable_clock",
+    "MovableClock": ".clocks",
     "RocketMQServer": ".rocketmq_server",
     "ServerStateError": ".errors",
 }

@@ -18,13 +18,13 @@ import typer
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.broker_startup import announce
 from rocketbroker.app.command_line import new_app
-from rocketbroker.app.event_loop import run, serve, spare_the_collector
 from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_process import run, serve, spare_the_collector
 from rocketbroker.common.config.load import load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import raise_open_file_limit
-from rocketbroker.testing.controlled_clock import ControlledClock
+from rocketbroker.testing.clocks import ControlledClock
 
 app = new_app(add_completion=False)
 

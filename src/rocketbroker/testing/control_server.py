@@ -16,7 +16,7 @@ import msgspec
 
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 from rocketbroker.testing.errors import ControlError
 from rocketbroker.testing.faults import PULLS, SENDS

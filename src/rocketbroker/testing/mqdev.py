@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.event_loop import run, serve, spare_the_collector
-from rocketbroker.app.host_address import host_address
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
+from rocketbroker.app.server_process import run, serve, spare_the_collector
+from rocketbroker.common.config.hosts import LOOPBACK, host_address
 from rocketbroker.common.config.load import broker_settings_of
-from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
-    from rocketbroker.app.dev_server import DevServer
+    from rocketbroker.app.launch.dev_server import DevServer
     from rocketbroker.testing.control_server import ControlServer
     from rocketbroker.testing.rocketmq_server import RocketMQServer
 
@@ -157,7 +156,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             _serve_controlled(mq, ControlServer(mq, control_port), ready_file, started)
             return
         from rocketbroker.app.broker_controller import BrokerController
-        from rocketbroker.app.dev_server import DevServer
+        from rocketbroker.app.launch.dev_server import DevServer
 
         server = DevServer(
             namesrv_port,
@@ -183,7 +182,7 @@ def _properties(settings: Sequence[str], *, ephemeral: bool) -> dict[str, str]:
     Raises:
         ConfigError: A setting is unknown or invalid.
     """
-    from rocketbroker.app.dev_server import small_files
+    from rocketbroker.app.launch.dev_server import small_files
 
     properties: dict[str, str] = {}
     for text in settings:
@@ -236,8 +235,8 @@ def _serve_layout(  # noqa: PLR0913, PLR0917 - options of the command
     properties: Mapping[str, str],
     ready_file: Path | None,
 ) -> None:
-    from rocketbroker.app.cluster_layout import ClusterLayout
-    from rocketbroker.app.dev_server import advertised
+    from rocketbroker.app.launch.cluster_layout import ClusterLayout
+    from rocketbroker.app.launch.dev_server import advertised
 
     show = partial(print, flush=True)
     cluster = ClusterLayout(
@@ -287,7 +286,7 @@ def _remove_ready(path: Path) -> None:
 
 
 def _demo(server: "DevServer", messages: int) -> None:
-    from rocketbroker.app.demo import run_demo
+    from rocketbroker.app.launch.demo import run_demo
 
     code = run_demo(server, messages)
     if code:

@@ -1,6 +1,7 @@
-"""A name server and brokers inside a test."""
+"""A name server and brokers inside a test, on a thread of their own; a power loss takes what they had not flushed."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -10,23 +11,123 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import FIRST_BROKER, DevBroker, disk_use
-from rocketbroker.app.dev_server import DevServer, small_files
+from rocketbroker.app.launch.dev_server import FIRST_BROKER, DevBroker, DevServer, disk_use, small_files
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.config.load import BrokerSettings
-from rocketbroker.common.config.local_host import LOOPBACK
 from rocketbroker.common.lifecycle import MustClose
 from rocketbroker.testing import stored_state
-from rocketbroker.testing.differences import lag_difference, message_difference, offset_difference, total_lag
+from rocketbroker.testing.clocks import ClockedEventLoop, MovableClock
 from rocketbroker.testing.errors import ServerStateError
 from rocketbroker.testing.faults import Faults
-from rocketbroker.testing.movable_clock import ClockedEventLoop, MovableClock
-from rocketbroker.testing.power_loss import PowerLoss
-from rocketbroker.testing.server_thread import ServerThread
+from rocketbroker.testing.stored_state import lag_difference, message_difference, offset_difference, total_lag
 
 T = TypeVar("T")
+
+
+class ServerThread:
+    """A thread that runs an event loop from ``start`` to ``stop``.
+
+    Args:
+        make_loop: makes the loop.
+    """
+
+    def __init__(self, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        self._loop = make_loop()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="RocketMQServer", daemon=True)
+        self._thawed = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._wait())
+
+    async def _wait(self) -> None:
+        await self._stopping.wait()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on the loop, and wait for its result."""
+
+        async def run() -> T:
+            return function()
+
+        return self.submit(run()).result()
+
+    def freeze(self) -> None:
+        """Hold the loop until ``thaw``."""
+        held = threading.Event()
+
+        def hold() -> None:
+            held.set()
+            self._thawed.wait()
+
+        self._thawed.clear()
+        self._loop.call_soon_threadsafe(hold)
+        held.wait()
+
+    def thaw(self) -> None:
+        """Let the loop run."""
+        self._thawed.set()
+
+    def stop(self) -> None:
+        """Let the loop end."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def join(self) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join()
+
+
+class PowerLoss:
+    """Contents of a store's disk at one moment, to be restored after the broker has stopped.
+
+    Args:
+        broker: the running broker.
+    """
+
+    def __init__(self, broker: BrokerController) -> None:
+        store = broker.store
+        self._log = store.config.commit_log_dir
+        self._flushed = store.flusher.flushed_offset
+        self._tables = store.config.config_dir
+        kept = [*_files(self._tables), store.config.checkpoint_path, store.config.abort_path]
+        self._contents = {path: path.read_bytes() for path in kept if path.exists()}
+
+    def restore(self) -> None:
+        """Clear the CommitLog from the flushed offset on, and restore all tables (blocks)."""
+        for path in self._log.iterdir():
+            _clear(path, max(self._flushed - int(path.name), 0))
+        for path in _files(self._tables):
+            path.unlink()
+        for path, content in self._contents.items():
+            path.write_bytes(content)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _clear(path: Path, position: int) -> None:
+    """Write zeros from a position on, in place of all bytes that are not zero."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        while block := file.read(1024 * 1024):
+            if block.strip(b"\0"):
+                file.seek(position)
+                file.write(bytes(len(block)))
+            position += len(block)
+            file.seek(position)
+
 
 _POLL_S = 0.01
 _BROKER_NAMES = tuple(f"broker-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")

@@ -11,7 +11,7 @@ from rocketbroker.codec.remoting.handler import Connection, Guard, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.networks import contains, parse_address, parse_networks
+from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import BrokerResponseError
 

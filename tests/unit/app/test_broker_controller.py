@@ -13,8 +13,7 @@ import pytest
 from rocketbroker.app import warm_up
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.broker_replication import BrokerRole
-from rocketbroker.app.dev_broker import broker_settings
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch.dev_server import DevServer, broker_settings
 from rocketbroker.broker.offset.consumer_offset_manager import OffsetRecovery
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.client.message import Message
@@ -24,8 +23,8 @@ from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestH
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
-from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.config.current_settings import apply_updates
+from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.lifecycle import TICK_S, Part
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -137,7 +136,7 @@ SECOND = """
 import asyncio, sys
 from pathlib import Path
 from rocketbroker.app.broker_controller import BrokerController
-from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.common.errors import StoreError
 
 async def start() -> None:

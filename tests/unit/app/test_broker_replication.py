@@ -10,7 +10,7 @@ import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.broker_replication import ANY_ROLE, MASTER, ActingParts, BrokerRole, RoleParts, bind_ha
-from rocketbroker.app.dev_broker import broker_settings
+from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
 from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader

@@ -20,7 +20,7 @@ from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure

@@ -5,7 +5,7 @@ from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.recall_message import RecallMessageProcessor
 from tests.support.processor_calls import call, call_async, recorded, refusal
 from tests.support.stores import make_store, read_queue

@@ -25,7 +25,7 @@ from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestH
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import batch_send

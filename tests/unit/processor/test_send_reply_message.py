@@ -14,7 +14,7 @@ from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestH
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
 from rocketbroker.processor.support.topic_target import TopicTargets

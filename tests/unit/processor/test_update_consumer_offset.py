@@ -9,7 +9,7 @@ from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetReque
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.update_consumer_offset import UpdateConsumerOffsetProcessor
 from tests.support.fakes import FakeConnection

@@ -11,7 +11,7 @@ import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.audit.store_audit import audit
 from rocketbroker.store.commitlog.commit_log import CommitLog

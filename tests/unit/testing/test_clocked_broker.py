@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.testing.clocked_broker import ClockControl
-from rocketbroker.testing.controlled_clock import ControlledClock
+from rocketbroker.testing.clocks import ControlledClock
 from tests.support.waiting import until
 
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError
-from rocketbroker.app import demo
-from rocketbroker.app.dev_server import DevServer
+from rocketbroker.app.launch import demo
+from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.testing import mqdev
 
 FULL = "the disk of /store/commitlog is 93.1 % full, above the limit of 90 % (diskSpaceWarningLevelRatio)"

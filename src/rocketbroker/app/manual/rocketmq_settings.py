@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rocketbroker.common.config import known_properties
-from rocketbroker.common.config.describe import fields_by_name
 from rocketbroker.common.config.docs import SECTIONS
-from rocketbroker.common.config.refused_settings import is_refused_setting
+from rocketbroker.common.config.fields import fields_by_name
+from rocketbroker.common.config.known_properties import is_refused_setting
 
 _INTRODUCTION = """\
 # Settings of RocketMQ 5.5.0 and their state here

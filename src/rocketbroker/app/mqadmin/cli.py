@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rocketbroker.app.lazy_commands import lazy_app
+from rocketbroker.app.command_line import lazy_app
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
 from rocketbroker.app.terminal import say
 

@@ -5,7 +5,7 @@ Each module is imported when its command is called: ``mqadmin topicList`` does n
 
 from collections.abc import Callable
 
-from rocketbroker.app.lazy_commands import SubCommand
+from rocketbroker.app.command_line import SubCommand
 
 SUB_COMMANDS = {
     "clusterList": SubCommand("cluster_list", "List clusters and their brokers."),

@@ -6,7 +6,7 @@ Exit code 0: done; 1: a store or Spark could not be used, the reason is on stder
 errors, or a comparison differences; 130: interrupted.
 """
 
-from rocketbroker.app.lazy_commands import lazy_app
+from rocketbroker.app.command_line import lazy_app
 from rocketbroker.app.mqanalytics.sub_commands import SUB_COMMANDS, load
 
 app = lazy_app(SUB_COMMANDS, load, "Analyse the stores of RocketMQ brokers, even while the brokers run.")

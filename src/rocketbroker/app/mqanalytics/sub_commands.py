@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketbroker.analytics.jobs.job_list import JOBS
-from rocketbroker.app.lazy_commands import SubCommand
+from rocketbroker.app.command_line import SubCommand
 
 _OWN: Final = {
     "count": SubCommand("count", "Count the messages of each topic and queue."),

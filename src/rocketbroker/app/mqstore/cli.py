@@ -6,7 +6,7 @@ Exit code 0: no errors found; 1: errors found; 2: no store, unreadable store, or
 truncate ran without --yes and has something to do.
 """
 
-from rocketbroker.app.lazy_commands import lazy_app
+from rocketbroker.app.command_line import lazy_app
 from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS, load, load_dump
 
 app = lazy_app(COMMANDS, load, "Check, show and repair the files of a stopped RocketMQ store.")

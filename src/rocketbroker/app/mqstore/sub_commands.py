@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from rocketbroker.app.lazy_commands import SubCommand
+from rocketbroker.app.command_line import SubCommand
 
 COMMANDS: Final = {
     "check": SubCommand("check", "Check a store; exit with 1 if it has errors."),

@@ -3,8 +3,7 @@
 from pydantic.fields import FieldInfo
 
 from rocketbroker.common.config.broker_config import BrokerConfig
-from rocketbroker.common.config.describe import bounds, fields_by_name, text_of, type_word
-from rocketbroker.common.config.fields import ConfigModel, trait_of
+from rocketbroker.common.config.fields import ConfigModel, bounds, fields_by_name, text_of, trait_of, type_word
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.transport_config import TransportConfig

@@ -4,11 +4,16 @@ They correspond to the plain fields of BrokerConfig, MessageStoreConfig, Namesrv
 MixAll.properties2Object reads from text. Unlike there, text that the type cannot parse is an error and never ignored.
 """
 
+import ipaddress
+import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from rocketbroker.common.shown_name import shown
 
 DIGITS_MAX = 20
 PATH_MAX = 4_096
@@ -112,3 +117,135 @@ def trait_of(field: FieldInfo) -> Trait:
     if not isinstance(extra, dict) or not isinstance(extra.get("trait"), Trait):
         raise TypeError(f"{field.alias} was not declared by setting()")
     return extra["trait"]  # type: ignore[return-value]
+
+
+_LINE_MAX = 255
+_HOST_MAX = 253
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?\Z")
+_URL_PATH = re.compile(r"[A-Za-z0-9._~/-]{1,255}\Z")
+
+LINE_WORDS = f"up to {_LINE_MAX} printable characters"
+HOST_WORDS = "an IP address or host name, without a port"
+URL_HOST_WORDS = "a host name or IP address, with :port unless that is the default"
+URL_PATH_WORDS = "1 to 255 of the characters a-z A-Z 0-9 . _ ~ / -"
+BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or empty means all"
+
+
+def strip(value: object) -> object:
+    """Remove white space around a text of a file, before it is compared."""
+    return value.strip() if isinstance(value, str) else value
+
+
+def is_host(value: str) -> bool:
+    """Return true if a text is an IP address, or a name that may have one."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        last = value.rstrip(".").rpartition(".")[2]
+        return len(value) <= _HOST_MAX and _HOST.match(value) is not None and not last.isdigit()
+    return True
+
+
+def _is_nobody(value: str) -> bool:
+    """Return true if a text is an address that no peer can connect to."""
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return address.is_unspecified or address.is_multicast
+
+
+def _check_line(value: str) -> str:
+    if len(value) > _LINE_MAX or not value.isprintable():
+        raise ValueError("not one short line")
+    return value
+
+
+def _check_host(value: str) -> str:
+    if not is_host(value) or _is_nobody(value):
+        raise ValueError("not a host")
+    return value
+
+
+def _check_bind_address(value: str) -> str:
+    if value and not is_host(value):
+        raise ValueError("not a host")
+    return value
+
+
+def _check_url_host(value: str) -> str:
+    host, colon, port = value.partition(":")
+    if not is_host(host) or (colon and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536)):
+        raise ValueError("not a host with a port")
+    return value
+
+
+def _check_url_path(value: str) -> str:
+    if not _URL_PATH.match(value):
+        raise ValueError("not a part of a path")
+    return value
+
+
+def _check_optional_path(value: str) -> str:
+    if "\0" in value or len(value) > PATH_MAX:
+        raise ValueError("not a path")
+    return value
+
+
+Line = Annotated[Text, AfterValidator(_check_line)]
+Host = Annotated[Text, AfterValidator(_check_host)]
+BindAddress = Annotated[Text, AfterValidator(_check_bind_address)]
+UrlHost = Annotated[Text, AfterValidator(_check_url_host)]
+UrlPath = Annotated[Text, AfterValidator(_check_url_path)]
+OptionalPath = Annotated[Text, AfterValidator(_check_optional_path)]
+
+
+def fields_by_name(model: type[ConfigModel]) -> dict[str, tuple[str, FieldInfo]]:
+    """Return attribute name and field by RocketMQ's name of each setting, those of base classes last."""
+    fields = sorted(model.model_fields.items(), key=lambda field: field[0] not in model.__annotations__)
+    return {str(field.alias): (attribute, field) for attribute, field in fields}
+
+
+def type_word(field: FieldInfo) -> str:
+    """Return `boolean`, `integer` or `text`."""
+    if field.annotation is bool:
+        return "boolean"
+    return "integer" if field.annotation is int else "text"
+
+
+def bounds(field: FieldInfo) -> tuple[int | None, int | None]:
+    """Return the lowest and highest value, None for no bound."""
+    lows = [item.ge for item in field.metadata if hasattr(item, "ge")]
+    highs = [item.le for item in field.metadata if hasattr(item, "le")]
+    return (lows[0] if lows else None, highs[0] if highs else None)
+
+
+def right_values(field: FieldInfo) -> str:
+    """Return the valid values in words: `true or false`, `a whole number from 1 to 65535`."""
+    trait = trait_of(field)
+    if trait.takes:
+        return trait.takes
+    if get_origin(field.annotation) is Literal:
+        return " or ".join(get_args(field.annotation))
+    if field.annotation is bool:
+        return "true or false"
+    if field.annotation is int:
+        low, high = bounds(field)
+        return f"a whole number from {low} to {high}" + (f" ({trait.unit})" if trait.unit else "")
+    return "text"
+
+
+def text_of(value: object) -> str:
+    """Return a value as properties text: booleans as true and false."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def problem(model: type[ConfigModel], error: ErrorDetails, value: str) -> str:
+    """Return the one-line text of a validation error, without file and line."""
+    name = str(error["loc"][0])
+    value = shown(value)
+    reason = str(error.get("ctx", {}).get("error", ""))
+    if reason.startswith("rejected: "):
+        return f"{name}={value} is {reason}"
+    return f"{name}={value} is not valid: it takes {right_values(fields_by_name(model)[name][1])}"

@@ -3,8 +3,16 @@
 from pathlib import Path
 
 from rocketbroker.common.config.broker_config import AddressList
-from rocketbroker.common.config.fields import ConfigModel, FilePath, Flag, Trait, Whole, setting
-from rocketbroker.common.config.texts import BIND_WORDS, BindAddress
+from rocketbroker.common.config.fields import (
+    BIND_WORDS,
+    BindAddress,
+    ConfigModel,
+    FilePath,
+    Flag,
+    Trait,
+    Whole,
+    setting,
+)
 
 _HOT = Trait(hot=True)
 

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from rocketbroker.common.config.fields import ConfigModel, Flag, Text, Trait, Whole, setting
-from rocketbroker.common.config.networks import parse_networks
-from rocketbroker.common.config.texts import BIND_WORDS, BindAddress
+from rocketbroker.common.config.fields import BIND_WORDS, BindAddress, ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.hosts import parse_networks
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876

@@ -11,8 +11,8 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import GetBrokerConfigResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.current_settings import config_text
 from rocketbroker.common.config.fields import ConfigModel
-from rocketbroker.common.config.hot_change import config_text
 from rocketbroker.processor.support.config_change import apply_change, store_change
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.common.config.current_settings import config_text
 from rocketbroker.common.config.fields import ConfigModel
-from rocketbroker.common.config.hot_change import config_text
 from rocketbroker.processor.support.config_change import apply_change, store_change
 
 log = logging.getLogger(__name__)

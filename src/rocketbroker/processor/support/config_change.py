@@ -6,8 +6,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.current_settings import NotChangeableError, apply_updates, parse_updates
 from rocketbroker.common.config.fields import ConfigModel
-from rocketbroker.common.config.hot_change import NotChangeableError, apply_updates, parse_updates
 from rocketbroker.common.config.properties_file import save_changes
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 

@@ -6,11 +6,10 @@ import pytest
 
 from rocketbroker.app.manual import rocketmq_settings
 from rocketbroker.common.config import known_properties
-from rocketbroker.common.config.describe import fields_by_name, text_of
-from rocketbroker.common.config.fields import trait_of
+from rocketbroker.common.config.fields import fields_by_name, text_of, trait_of
+from rocketbroker.common.config.known_properties import refusal
+from rocketbroker.common.config.load import MODELS, resolve
 from rocketbroker.common.config.properties_file import Entry
-from rocketbroker.common.config.refused_settings import refusal
-from rocketbroker.common.config.resolve import MODELS, resolve
 
 PAGE = rocketmq_settings.render()
 ACT, WITHOUT_EFFECT = PAGE.split("## Settings without effect")

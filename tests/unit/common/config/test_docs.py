@@ -1,8 +1,8 @@
 """The page of settings has every setting."""
 
 from rocketbroker.common.config import docs
-from rocketbroker.common.config.describe import fields_by_name
-from rocketbroker.common.config.resolve import MODELS
+from rocketbroker.common.config.fields import fields_by_name
+from rocketbroker.common.config.load import MODELS
 
 
 def test_every_setting_has_a_row_with_a_meaning():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.common.config import known_properties
+from rocketbroker.common.config import BrokerConfig, NamesrvConfig, TransportConfig, known_properties
+from rocketbroker.common.config.current_settings import NotChangeableError, apply_updates
+from rocketbroker.common.config.known_properties import refusal
+from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.config.properties_file import load_properties
+from rocketbroker.common.errors import ConfigError
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "mqadmin"
 CLASSES = (
@@ -51,3 +56,132 @@ def test_an_unknown_name_has_a_nearest_name():
     assert known_properties.nearest("BROKERNAME", []) == "brokerName"
     assert known_properties.nearest("adressServerPort", ["addressServerPort"]) == "addressServerPort"
     assert known_properties.nearest("zzzzzz", []) is None
+
+
+LOADERS = [load_broker_settings, load_namesrv_settings]
+ON = [
+    ("aclEnable", "true"),
+    ("authenticationEnabled", "true"),
+    ("authenticationEnabled", " TRUE "),
+    ("authorizationEnabled", "true"),
+    ("authorizationEnabled", "yes"),
+    ("migrateAuthFromV1Enabled", "true"),
+    ("useTLS", "true"),
+    ("tlsEnable", "true"),
+    ("tls.server.mode", "enforcing"),
+    ("tls.server.mode", "permissive"),
+    ("tls.server.need.client.auth", "require"),
+    ("tls.server.certPath", "/etc/rocketmq/server.pem"),
+]
+OFF = [
+    ("aclEnable", "false"),
+    ("authenticationEnabled", "False"),
+    ("authorizationEnabled", ""),
+    ("useTLS", "false"),
+    ("tlsEnable", "false"),
+    ("tls.server.mode", "disabled"),
+    ("tls.server.need.client.auth", "none"),
+]
+
+
+STORE_AND_ROLE = [
+    ("storeType", "defaultRocksDB"),
+    ("configManagerVersion", "v2"),
+    ("enableDLegerCommitLog", "true"),
+    ("enableControllerMode", "TRUE"),
+    ("duplicationEnable", "true"),
+    ("messageStorePlugIn", "org.example.Store"),
+    ("enableLmq", "true"),
+    ("enableMultiDispatch", "true"),
+    ("timerRocksDBEnable", "true"),
+    ("transRocksDBEnable", "true"),
+    ("popConsumerKVServiceEnable", "true"),
+    ("rejectPullConsumerEnable", "true"),
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "settings.properties"
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(("name", "value"), ON)
+def test_no_server_starts_where_one_is_on(load, file: Path, name: str, value: str):
+    file.write_text(f"{name}={value}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+
+    (line,) = str(caught.value).splitlines()
+    assert f"{file}:1: {name}={value.lstrip()} is rejected: this version has no " in line
+    assert line.endswith("remove the setting, and limit who can connect by protectedMode, bindAddress or a firewall")
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(("name", "value"), OFF)
+def test_one_that_is_off_is_a_warning(load, file: Path, name: str, value: str):
+    file.write_text(f"{name}={value}\n")
+
+    settings = load(file)
+
+    assert settings.not_acted_on[name] == value
+    (warning,) = settings.warnings
+    assert f"{name} is a setting of RocketMQ" in warning
+
+
+@pytest.mark.parametrize(("name", "value"), ON)
+def test_none_can_be_turned_on_at_run_time(name: str, value: str):
+    models = (BrokerConfig(broker_ip1="127.0.0.1"), NamesrvConfig(), TransportConfig())
+
+    with pytest.raises(NotChangeableError, match="is rejected: this version has no "):
+        apply_updates(models, {"traceOn": "false", name: value})
+    assert models[0].trace_on is True
+
+
+@pytest.mark.parametrize(("name", "value"), STORE_AND_ROLE)
+def test_no_broker_starts_with_another_store_or_role_than_its_file_says(file: Path, name: str, value: str):
+    file.write_text(f"{name}={value}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load_broker_settings(file)
+
+    (line,) = str(caught.value).splitlines()
+    assert f"{file}:1: {name}={value} is rejected: this version has no " in line
+    assert "; remove the setting, and " in line
+
+
+@pytest.mark.parametrize(("name", "value"), STORE_AND_ROLE)
+def test_none_of_these_can_be_set_at_run_time(name: str, value: str):
+    with pytest.raises(NotChangeableError, match="is rejected: this version has no "):
+        apply_updates((BrokerConfig(broker_ip1="127.0.0.1"),), {name: value})
+
+
+@pytest.mark.parametrize("name", [name for name, _ in STORE_AND_ROLE])
+def test_rocketmqs_defaults_are_warnings(file: Path, name: str):
+    known = known_properties.find(name)
+    assert known is not None
+    file.write_text(f"{name}={known.default or ''}\n")
+
+    settings = load_broker_settings(file)
+
+    (warning,) = settings.warnings
+    assert f"{name} is a setting of RocketMQ" in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("enableCompaction", "true"), ("inBrokerContainer", "true"), ("metricsExporterType", "PROM")],
+)
+def test_what_breaks_no_promise_is_a_warning(file: Path, name: str, value: str):
+    file.write_text(f"{name}={value}\n")
+    (warning,) = load_broker_settings(file).warnings
+    assert f"{name} is a setting of RocketMQ" in warning
+
+
+def test_the_shipped_files_have_none():
+    paths = [path for path in (Path(__file__).parents[4] / "conf").rglob("*") if path.is_file()]
+    entries = [entry for path in paths for entry in load_properties(path)]
+
+    assert len(entries) > len(paths) > 5
+    assert [entry for entry in entries if refusal(entry.key, entry.value)] == []

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
-from rocketbroker.common.config.local_host import local_address
 from rocketbroker.common.errors import ConfigError
 
 CONF = Path(__file__).parents[4] / "conf"

@@ -6,9 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
-from rocketbroker.common.config.describe import bounds, fields_by_name, text_of
-from rocketbroker.common.config.fields import trait_of
-from rocketbroker.common.config.resolve import MODELS
+from rocketbroker.common.config.fields import bounds, fields_by_name, text_of, trait_of
+from rocketbroker.common.config.load import MODELS
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "mqadmin"
 JAVA_CLASS = {TransportConfig: "NettyServerConfig"}

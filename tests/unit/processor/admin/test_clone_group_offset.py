@@ -6,7 +6,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.admin.clone_group_offset import CloneGroupOffsetProcessor
 from tests.support.processor_calls import call_async, refusal_async
 

@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.admin.invoke_broker_to_reset_offset import InvokeBrokerToResetOffsetProcessor
 from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import call_async, recorded, refusal_async

@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.admin.query_consume_queue import MAX_COUNT, QueryConsumeQueueProcessor
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.golden_store import manifest

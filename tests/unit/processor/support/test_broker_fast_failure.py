@@ -5,7 +5,7 @@ import pytest
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.store.commitlog.put_message import ACKNOWLEDGED, OnAcknowledged

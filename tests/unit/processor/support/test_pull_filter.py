@@ -19,7 +19,7 @@ from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestH
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read import checked_reader, filtered_reader

@@ -10,7 +10,7 @@ from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.record_properties import PropertyBlocks
 from rocketbroker.codec.message.tags_code import tags_code_bytes
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus

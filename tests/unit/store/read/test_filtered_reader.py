@@ -10,7 +10,7 @@ import pytest
 from rocketbroker.codec.filter.sql_filter import compiled
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_encoder import BODY_POSITION
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read import checked_reader, filtered_reader
 from rocketbroker.store.read.checked_reader import ColdRead

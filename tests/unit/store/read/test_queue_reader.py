@@ -7,7 +7,7 @@ import pytest
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
-from rocketbroker.common.config.hot_change import apply_updates
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface

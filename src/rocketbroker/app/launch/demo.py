@@ -1,7 +1,4 @@
-"""``mqdev --demo``: send and consume messages over TCP, then count them in the store with Spark.
-
-The numbers sent, received and counted must be equal for each queue; otherwise the exit code is 1.
-"""
+"""Outcome of mqdev's demo: numbers, comparison and output."""
 
 import asyncio
 import json
@@ -13,14 +10,15 @@ from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError, ensure_java_home
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
-from rocketbroker.app.demo_outcome import TOPIC, Outcome, disagreements, show
-from rocketbroker.app.dev_server import DevServer
-from rocketbroker.app.event_loop import run
+from rocketbroker.app.launch.dev_server import DevServer
+from rocketbroker.app.server_process import run
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.message import Message
@@ -29,6 +27,63 @@ from rocketbroker.client.pull_consumer import PullConsumer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
+
+TOPIC = "DemoTopic"
+
+
+class Outcome(msgspec.Struct):
+    """Numbers of messages by queue for each part of the demo, and the problems found."""
+
+    stored_before: Counter[int] = msgspec.field(default_factory=Counter)
+    sent: Counter[int] = msgspec.field(default_factory=Counter)
+    received: Counter[int] = msgspec.field(default_factory=Counter)
+    counted: Counter[int] = msgspec.field(default_factory=Counter)
+    send_s: float = 0.0
+    receive_s: float = 0.0
+    spark_s: float = 0.0
+    problems: list[str] = msgspec.field(default_factory=list)
+
+
+def disagreements(outcome: Outcome) -> list[str]:
+    """Return one line for each queue with different numbers."""
+    queues = sorted(outcome.sent | outcome.received | outcome.counted | outcome.stored_before)
+    lines = []
+    for queue in queues:
+        sent, received = outcome.sent[queue], outcome.received[queue]
+        counted = outcome.counted[queue] - outcome.stored_before[queue]
+        if not sent == received == counted:
+            lines.append(f"queue {queue}: {sent} sent, {received} received, {counted} counted")
+    return lines
+
+
+def show(outcome: Outcome, number: int, console: Console) -> None:
+    """Print the numbers by queue, the rates and the verdict."""
+    table = Table(title=f"{TOPIC} by queue", show_footer=True, title_justify="left")
+    table.add_column("Queue", "all")
+    for title, counter in (("Sent", outcome.sent), ("Received", outcome.received)):
+        table.add_column(title, f"{counter.total():,}", justify="right")
+    counted = Counter({queue: outcome.counted[queue] - outcome.stored_before[queue] for queue in outcome.counted})
+    table.add_column("Counted by Spark", f"{counted.total():,}", justify="right")
+    for queue in sorted(outcome.sent | outcome.received | counted):
+        numbers = (outcome.sent[queue], outcome.received[queue], counted[queue])
+        table.add_row(str(queue), *(f"{each:,}" for each in numbers))
+    console.print(table)
+    before = outcome.stored_before.total()
+    if before:
+        console.print(f"(Spark also counted {before:,} messages of earlier runs in the store.)")
+    console.print(f"Sent     {number:,} in {outcome.send_s:.2f} s, {number / outcome.send_s:,.0f} a second")
+    came = outcome.received.total()
+    console.print(f"Received {came:,} in {outcome.receive_s:.2f} s, {came / outcome.receive_s:,.0f} a second")
+    console.print(f"Counted  {counted.total():,} by Spark in {outcome.spark_s:.1f} s, its start included")
+    for problem in outcome.problems[:10]:
+        console.print(f"PROBLEM: {problem}", markup=False)
+    if not outcome.problems:
+        console.print(f"Sent, received and counted agree: {number:,} messages, each exactly once.")
+
+
+# ``mqdev --demo``: send and consume messages over TCP, then count them in the store with Spark.
+#
+# The numbers sent, received and counted must be equal for each queue; otherwise the exit code is 1.
 
 GROUP = "mqdev_demo"
 QUEUES = 4

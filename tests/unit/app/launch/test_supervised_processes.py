@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.app import supervised_processes
-from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
+from rocketbroker.app.launch import supervised_processes
+from rocketbroker.app.launch.supervised_processes import Program, SupervisedProcesses
 from rocketbroker.common.errors import ConfigError
 from tests.support.running import stopping
 from tests.support.waiting import until
@@ -146,7 +146,7 @@ async def test_one_that_does_not_start_stops_all(modules: None):
 async def test_children_end_with_a_killed_parent(modules: None, tmp_path: Path):
     parent = (
         "import asyncio, os, sys\n"
-        "from rocketbroker.app.supervised_processes import Program, SupervisedProcesses\n"
+        "from rocketbroker.app.launch.supervised_processes import Program, SupervisedProcesses\n"
         "async def main():\n"
         "    processes = SupervisedProcesses([Program('a:0', 'meta_server', ('a',))], lambda _line: None)\n"
         "    await processes.start()\n"

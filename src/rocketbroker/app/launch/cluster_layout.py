@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketbroker.app.dev_broker import check_not_set
+from rocketbroker.app.launch.dev_server import StoreFolder, check_not_set
+from rocketbroker.app.launch.supervised_processes import Program, SupervisedProcesses
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE
-from rocketbroker.app.store_folder import StoreFolder
-from rocketbroker.app.supervised_processes import Program, SupervisedProcesses
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.common.config.local_host import LOOPBACK
+from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.errors import ConfigError
 
 # Distance between the ports of two brokers, which also use the ports 2 below and 1 above.

@@ -1,7 +1,7 @@
 """Texts of failed assertions name what is missing and what is too much."""
 
 from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.testing.differences import lag_difference, message_difference, offset_difference, total_lag
+from rocketbroker.testing.stored_state import lag_difference, message_difference, offset_difference, total_lag
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 OTHER = MessageQueue("T", "broker-b", 0)

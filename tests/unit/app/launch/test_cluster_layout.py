@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.cluster_layout import LAYOUTS, ClusterLayout
-from rocketbroker.app.supervised_processes import Program
+from rocketbroker.app.launch.cluster_layout import LAYOUTS, ClusterLayout
+from rocketbroker.app.launch.supervised_processes import Program
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 
@@ -63,7 +63,7 @@ def test_an_ipv6_address_has_brackets(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_has_the_brokers_of_its_folder_in_conf(layout: str):
-    folder = Path(__file__).resolve().parents[3] / "conf" / layout
+    folder = Path(__file__).resolve().parents[4] / "conf" / layout
 
     assert {f"{member.title}.properties" for member in LAYOUTS[layout]} == {path.name for path in folder.iterdir()}
 

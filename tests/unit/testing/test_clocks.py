@@ -3,14 +3,14 @@
 import pytest
 
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.testing.controlled_clock import ControlledClock
+from rocketbroker.testing.clocks import ControlledClock
 
 
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The system's monotonic clock in ns, which stands still."""
     now = [7_000_000_000]
-    monkeypatch.setattr("rocketbroker.testing.controlled_clock.time.monotonic_ns", lambda: now[0])
+    monkeypatch.setattr("rocketbroker.testing.clocks.time.monotonic_ns", lambda: now[0])
     return now
 
 

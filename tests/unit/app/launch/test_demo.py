@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rocketbroker.app.demo import body_of, check, count_by_spark, first_of
-from rocketbroker.app.demo_outcome import TOPIC, Outcome, disagreements, show
+from rocketbroker.app.launch.demo import TOPIC, Outcome, body_of, check, count_by_spark, disagreements, first_of, show
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import encode_record
 from rocketbroker.codec.message.message_ext import MessageExt

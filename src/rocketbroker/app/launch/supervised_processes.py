@@ -5,9 +5,11 @@ core, so that each broker gets a process here.
 """
 
 import asyncio
+import ctypes
 import logging
 import os
 import re
+import runpy
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
@@ -18,6 +20,7 @@ from typing import Final, NamedTuple
 
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import TaskOwner, uninterrupted
+from rocketbroker.common.platform import libc_function
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +125,15 @@ class SupervisedProcesses:
         module, arguments = child.program.module, child.program.arguments
         child.booted.clear()
         child.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "rocketbroker.app.supervised_child", str(os.getpid()), module, *arguments),
+            *(
+                sys.executable,
+                "-P",
+                "-m",
+                "rocketbroker.app.launch.supervised_processes",
+                str(os.getpid()),
+                module,
+                *arguments,
+            ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=PIPE,
             stderr=STDOUT,
@@ -210,3 +221,24 @@ def _cause(code: int | None) -> str:
     if code is None:
         return "an unknown code"
     return f"code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+_PR_SET_PDEATHSIG: Final = 1
+_prctl = libc_function("prctl", ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+
+
+def main() -> None:
+    """Ask for SIGTERM at the parent's end, then run the module; without the call a killed parent leaves its children.
+
+    Arguments: process id of the parent, module, arguments of the module.
+    """
+    parent = int(sys.argv[1])
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        return
+    sys.argv = sys.argv[2:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Launchers of several servers: in one process, as supervised processes, as a layout, for the demo."""

@@ -1,0 +1,128 @@
+"""Life of a server process: event loop, signals, limits on its peers, and the notice of who may reach it."""
+
+import asyncio
+import gc
+import ipaddress
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+
+from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.lifecycle import Part
+from rocketbroker.common.open_files import connection_limit
+from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
+from rocketbroker.transport.listening_sockets import ALL_ADDRESSES
+
+# Time for which a thread waits for the interpreter before it asks the event loop to yield. With Python's 5 ms the flush
+# thread waits longer to begin a sync, and to report it, than the disk takes; with far less the threads hinder
+# each other.
+SWITCH_INTERVAL_S = 0.0002
+
+
+def run(main: Coroutine[None, None, None]) -> None:
+    """Run a coroutine on a new event loop, of uvloop if it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    else:
+        factory = uvloop.new_event_loop
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
+
+
+async def serve(part: Part, booted: Callable[[], Awaitable[None] | None], *, cancels_start: bool = False) -> None:
+    """Start a part, call ``booted``, wait for SIGTERM or SIGINT, stop the part.
+
+    A signal during the start takes effect after it, or cancels it if ``cancels_start``. Errors of the start are raised.
+    """
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(part.start())
+
+    def stop() -> None:
+        if cancels_start and not stopped.is_set():
+            starting.cancel()
+        stopped.set()
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        await asyncio.wait((starting,))
+        if starting.cancelled():
+            return
+        starting.result()
+        try:
+            said = booted()
+            if said is not None:
+                await said
+            await stopped.wait()
+        finally:
+            await part.stop()
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def spare_the_collector() -> None:
+    """Exempt all objects from garbage collection, and collect rarely: for a process that is one server."""
+    # Nothing on the hot path creates cycles, so collections only cost time.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)
+
+
+def limits_of(transport: TransportConfig) -> ConnectionLimits:
+    """Return the limits of a broker's or name server's connections."""
+    descriptors = connection_limit()
+    return ConnectionLimits(
+        frame_max_length=transport.frame_max_length,
+        max_connections=min(transport.max_connections, descriptors),
+        max_connections_per_address=transport.max_connections_per_address,
+        write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
+        max_idle_s=transport.server_channel_max_idle_time_seconds,
+        send_buffer=transport.server_socket_snd_buf_size,
+        max_header_length=transport.max_header_length,
+        max_request_body_size=transport.max_request_body_size,
+        max_held_bytes=transport.max_held_bytes,
+        frame_timeout_s=transport.frame_timeout_seconds,
+        max_push_bytes=transport.max_push_bytes_per_connection,
+        slow_request_s=transport.slow_request_log_mills / 1000,
+        max_descriptor=descriptors,
+    )
+
+
+log = logging.getLogger(__name__)
+
+
+def log_access(transport: TransportConfig) -> None:
+    """Log the access mode and the peers that it admits; warn if it admits everyone."""
+    if transport.protected_mode:
+        lists = ", ".join(
+            f"{name}={networks}" if networks else f"{name} is empty"
+            for name, networks in (
+                ("adminWhiteList", transport.admin_white_list),
+                ("brokerWhiteList", transport.broker_white_list),
+            )
+        )
+        log.info("protected mode is on: peers on other machines are clients only; %s", lists)
+    elif _is_loopback(transport.bind_address):
+        log.info("protected mode is off; only this machine can reach %s", transport.bind_address)
+    else:
+        log.warning(
+            "protected mode is off: anyone who can reach %s may administer this server; set protectedMode=true, or "
+            "bindAddress or a firewall to limit who can",
+            transport.bind_address or ALL_ADDRESSES,
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
