@@ -26,6 +26,8 @@ from rocketbroker.analytics.jobs.scope import NotRead
 from rocketbroker.app.mqanalytics import audit as audit_command
 from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app
+from rocketbroker.audit.store_audit import AuditOptions as CheckOptions
+from rocketbroker.audit.store_audit import AuditReport
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -38,8 +40,6 @@ from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.audit.store_audit import AuditOptions as CheckOptions
-from rocketbroker.store.audit.store_audit import AuditReport
 from tests.support import audit_damage, golden_store
 from tests.support.audited_store import (
     QUEUE,

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.audit.store_audit import audit, with_sizes_of_files
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.audit.store_audit import audit
-from rocketbroker.store.audit.store_sizes import with_sizes_of_files
 from tests.support.java import Java
 from tests.support.java_lines import Got, Sent, check_content, check_contiguous, check_places, got, rows, sent
 from tests.support.java_process import JavaServer

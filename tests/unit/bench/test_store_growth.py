@@ -4,8 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 from bench.store_growth import GrownStore
+from rocketbroker.audit.store_audit import audit
 from rocketbroker.codec.storefile.audit_rules import Severity
-from rocketbroker.store.audit.store_audit import audit
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.stores import store_config

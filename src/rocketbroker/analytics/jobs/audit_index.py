@@ -1,4 +1,4 @@
-"""Check of index entries against the keys of the messages, by the rules of ``store/audit/index_audit.py``.
+"""Check of index entries against the keys of the messages, by the rules of ``audit/index_audit.py``.
 
 Slots, chains and headers of index files are not checked here: they determine how entries are found, not their content.
 """

@@ -1,4 +1,4 @@
-"""Check of the ConsumeQueues against the messages of the log, by the rules of ``store/audit/queue_audit.py``.
+"""Check of the ConsumeQueues against the messages of the log, by the rules of ``audit/queue_audit.py``.
 
 A message and an entry match if they agree in queue, queue offset and physical offset. Entries without their message
 ("astray") and messages without their entry ("waiting") make findings.

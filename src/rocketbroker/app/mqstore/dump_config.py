@@ -10,10 +10,10 @@ from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqstore.rows import print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
 from rocketbroker.app.terminal import say
+from rocketbroker.audit.store_audit import read_state
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.codec.storefile.config_json import loads_config
 from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.store.audit.store_state import read_state
 
 
 def checkpoint(directory: StoreDir, config_file: ConfigFile = None, as_json: AsJson = False) -> None:

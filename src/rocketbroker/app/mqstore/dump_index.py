@@ -9,12 +9,12 @@ import typer
 
 from rocketbroker.app.mqstore.rows import Limit, Row, print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.audit.index_audit import index_paths
+from rocketbroker.audit.queue_audit import open_local
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import build_key, build_tag_key, key_hash_of
 from rocketbroker.codec.storefile.index_image import ChainedEntry, IndexImage, follow_chain, newest_entry
 from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.store.audit.index_audit import index_paths
-from rocketbroker.store.audit.queue_files import open_local
 
 _AT_ONCE = 1 << 16
 

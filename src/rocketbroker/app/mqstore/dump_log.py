@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from rocketbroker.app.mqstore.log_records import log_items
 from rocketbroker.app.mqstore.rows import Limit, Row, print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.audit.store_audit import log_files
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.audit.log_records import log_items
-from rocketbroker.store.audit.store_audit import log_files
 
 _PREVIEW = 60
 

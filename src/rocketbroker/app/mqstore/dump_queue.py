@@ -8,12 +8,11 @@ import typer
 
 from rocketbroker.app.mqstore.rows import Limit, Row, print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.audit.queue_audit import QueueFolder, queue_folders, queue_topics
 from rocketbroker.codec.storefile.consume_queue_layout import is_filler, is_written
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.queue_files import QueueFolder
-from rocketbroker.store.audit.queues_audit import queue_folders, queue_topics
 
 
 def command(

@@ -1,12 +1,16 @@
-"""``mqstore repair``: set damaged derived files aside, then recover the store as a broker does."""
+"""``mqstore repair``: set damaged derived files aside, then recover the store as a broker does.
+
+Only files derived from the CommitLog are ever set aside. Recovery itself decides about the CommitLog.
+"""
 
 import asyncio
 import logging
 import sys
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from rocketbroker.app.mqstore.check import print_report, run_audit
@@ -20,17 +24,143 @@ from rocketbroker.app.mqstore.running import (
     store_config,
 )
 from rocketbroker.app.terminal import say
+from rocketbroker.audit.store_audit import AuditOptions, AuditReport, with_sizes_of_files
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetRecovery
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
-from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.store_audit import AuditOptions, AuditReport
-from rocketbroker.store.audit.store_repair import beyond_repair, recover_store, set_aside, to_set_aside
-from rocketbroker.store.audit.store_sizes import with_sizes_of_files
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.file_system import LOCAL
+from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
+from rocketbroker.store.logfile import damaged_files
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.store.recovery.store_lock import StoreLock
+
+# Repair of a damaged store: set aside what can be rebuilt, and open the store as a broker does.
+#
+# Only files derived from the CommitLog are ever set aside. Recovery itself decides about the CommitLog.
+
+_QUEUE_RULES = frozenset(
+    {
+        AuditRule.QUEUE_FILE_MISSING,
+        AuditRule.QUEUE_FILE_SIZE,
+        AuditRule.QUEUE_ENTRY_UNREADABLE,
+        AuditRule.QUEUE_ENTRY_BEYOND_LOG,
+        AuditRule.QUEUE_ENTRY_MISMATCH,
+        AuditRule.MESSAGE_NOT_QUEUED,
+    }
+)
+_INDEX_RULES = frozenset(
+    {
+        AuditRule.INDEX_HEADER,
+        AuditRule.INDEX_CHAIN,
+        AuditRule.INDEX_ENTRY_UNREADABLE,
+        AuditRule.INDEX_ENTRY_MISMATCH,
+        AuditRule.INDEX_MISSING_KEY,
+    }
+)
+# Nothing can rebuild data that only the CommitLog has.
+_LOST_RULES = frozenset(
+    {
+        AuditRule.LOG_FILE_MISSING,
+        AuditRule.LOG_HOLE,
+        AuditRule.BLANK_SIZE,
+        AuditRule.RECORD_MAGIC,
+        AuditRule.RECORD_LENGTH,
+        AuditRule.RECORD_POSITION,
+        AuditRule.RECORD_CRC,
+    }
+)
+# No messages are sent through this store.
+_NO_HOST = bytes(8)
+
+
+def to_set_aside(config: MessageStoreConfig, report: AuditReport) -> list[Path]:
+    """Return the files and folders that recovery must rebuild, by all findings of a check that has errors.
+
+    A single queue is rebuilt only by a walk over the whole log, which recovery makes for a missing index. Without an
+    index all queues must be set aside for it.
+    """
+    broken = {rule for (rule, severity) in report.counts if severity is rule.severity}
+    found = []
+    if broken & _QUEUE_RULES:
+        directories = config.consume_queue_dir, config.batch_consume_queue_dir
+        found += [each for each in directories if each.is_dir()]
+    if broken & _INDEX_RULES and config.index_dir.is_dir():
+        found.append(config.index_dir)
+    if AuditRule.CHECKPOINT_DAMAGED in broken and not report.state.unclean:
+        found.append(config.checkpoint_path)
+    return found
+
+
+def beyond_repair(report: AuditReport) -> list[AuditRule]:
+    """Return the rules whose findings cannot be repaired: only the CommitLog had the lost data."""
+    return sorted(rule for rule, severity in report.counts if severity is Severity.ERROR and rule in _LOST_RULES)
+
+
+def set_aside(config: MessageStoreConfig, paths: Sequence[Path]) -> list[Path]:
+    """Rename files and folders to ``<name>.damaged``, and return their new paths (blocks).
+
+    Raises:
+        StoreError: A broker has the store open, or a file or folder cannot be renamed.
+    """
+    lock = StoreLock(Path(config.store_path_root_dir), config.abort_path)
+    lock.acquire()
+    try:
+        return [_rename(path) for path in paths]
+    finally:
+        lock.release()
+
+
+def _rename(path: Path) -> Path:
+    try:
+        return damaged_files.set_aside(path, LOCAL)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be renamed to {path.name}.damaged: {error.strerror}") from error
+
+
+def _topics(path: Path) -> dict[str, TopicConfig]:
+    """Return the topics, which determine the kind of their queues; if they are unreadable, the folders do."""
+    for each in (path, backup_of(path)):
+        try:
+            table = loads_config(each.read_bytes()).get("topicConfigTable")
+            return msgspec.convert(table, dict[str, TopicConfig], strict=False)
+        except (OSError, CodecError, msgspec.ValidationError):
+            continue
+    return {}
+
+
+async def recover_store(
+    config: MessageStoreConfig, locked: Callable[[], object], opened: Callable[[MessageStore], Awaitable[None]]
+) -> None:
+    """Open and close the store as a broker does; recovery logs its findings.
+
+    Args:
+        config: paths and sizes of the store.
+        locked: called before the store is opened, when no broker can open it any more; may read its other files.
+        opened: called once the store is open.
+
+    Raises:
+        StoreError: A broker has it open, or it cannot be opened.
+    """
+    topics = dict[str, TopicConfig]()
+    store = MessageStore(config, _NO_HOST, NoListener(), SystemClock(), topics=topics)
+    store.lock.acquire()
+    try:
+        locked()
+        topics.update(_topics(config.config_dir / "topics.json"))
+        await store.start()
+    except BaseException:
+        store.lock.release()
+        raise
+    try:
+        await opened(store)
+    finally:
+        await store.stop()
 
 
 def command(

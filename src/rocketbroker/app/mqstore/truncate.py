@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqstore.repair import write_table
+from rocketbroker.app.mqstore.repair import recover_store, write_table
 from rocketbroker.app.mqstore.running import (
     EXIT_NOT_DONE,
     ConfigFile,
@@ -16,6 +16,7 @@ from rocketbroker.app.mqstore.running import (
     store_config,
 )
 from rocketbroker.app.terminal import say
+from rocketbroker.audit.store_audit import with_sizes_of_files
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.persist.config_manager import encode_file
 from rocketbroker.broker.timer.timer_progress import TimerProgress
@@ -24,8 +25,6 @@ from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrappe
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.store.audit.store_repair import recover_store
-from rocketbroker.store.audit.store_sizes import with_sizes_of_files
 from rocketbroker.store.message_store import MessageStore
 
 

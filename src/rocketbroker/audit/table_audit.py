@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rocketbroker.audit.findings import Findings
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.config_tables import BACKUP, is_table, load_table, rule_of_damage
 from rocketbroker.codec.storefile.file_rules import check_checkpoint
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import CodecError
-from rocketbroker.store.audit.findings import Findings
 
 
 def audit_checkpoint(path: Path, newest_ms: int | None, findings: Findings) -> None:

@@ -5,25 +5,35 @@ it: where an unclean stop may have torn it and only older records follow. Rocket
 a log that it has truncated.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rocketbroker.audit.findings import Findings
 from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_encoder import RECORD_HEADS
+from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.body_check import wrong_body
 from rocketbroker.codec.storefile.file_rules import check_log_sizes
 from rocketbroker.codec.storefile.log_walk import FileWalk
 from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.record_search import Found, find_record, store_timestamp
+from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, store_timestamp
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
-from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.findings import Findings
+from rocketbroker.common.errors import CorruptRecordError, StoreError
+
+# Check of a whole CommitLog: yields its records window by window and notes the bytes without a record.
+#
+# Damage does not end the check: it continues at the next record. Damage ends the log only where the next start
+# truncates it: where an unclean stop may have torn it and only older records follow. RocketMQ leaves such records after
+# the end of a log that it has truncated.
 
 #: Bytes of the log read at a time.
 WINDOW_SIZE: Final = 16 << 20
@@ -172,3 +182,51 @@ def _first_store_timestamp(file: CommitLogFile | None) -> int | None:
 
 def _time_at(window: LogWindow, position: int) -> int:
     return store_timestamp(window.at(position, RECORD_HEADS[3].size))
+
+
+class LogLookup:
+    """The part of the log that was checked so far, and its records by physical offset."""
+
+    def __init__(self, walk: LogAudit) -> None:
+        self._files = walk.files
+        self._bases = [file.base for file in walk.files]
+        self._walk = walk
+
+    @property
+    def begin(self) -> int:
+        """Physical offset of the log's first byte."""
+        return self._walk.begin
+
+    @property
+    def end(self) -> int:
+        """Physical offset after the last record that was checked."""
+        return self._walk.end
+
+    def is_damaged(self, offsets: Positions) -> NDArray[np.bool_]:
+        """Return a mask of the physical offsets where the log is damaged."""
+        return self._walk.is_damaged(offsets)
+
+    def describe(self, offset: int) -> str:
+        """Return topic, queue and queue offset of the record that begins at ``offset``, an empty text if none does."""
+        message = self.record(offset)
+        return f"{message.topic}/{message.queue_id} queue offset {message.queue_offset}" if message else ""
+
+    def record(self, offset: int) -> MessageExt | None:
+        """Return the record that begins at ``offset``, if one does."""
+        number = bisect_right(self._bases, offset) - 1
+        if number < 0 or offset >= self.end:
+            return None
+        return read_record(self._files[number], offset - self._bases[number])
+
+
+def read_record(file: CommitLogFile, position: int) -> MessageExt | None:
+    """Return the record that begins at a position of a file, if one does."""
+    with open_commit_log(file) as source:
+        window = LogWindow(source, file)
+        found, size = inspect(window, position) if position < file.size else (Found.END, 0)
+        if found is not Found.RECORD:
+            return None
+        try:
+            return decode_record(window.at(position, size))
+        except CorruptRecordError:
+            return None

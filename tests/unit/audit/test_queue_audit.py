@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.audit.store_audit import AuditReport, audit
 from rocketbroker.codec.storefile.audit_rules import Severity
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE
-from rocketbroker.store.audit.store_audit import AuditReport, audit
 from tests.support.stores import inner_batch, make_store, message, store_config
 
 UNIT = BATCH_CQ_STORE_UNIT_SIZE

@@ -4,32 +4,40 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from rocketbroker.audit.findings import Findings
+from rocketbroker.audit.index_audit import IndexAudit, index_paths
+from rocketbroker.audit.log_audit import LogAudit, LogLookup
+from rocketbroker.audit.queue_audit import QueueFolder, QueuesAudit, open_local, queue_folders
+from rocketbroker.audit.table_audit import audit_checkpoint, check_config, check_consumer_offsets, consumer_offset
 from rocketbroker.codec.message.delay_levels import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
+from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.file_rules import deleted_before
+from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM
+from rocketbroker.codec.storefile.index_image import IndexImage
 from rocketbroker.codec.storefile.mapped_file_name import offset_files
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.commit_log_file import CommitLogFile, measure
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import StoreError
-from rocketbroker.store.audit.config_audit import (
-    audit_checkpoint,
-    check_config,
-    check_consumer_offsets,
-    consumer_offset,
-)
-from rocketbroker.store.audit.findings import Findings
-from rocketbroker.store.audit.index_audit import IndexAudit
-from rocketbroker.store.audit.log_audit import LogAudit
-from rocketbroker.store.audit.log_lookup import LogLookup
-from rocketbroker.store.audit.queues_audit import QueuesAudit
-from rocketbroker.store.audit.store_state import read_state
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.lock_holders import lock_holders
 from rocketbroker.store.clean import topic_deletion
 from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, check_readable, foreign_parts, open_pops
+
+
+def read_state(config: MessageStoreConfig) -> StoreState:
+    """Read the state of the store that ``config`` names."""
+    holders = lock_holders(Path(config.store_path_root_dir) / "lock")
+    try:
+        checkpoint = config.checkpoint_path.read_bytes()
+    except OSError:
+        checkpoint = None  # the check of the checkpoint reports the fault
+    return StoreState.of(config.abort_path.exists() or bool(holders), holders, checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +170,39 @@ class _Audit:
             deleted_before=deleted,
             wanted=lambda each: topic in {None, each},
         )
+
+
+def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
+    """Return ``config`` with the store's file sizes; the index is enabled if its folder exists.
+
+    Raises:
+        StoreError: There is no CommitLog.
+    """
+    sizes: dict[str, object] = {"message_index_enable": config.index_dir.is_dir()}
+    if of_log := _usual([file.size for file in log_files(config.commit_log_dir)]):
+        sizes["mapped_file_size_commit_log"] = of_log
+    if of_queues := _usual(_queue_file_sizes(config.consume_queue_dir, CONSUME_QUEUE_ENTRY)):
+        sizes["mapped_file_size_consume_queue"] = of_queues
+    if of_batches := _usual(_queue_file_sizes(config.batch_consume_queue_dir, BATCH_CONSUME_QUEUE_ENTRY)):
+        sizes["mapper_file_size_batch_consume_queue"] = of_batches
+    sizes["max_hash_slot_num"], sizes["max_index_num"] = _index_sizes(config)
+    return config.model_copy(update=sizes)
+
+
+def _usual(sizes: list[int]) -> int:
+    known = [size for size in sizes if size]
+    return max(set(known), key=known.count, default=0)
+
+
+def _queue_file_sizes(directory: Path, layout: np.dtype[Any]) -> list[int]:
+    return [QueueFolder(queue, layout).file_size for _, _, queue in queue_folders(directory)]
+
+
+def _index_sizes(config: MessageStoreConfig) -> tuple[int, int]:
+    for path in index_paths(config.index_dir):
+        try:
+            image = IndexImage(str(path), open_local)
+        except (CodecError, StoreError):
+            continue
+        return image.slot_count, image.entry_count
+    return MAX_HASH_SLOT_NUM, MAX_INDEX_NUM

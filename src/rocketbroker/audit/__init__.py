@@ -1,0 +1,1 @@
+"""Offline check of the files of a store."""

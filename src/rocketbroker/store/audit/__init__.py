@@ -1,1 +1,0 @@
-"""Read-only checks of the files of a store that no broker has open."""
