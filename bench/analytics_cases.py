@@ -25,8 +25,8 @@ from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.log.minute_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.codec.storefile.store_file import LogWindow
 
 _BUFFER: Final = 8 << 20
 _WHOLE: Final = 1 << 62

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocketbroker.app import broker_startup
-from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
+from rocketbroker.codec.remoting.header_template import HeaderTemplate, decode_plain, make_template
 from rocketbroker.codec.remoting.hot_responses import frames, send_responses
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.send_runs import SendRuns

@@ -24,7 +24,7 @@ from bench.machine import commit
 from bench.measure import anonymous_mib, cpu_seconds, percentile
 from bench.raw_load import LoadError, frame
 from bench.servers import opened
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
+from rocketbroker.codec.remoting.headers.message import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.raw_client import RawClient

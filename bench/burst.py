@@ -5,8 +5,8 @@ from time import thread_time
 from typing import Any
 
 from bench.send_path import SendPath, body_of, header_of, read_event, template_of
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.remoting.escaped_properties import decode_plain
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.remoting.header_template import decode_plain
 from rocketbroker.codec.remoting.hot_responses import frames, send_responses
 from rocketbroker.store.commitlog.put_message import MessageRun, PutMessageResult
 from rocketbroker.transport.connection import RemotingConnection

@@ -8,20 +8,21 @@ import msgspec
 
 from bench.send_path import DroppingTransport, read_event
 from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
-from rocketbroker.codec.message.message_encoder import encode_record
-from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_decoder import encode_record
+from rocketbroker.codec.message.message_id import UniqueIds, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
+from rocketbroker.codec.remoting.bodies.client import GetConsumerListByGroupResponseBody
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketbroker.codec.remoting.frame import LENGTH_AND_MARK, encode_frame
-from rocketbroker.codec.remoting.headers.offset import QueryConsumerOffsetResponseHeader
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
-from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.headers.message import (
+    PullMessageResponseHeader,
+    QueryConsumerOffsetResponseHeader,
+    SendMessageResponseHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.shared_writer import SharedWriter
+from rocketbroker.transport.frame_writer import SharedWriter
 
 TOPIC = "ClientPath"
 QUEUES = 8

@@ -20,10 +20,10 @@ import typer
 
 from bench.machine import commit
 from bench.send_path import QUEUES, TOPIC, SendPath, batch_frame, body_of, header_of, pull_frame, read_event, send_path
-from rocketbroker.codec.message.batch_properties import find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts, split_batch
+from rocketbroker.codec.message.message_properties import find_properties_of_batch
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.store.commitlog.message_ext_encoder import AppendBatch

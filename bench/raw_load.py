@@ -10,8 +10,8 @@ from time import perf_counter
 
 from bench.record_template import Messages, with_number
 from rocketbroker.codec.message.message_batch import encode_batch
-from rocketbroker.codec.message.message_encoder import OFFSETS, QUEUE_OFFSET_POSITION
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
+from rocketbroker.codec.message.message_decoder import OFFSETS, QUEUE_OFFSET_POSITION
+from rocketbroker.codec.remoting.headers.message import FLAG_SUBSCRIPTION
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header

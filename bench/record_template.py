@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.codec.message.message_encoder import BODY_POSITION, body_crc, encode_record
+from rocketbroker.codec.message.message_decoder import BODY_POSITION, body_crc, encode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import find_properties
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash, tags_code_bytes

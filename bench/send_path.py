@@ -19,17 +19,18 @@ from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_batch import encode_batch
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
-from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
+from rocketbroker.codec.message.message_id import UniqueIds, encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import MethodTable, Process, Route
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
+from rocketbroker.codec.remoting.headers.message import (
+    FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
+    PullMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock

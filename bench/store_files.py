@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.record_template import Numbers
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.index.index_file import IndexFile
 

@@ -15,7 +15,7 @@ import numpy as np
 from bench.record_template import MOST_MESSAGES, Messages, Numbers, RecordTemplate
 from bench.store_files import IndexWriter, PagedFiles
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, encode_blank
+from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, encode_blank
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE

@@ -18,7 +18,7 @@ from bench.store_files import PagedFiles
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
 from tests.support.mixed_store import MixedStore
 
 SEGMENT: Final = 1 << 30

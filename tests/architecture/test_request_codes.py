@@ -9,7 +9,7 @@ import pytest
 
 from rocketbroker.app import request_codes_doc
 from rocketbroker.app.request_codes_doc import Row
-from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -15,10 +15,9 @@ from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE
+from rocketbroker.codec.message.message_const import TRANSACTION_COMMIT_TYPE
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.testing.clocks import ControlledClock
 from tests.support.running import running

@@ -11,9 +11,8 @@ from rocketbroker.client.consumer.received_message import ReceivedMessage
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
-from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.client import CMResult
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.testing import RocketMQServer
 
 

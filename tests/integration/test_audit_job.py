@@ -28,10 +28,9 @@ from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.audit.store_audit import AuditOptions as CheckOptions
 from rocketbroker.audit.store_audit import AuditReport
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint

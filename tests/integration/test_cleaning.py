@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 from tests.support.our_servers import OurServer, OurServers, wait_serving
 from tests.support.raw_client import RawAnswer, RawClient
 from tests.support.waiting import wait_until

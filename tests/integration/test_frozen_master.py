@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client import Message, Producer, PullConsumer, SendStatus
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.our_servers import OurServers, make_topic
 
 MESSAGES = 20

@@ -19,7 +19,7 @@ from rocketbroker.analytics.jobs.scope import NotRead, Scope
 from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.compression import compress
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
+from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.job_frames import found, made_store, rows_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import RemotingError
 from tests.support.commit_log_follower import CommitLogFollower
 from tests.support.faulty_sync import runner

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.our_servers import OurServer, OurServers, wait_serving
 from tests.support.raw_client import RawAnswer, RawClient

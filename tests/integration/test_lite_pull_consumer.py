@@ -7,7 +7,7 @@ import pytest
 
 from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import AdminClient, ClientStateError, LitePullConsumer, Message, Producer
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from tests.support.waiting import until
 

@@ -12,10 +12,9 @@ from urllib.request import urlopen
 import pytest
 
 from rocketbroker.app.namesrv_controller import NamesrvController
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, TopicList
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
-from rocketbroker.codec.remoting.bodies.tables import TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.frame import decode_frame
 from rocketbroker.codec.remoting.handler import MethodTable

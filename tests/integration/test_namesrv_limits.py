@@ -11,9 +11,8 @@ from struct import pack
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
-from rocketbroker.codec.remoting.bodies.tables import KVTable, TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.headers.namesrv import (
     GetKVListByNamespaceRequestHeader,

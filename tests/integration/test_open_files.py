@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.headers.message import (
+    FLAG_SUBSCRIPTION,
+    PullMessageRequestHeader,
+    SendMessageRequestHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.transport.remoting_client import RemotingClient

@@ -13,7 +13,7 @@ from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
 from rocketbroker.client.send_result import SendStatus
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.link_proxy import BACK, LinkProxy
 from tests.support.our_servers import OurServers, make_topic, wait_serving
 from tests.support.ports import LOOPBACK

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from rocketbroker.app import request_codes_doc
-from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.java_process import cluster_info, wait_registered

@@ -24,10 +24,10 @@ from rocketbroker.client import (
     SubscriptionError,
     TopicRouteError,
 )
-from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import CMResult, ConsumeMessageDirectlyResult
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
+from rocketbroker.codec.remoting.headers.admin import ConsumeMessageDirectlyResultRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import BrokerResponseError

@@ -13,12 +13,12 @@ from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.offset import (
+from rocketbroker.codec.remoting.headers.admin import CreateTopicRequestHeader
+from rocketbroker.codec.remoting.headers.message import (
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

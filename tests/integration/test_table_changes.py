@@ -14,15 +14,20 @@ from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.broker.persist import config_manager
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
-from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig
-from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
-from rocketbroker.codec.remoting.headers.subscription_group import (
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    CreateTopicListRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    TopicConfig,
+)
+from rocketbroker.codec.remoting.headers.admin import (
+    CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

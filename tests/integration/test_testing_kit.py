@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client import Message, Producer, PushConsumer, ReceivedMessage
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
-from rocketbroker.codec.remoting.bodies.lock_batch import LockBatchRequestBody, LockBatchResponseBody
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+)
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.testing import RocketMQServer

@@ -13,7 +13,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.certificates import server_context
 from tests.support.java import Java

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.filter.java_values import EvaluationError
+from rocketbroker.codec.filter.expression import EvaluationError
 from rocketbroker.codec.filter.selector_parser import parse
 from rocketbroker.common.errors import MQFilterError
 from tests.support.java import Java

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader, QueryConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMaxOffsetRequestHeader, QueryConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RemotingError

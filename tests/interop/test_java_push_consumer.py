@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketbroker.client import Message, Producer, PushConsumer, ReceivedMessage
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.java import Java
 from tests.support.java_lines import got, last_queues
 from tests.support.java_process import JavaProcess, JavaServer

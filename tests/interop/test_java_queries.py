@@ -6,13 +6,13 @@ import time
 import pytest
 
 from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     COMPRESSION_LZ4_TYPE,
     COMPRESSION_ZLIB_TYPE,
     COMPRESSION_ZSTD_TYPE,
     compression_type,
 )
+from rocketbroker.codec.message.message_ext import MessageExt
 from tests.support.clocked_broker import ClockedBroker, clocked_broker
 from tests.support.java import Java
 from tests.support.java_lines import Got, body_of, check_content, check_places, got

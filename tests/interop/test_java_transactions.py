@@ -14,7 +14,7 @@ import pytest
 
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support import log_messages

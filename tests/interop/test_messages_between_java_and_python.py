@@ -17,7 +17,7 @@ from rocketbroker.client import (
     PushConsumer,
     ReceivedMessage,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.java import Java
 from tests.support.java_lines import Got, body_of, got, sent
 from tests.support.our_servers import Cluster

@@ -10,8 +10,8 @@ import pytest
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.headers.admin import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -6,7 +6,7 @@ import pytest
 
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.pull_consumer import PullConsumer
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.storefile.config_tables import decode_table
 from tests.support.java import Java

@@ -143,7 +143,7 @@ MUTATIONS = (
     ),
     Mutation(
         "run: a special message is stored like others",
-        "escaped_properties._read",
+        "header_template._read",
         'unique_key is not None or is_special or b"\\0" in raw',
         'unique_key is not None or b"\\0" in raw',
         RUNS,
@@ -358,7 +358,7 @@ if self.to_write_again:
         "ReceiveBuffer.keep",
         "min(needed, 2 * len(rest))",
         "needed",
-        "tests/unit/transport/test_receive_buffer.py",
+        "tests/unit/transport/test_peer_limits.py",
     ),
     Mutation(
         "the timer of requests is not set again",
@@ -408,7 +408,7 @@ except NotADirectoryError as error:
     ),
     Mutation(
         "the lengths in a binary header are not checked",
-        "rocketmq_header._cut",
+        "frame._cut",
         "length < 0 or end > len(header)",
         "False",
         DECODERS,
@@ -676,10 +676,10 @@ self._ready.append(entry)
     ),
     Mutation(
         "codec: a chain of the index counts as whole",
-        "index_slot_count._wrong_slots",
+        "index_image._wrong_slots",
         "expected[begin : begin + len(slots)] != slots",
         "expected[begin : begin + len(slots)] == slots",
-        "tests/unit/codec/storefile/test_index_slot_count.py",
+        "tests/unit/codec/storefile/test_index_image.py",
     ),
     Mutation(
         "codec: an indented list is written in one line",
@@ -690,10 +690,10 @@ self._ready.append(entry)
     ),
     Mutation(
         "common: an empty table takes the place of its backup",
-        "table_file._keep_backup_of_empty",
+        "atomic_file._keep_backup_of_empty",
         "before is None or count(before) == 0",
         "before is None",
-        "tests/unit/common/test_table_file.py",
+        "tests/unit/common/test_atomic_file.py",
     ),
     Mutation(
         "common: the names in a folder are not synced",

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketbroker.codec.message.message_batch import BatchParts
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import record_size
+from rocketbroker.codec.message.message_decoder import decode_record, record_size
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock

@@ -8,7 +8,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import Severity
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.stores import LOG_FILE, QUEUE_FILE, V6_HOST, make_store, message, read_queue, store_config

@@ -8,8 +8,7 @@ from typing import Final
 from rocketbroker.client import Message, PullConsumer, SendStatus
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from tests.support.clocked_broker import ClockedBroker
 from tests.support.fault_cluster import PROGRESS_LIMIT_S, SLAVE_ROLE, FaultCluster
 from tests.support.machines import CLIENTS, MASTER, NAMESRV, SLAVE

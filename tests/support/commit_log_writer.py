@@ -4,10 +4,10 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketbroker.codec.message.message_encoder import encode_blank, encode_record
-from rocketbroker.codec.message.message_sys_flag import host_flags
-from rocketbroker.codec.storefile.commit_log_layout import fits
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.message.message_const import host_flags
+from rocketbroker.codec.message.message_decoder import encode_blank, encode_record
+from rocketbroker.codec.storefile.record_search import fits
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
 
 V4_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 V6_HOST = bytes([0xFD] + [0] * 14 + [1]) + (10911).to_bytes(4, "big")

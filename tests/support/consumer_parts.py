@@ -5,12 +5,10 @@ from collections.abc import Iterable
 from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
 from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import encode_record
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_decoder import decode_record, encode_record
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 HOST = host_bytes("127.0.0.1", 10911)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_tables import loads_config
 from tests.support.commit_log_follower import Found, Place
 
 LATER_TOPIC: Final = "CrashLater"

@@ -16,7 +16,7 @@ from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.commitlog.put_message import PutMessageStatus

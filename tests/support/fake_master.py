@@ -7,13 +7,14 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.slave.master_client import LogState
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 from rocketbroker.codec.remoting.handler import Connection, MethodTable
-from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader
-from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
-from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
-from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
-from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader
+from rocketbroker.codec.remoting.headers.admin import (
+    ExchangeHAInfoRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllTopicConfigRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.message import UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -3,8 +3,8 @@
 from typing import Any
 
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 from rocketbroker.codec.remoting.bodies.route import QueueData, TopicRouteData
-from rocketbroker.codec.remoting.bodies.tables import KVTable
 from rocketbroker.codec.remoting.handler import Connection, MethodTable
 from rocketbroker.codec.remoting.headers.namesrv import (
     QueryDataVersionRequestHeader,

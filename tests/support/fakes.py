@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import Answer
+from rocketbroker.codec.remoting.handler import Answer, Audience
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.address_shares import address_key
 

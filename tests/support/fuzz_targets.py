@@ -19,16 +19,21 @@ from rocketbroker.codec.message.message_decoder import decode_messages, decode_r
 from rocketbroker.codec.message.message_id import decode_message_id, decode_unique_id
 from rocketbroker.codec.message.message_properties import decode_properties, find_properties, get_property
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.bodies.register_broker_body import V5_0_0, RegisterBrokerBody
-from rocketbroker.codec.remoting.frame import check_length, decode_frame, encode_frame, split_frame
+from rocketbroker.codec.remoting.frame import (
+    check_length,
+    decode_frame,
+    decode_rocketmq_header,
+    encode_frame,
+    split_frame,
+)
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.codec.storefile.index_file_layout import decode_header
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset, offset_to_file_name
+from rocketbroker.codec.storefile.store_file import file_name_to_offset, offset_to_file_name
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.properties_file import parse_properties
 from rocketbroker.common.errors import CodecError, ConfigError, RemoteProtocolError

@@ -12,7 +12,7 @@ from rocketbroker.ha.ha_connection import HAConnection, TransferSource
 from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
 from rocketbroker.store.commitlog.put_message import PutMessageResult
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
+from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, port_of
 from tests.support.ports import LOOPBACK
 from tests.support.stores import make_store, message
 

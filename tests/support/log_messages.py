@@ -1,7 +1,6 @@
 """Messages of a CommitLog's bytes."""
 
-from rocketbroker.codec.message.message_decoder import decode_record, peek
-from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
+from rocketbroker.codec.message.message_decoder import BLANK_MAGIC_CODE, decode_record, peek
 from rocketbroker.codec.message.message_ext import MessageExt
 
 

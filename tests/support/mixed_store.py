@@ -23,7 +23,7 @@ from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_batch import BatchParts
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     COMPRESSED_FLAG,
     COMPRESSION_LZ4_TYPE,
     COMPRESSION_ZLIB_TYPE,

@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, to_ext_fields
 from rocketbroker.codec.remoting.handler import Connection, Process, Route
-from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
+from rocketbroker.codec.remoting.remoting_command import (
+    Command,
+    CommandCustomHeader,
+    RemotingCommand,
+    request,
+    to_ext_fields,
+)
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import GoldenFrame, answers_to

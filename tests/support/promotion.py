@@ -21,7 +21,7 @@ from rocketbroker.client.send_result import SendStatus
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -10,7 +10,7 @@ from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer
 from rocketbroker.client.send_result import SendStatus
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.crash_load import PRODUCERS, QUEUES, TOPIC
 

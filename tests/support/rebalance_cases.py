@@ -15,7 +15,7 @@ from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 ANSWERS = Path(__file__).resolve().parent.parent / "golden" / "rebalance" / "java-5.5.0.txt"
 NUMBER = 3000

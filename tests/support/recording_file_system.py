@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.common.file_system import LocalFileSystem, RangeWatcher
-from rocketbroker.common.platform import data_ranges
-from rocketbroker.common.shared_memory import Mapping
+from rocketbroker.common.platform import Mapping, data_ranges
 
 PAGE = 4096
 SECTOR = 512

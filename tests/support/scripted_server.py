@@ -5,9 +5,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rocketbroker.codec.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, to_ext_fields
 from rocketbroker.codec.remoting.handler import HELD, Answer, Connection, MethodTable, Process
-from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, response, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_server import RemotingServer

@@ -12,10 +12,10 @@ from typing import Any
 
 from rocketbroker.codec.message.alike_messages import alike_messages
 from rocketbroker.codec.message.message_batch import BatchParts, encode_batch
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, host_flags
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import FoundProperties, encode_properties
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, host_flags
 from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, QUEUE_TYPE, TopicConfig
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.file_system import LOCAL, FileSystem

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.frame import encode_rocketmq_header
+from rocketbroker.codec.remoting.handler import Audience, Route
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand
-from rocketbroker.codec.remoting.rocketmq_header import encode_rocketmq_header
 from rocketbroker.common.errors import LocalProtocolError
 from tests.support.golden_frames import frames
 from tests.support.raw_client import RawClient, raw_frame, raw_header

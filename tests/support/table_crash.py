@@ -16,10 +16,13 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.persist.config_manager import ConfigPersistService
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.handler import Process
-from rocketbroker.codec.remoting.headers.subscription_group import DeleteSubscriptionGroupRequestHeader
-from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from rocketbroker.codec.remoting.headers.admin import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError

@@ -8,7 +8,7 @@ from typing import Any
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
 from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route, RunAnswers
 from rocketbroker.codec.remoting.header_template import INT, VaryingField
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import BrokerResponseError

@@ -52,7 +52,7 @@ from rocketbroker.broker.transaction.transactional_message_check_service import 
     TransactionalMessageCheckService,
 )
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
@@ -66,9 +66,8 @@ from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
-from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets, port_of
 from rocketbroker.transport.remoting_client import RemotingClient
-from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, port_of
 
 log = logging.getLogger(__name__)
 

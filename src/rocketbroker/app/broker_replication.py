@@ -18,7 +18,7 @@ from rocketbroker.broker.registration.broker_registration import (
 from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
 from rocketbroker.broker.slave.acting_master import ActingMaster, BrokerPreOnlineService, Progress
 from rocketbroker.broker.slave.master_client import MasterClient
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -31,8 +31,8 @@ from rocketbroker.ha.ha_client import HAClient
 from rocketbroker.ha.ha_connection import TransferSource
 from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.transport.listening_sockets import bind_sockets
 from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import bind_sockets
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.lifecycle import Part
 from rocketbroker.common.open_files import connection_limit
-from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
-from rocketbroker.transport.listening_sockets import ALL_ADDRESSES
+from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
+from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
 # Time for which a thread waits for the interpreter before it asks the event loop to yield. With Python's 5 ms the flush
 # thread waits longer to begin a sync, and to report it, than the disk takes; with far less the threads hinder

@@ -7,7 +7,7 @@ from typing import Final
 _DELAY_S: Final = 0.2
 _MESSAGES: Final = (
     "rocketbroker.store.index.index_file",
-    "rocketbroker.codec.message.java_hash_many",
+    "rocketbroker.codec.message.columns",
     "rocketbroker.codec.message.alike_messages",
     "rocketbroker.store.commitlog.append_batches",
 )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rocketbroker.audit.findings import Findings
 from rocketbroker.audit.log_audit import LogLookup
 from rocketbroker.audit.queue_audit import open_local
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
@@ -20,9 +20,8 @@ from rocketbroker.codec.storefile.index_file_layout import (
     slot_position,
 )
 from rocketbroker.codec.storefile.index_image import IndexImage
-from rocketbroker.codec.storefile.message_keys import keys_of
 from rocketbroker.codec.storefile.store_state import StoreState
-from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.codec.storefile.window_messages import WindowMessages, keys_of
 from rocketbroker.common.errors import CodecError, StoreError
 
 # Bits of the key hash in a pair, which has 31.

@@ -14,20 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.audit.findings import Findings
-from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import RECORD_HEADS
+from rocketbroker.codec.message.columns import Positions
+from rocketbroker.codec.message.message_decoder import RECORD_HEADS, decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.body_check import wrong_body
 from rocketbroker.codec.storefile.file_rules import check_log_sizes
 from rocketbroker.codec.storefile.log_walk import FileWalk
-from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, store_timestamp
+from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, store_timestamp, wrong_body
+from rocketbroker.codec.storefile.store_file import LogWindow
 from rocketbroker.codec.storefile.store_state import StoreState
-from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
 from rocketbroker.common.errors import CorruptRecordError, StoreError
+from rocketbroker.common.local_file import CommitLogFile, open_commit_log
 
 # Check of a whole CommitLog: yields its records window by window and notes the bytes without a record.
 #

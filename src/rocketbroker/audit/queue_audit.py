@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from rocketbroker.audit.findings import Findings
 from rocketbroker.audit.log_audit import LogLookup
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.file_rules import check_queue_files
-from rocketbroker.codec.storefile.mapped_file_name import offset_files, offset_to_file_name
 from rocketbroker.codec.storefile.queue_files import Entries, QueueFiles, is_entry
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
+from rocketbroker.codec.storefile.store_file import offset_files, offset_to_file_name
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages, due_times
 from rocketbroker.common.errors import StoreError

@@ -13,19 +13,18 @@ from rocketbroker.audit.index_audit import IndexAudit, index_paths
 from rocketbroker.audit.log_audit import LogAudit, LogLookup
 from rocketbroker.audit.queue_audit import QueueFolder, QueuesAudit, open_local, queue_folders
 from rocketbroker.audit.table_audit import audit_checkpoint, check_config, check_consumer_offsets, consumer_offset
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.file_rules import deleted_before
 from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM
 from rocketbroker.codec.storefile.index_image import IndexImage
-from rocketbroker.codec.storefile.mapped_file_name import offset_files
+from rocketbroker.codec.storefile.store_file import offset_files
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
-from rocketbroker.common.commit_log_file import CommitLogFile, measure
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.common.lock_holders import lock_holders
+from rocketbroker.common.local_file import CommitLogFile, lock_holders, measure
 from rocketbroker.store.clean import topic_deletion
 from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, check_readable, foreign_parts, open_pops
 

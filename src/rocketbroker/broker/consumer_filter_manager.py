@@ -12,14 +12,14 @@ from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist,
 from rocketbroker.codec.filter.bloom_filter import ERROR_RATE, EXPECTED_CONSUMERS, bit_count, bit_positions
 from rocketbroker.codec.filter.sql_filter import SqlFilter, compiled
 from rocketbroker.codec.message.message_properties import get_property_text
-from rocketbroker.codec.message.record_properties import PropertyBlocks
-from rocketbroker.codec.remoting.bodies.consumer_filter import (
+from rocketbroker.codec.message.raw_records import PropertyBlocks
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
+from rocketbroker.codec.remoting.bodies.topic_config import (
     BloomFilterData,
     ConsumerFilterData,
     ConsumerFilterWrapper,
     FilterDataMapByTopic,
 )
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig

@@ -2,10 +2,15 @@
 
 from typing import Final
 
-from rocketbroker.codec.message.message_const import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
+from rocketbroker.codec.message.message_const import (
+    BORNHOST_V6_FLAG,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    STOREHOSTADDRESS_V6_FLAG,
+    host_flags,
+)
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
-from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, STOREHOSTADDRESS_V6_FLAG, host_flags
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 

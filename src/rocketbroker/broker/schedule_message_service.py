@@ -10,17 +10,17 @@ from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, Wa
 from rocketbroker.broker.message_copy import with_real_place
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
-from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
-from rocketbroker.codec.message.message_properties import get_property, replace_property
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_DELAY_TIME_LEVEL,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     transaction_value,
 )
+from rocketbroker.codec.message.message_properties import get_property, replace_property
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock

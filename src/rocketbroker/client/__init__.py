@@ -123,8 +123,8 @@ if TYPE_CHECKING:
     from rocketbroker.client.transaction_producer import LocalTransactionState as LocalTransactionState
     from rocketbroker.client.transaction_producer import TransactionProducer as TransactionProducer
     from rocketbroker.client.transaction_producer import TransactionSendResult as TransactionSendResult
-    from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere as ConsumeFromWhere
-    from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel as MessageModel
+    from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere as ConsumeFromWhere
+    from rocketbroker.codec.remoting.bodies.client import MessageModel as MessageModel
     from rocketbroker.common.errors import BrokerResponseError as BrokerResponseError
     from rocketbroker.common.errors import RemotingError as RemotingError
     from rocketbroker.common.errors import RocketBrokerError as RocketBrokerError
@@ -252,7 +252,7 @@ _NAMES = {
         "TransactionProducer",
         "TransactionSendResult",
     ),
-    "rocketbroker.codec.remoting.bodies.heartbeat": (
+    "rocketbroker.codec.remoting.bodies.client": (
         "ConsumeFromWhere",
         "MessageModel",
     ),

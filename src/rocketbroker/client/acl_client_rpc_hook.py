@@ -8,8 +8,7 @@ from typing import Any
 from rocketbroker.client.errors import ClientError
 from rocketbroker.client.mq_version import V4_9_3
 from rocketbroker.client.options import CheckedStruct
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.remoting_command import Command, to_ext_fields
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field

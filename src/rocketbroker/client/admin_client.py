@@ -8,29 +8,24 @@ from rocketbroker.client.errors import BrokerNotFoundError, ClientError
 from rocketbroker.client.message import check_group
 from rocketbroker.client.requests import check_success, client_request
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_id import decode_message_id
-from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumerRunningInfo
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, GetConsumerStatusBody, ResetOffsetBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList, KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats
-from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
-from rocketbroker.codec.remoting.headers.client import (
+from rocketbroker.codec.remoting.headers.admin import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
+    GetConsumeStatsRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.offset import (
+from rocketbroker.codec.remoting.headers.message import (
     CloneGroupOffsetRequestHeader,
     GetConsumerStatusRequestHeader,
+    QueryMessageRequestHeader,
     ResetOffsetRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
-from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
-from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
-from rocketbroker.codec.remoting.headers.topic import (
-    QueryTopicConsumeByWhoRequestHeader,
+    ViewMessageRequestHeader,
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -5,37 +5,32 @@ from collections.abc import Iterable
 from rocketbroker.client.admin_connection import AdminConnection, address_in, addresses_of
 from rocketbroker.client.errors import BrokerNotFoundError
 from rocketbroker.client.message import check_group
-from rocketbroker.codec.remoting.bodies.connection import ProducerConnection, QuerySubscriptionResponseBody
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
-from rocketbroker.codec.remoting.bodies.offset import QueryCorrectionOffsetBody
-from rocketbroker.codec.remoting.bodies.statistics import QueryConsumeTimeSpanBody, QueueTimeSpan
-from rocketbroker.codec.remoting.bodies.subscription_group import (
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumeMessageDirectlyResult,
+    ProducerConnection,
+    QuerySubscriptionResponseBody,
+    SubscriptionData,
+)
+from rocketbroker.codec.remoting.bodies.offset import QueryConsumeTimeSpanBody, QueryCorrectionOffsetBody, QueueTimeSpan
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
+from rocketbroker.codec.remoting.bodies.topic_config import (
     GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
 )
-from rocketbroker.codec.remoting.bodies.tables import TopicList
-from rocketbroker.codec.remoting.headers.client import (
+from rocketbroker.codec.remoting.headers.admin import (
     ConsumeMessageDirectlyResultRequestHeader,
-    GetProducerConnectionListRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.offset import (
-    QueryCorrectionOffsetHeader,
-)
-from rocketbroker.codec.remoting.headers.subscription_group import (
     DeleteSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
+    GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
-    UpdateGroupForbiddenRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.topic import (
     QueryConsumeTimeSpanRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import QueryCorrectionOffsetHeader, ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 

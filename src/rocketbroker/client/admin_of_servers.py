@@ -4,22 +4,25 @@ from collections.abc import Mapping
 
 from rocketbroker.client.admin_connection import AdminConnection, settings_body, settings_in
 from rocketbroker.client.requests import answer_header, client_request
-from rocketbroker.codec.remoting.bodies.connection import ProducerTableInfo
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.client import ProducerTableInfo
 from rocketbroker.codec.remoting.bodies.offset import (
+    BrokerStatsData,
     ConsumerOffsetSerializeWrapper,
+    ConsumeStatsList,
     DelayOffsetSerializeWrapper,
-    QueryConsumeQueueResponseBody,
-)
-from rocketbroker.codec.remoting.bodies.route import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
-from rocketbroker.codec.remoting.bodies.slave_tables import (
+    HARuntimeInfo,
     MessageRequestModeSerializeWrapper,
+    QueryConsumeQueueResponseBody,
     TimerMetricsSerializeWrapper,
 )
-from rocketbroker.codec.remoting.bodies.statistics import BrokerStatsData, ConsumeStatsList
-from rocketbroker.codec.remoting.bodies.tables import KVTable, TopicList
-from rocketbroker.codec.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
-from rocketbroker.codec.remoting.headers.client import GetAllProducerInfoRequestHeader
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable, TopicList
+from rocketbroker.codec.remoting.bodies.route import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
+from rocketbroker.codec.remoting.headers.admin import (
+    GetAllProducerInfoRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    ViewBrokerStatsDataRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.message import QueryConsumeQueueRequestHeader
 from rocketbroker.codec.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
@@ -33,8 +36,6 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
-from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsInBrokerHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

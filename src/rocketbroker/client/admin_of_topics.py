@@ -6,24 +6,24 @@ from rocketbroker.client.admin_connection import AdminConnection, addresses_of
 from rocketbroker.client.message import check_topic
 from rocketbroker.client.requests import answer_header
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
-from rocketbroker.codec.remoting.bodies.statistics import TopicStatsTable
+from rocketbroker.codec.remoting.bodies.offset import TopicStatsTable
 from rocketbroker.codec.remoting.bodies.topic_config import (
     CreateTopicListRequestBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
-from rocketbroker.codec.remoting.headers.offset import (
-    GetEarliestMsgStoretimeRequestHeader,
-    GetEarliestMsgStoretimeResponseHeader,
-)
-from rocketbroker.codec.remoting.headers.topic import (
+from rocketbroker.codec.remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
+from rocketbroker.codec.remoting.headers.message import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+)
+from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"

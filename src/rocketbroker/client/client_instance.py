@@ -16,7 +16,7 @@ from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.options import checked
 from rocketbroker.client.queue_offsets import QueueOffsets
 from rocketbroker.client.topic_route_table import TopicRouteTable
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command

@@ -7,19 +7,21 @@ from typing import Protocol
 from rocketbroker.client.request_reply import PendingReplies, reply_message
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rocketbroker.codec.remoting.handler import Answer, Connection, MethodTable, Route
-from rocketbroker.codec.remoting.headers.client import (
+from rocketbroker.codec.remoting.headers.admin import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import ReplyMessageRequestHeader
-from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.headers.message import (
+    CheckTransactionStateRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ReplyMessageRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -7,8 +7,7 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consume_message_hook import ConsumeMessageHook
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.message_sender import trace_dispatcher
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)

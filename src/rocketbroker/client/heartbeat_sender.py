@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.requests import check_success, client_request
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
-from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
+from rocketbroker.codec.remoting.headers.admin import UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RemotingTimeoutError, RocketBrokerError

@@ -15,10 +15,8 @@ from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.options import Count, SecondsFrom0, checked
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumeType
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError

@@ -21,9 +21,8 @@ from rocketbroker.client.queue_selection import QueueSelector
 from rocketbroker.client.send_message_hook import SendMessageContext, SendMessageHook
 from rocketbroker.client.send_result import SendResult, SendStatus, send_result
 from rocketbroker.client.topic_route_table import TopicRoute
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
-from rocketbroker.codec.message.message_id import ip_bytes
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.message_id import UniqueIds, ip_bytes
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock

@@ -12,8 +12,7 @@ from rocketbroker.client.consumer.damaged_messages import CLOCK_MARGIN_MS, Damag
 from rocketbroker.client.errors import ClientError, ClientStateError, TopicRouteError
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_result import PullResult, PullStatus
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import BrokerResponseError, RemotingError, RocketBrokerError

@@ -7,8 +7,7 @@ import msgspec
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 

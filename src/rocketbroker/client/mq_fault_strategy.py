@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from rocketbroker.client.queue_selection import RoundRobin
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 # Answer time from which a broker is avoided, and for how long, in seconds (latencyMax, notAvailableDuration).
 _PAUSES_S = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))

@@ -13,19 +13,17 @@ from rocketbroker.client.requests import client_request
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_batch import MIN_INNER_SIZE, encode_batch
 from rocketbroker.codec.message.message_const import (
-    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-    PROPERTY_WAIT_STORE_MSG_OK,
-)
-from rocketbroker.codec.message.message_properties import check_properties_length, encode_properties
-from rocketbroker.codec.message.message_sys_flag import (
     COMPRESSED_FLAG,
     COMPRESSION_LZ4_TYPE,
     COMPRESSION_ZLIB_TYPE,
     COMPRESSION_ZSTD_TYPE,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    PROPERTY_WAIT_STORE_MSG_OK,
 )
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.message_properties import check_properties_length, encode_properties
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 

@@ -23,10 +23,9 @@ from rocketbroker.client.queue_selection import QueueSelector, select_by_hash
 from rocketbroker.client.request_reply import Question, question_properties, reply_properties, reply_topic
 from rocketbroker.client.requests import answer_header, client_request
 from rocketbroker.client.send_result import SendResult
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.recall_message_handle import decode_recall_handle
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader, RecallMessageResponseHeader
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.message.message_id import decode_recall_handle
+from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.lifecycle import stop_all

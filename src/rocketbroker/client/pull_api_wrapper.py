@@ -4,12 +4,11 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_result import PullResult, pull_result
 from rocketbroker.client.requests import check_success, client_request
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.tags_code import java_hash
-from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody, SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import CheckClientRequestBody, SubscriptionData
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION, FLAG_SUSPEND
+from rocketbroker.codec.remoting.headers.message import FLAG_SUBSCRIPTION, FLAG_SUSPEND, PullMessageRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 

@@ -23,15 +23,14 @@ from rocketbroker.client.message_stream import MessageStream
 from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsFrom0, SecondsOrForever, checked
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter, subscription_data
 from rocketbroker.client.pull_result import PullResult
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.heartbeat import (
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
     MessageModel,
     SubscriptionData,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import CorruptRecordError, RemotingError
 from rocketbroker.common.lifecycle import stop_all

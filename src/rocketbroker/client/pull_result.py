@@ -6,12 +6,11 @@ import msgspec
 
 from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.codec.message.message_batch import unwrap_batch
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
-from rocketbroker.codec.remoting.custom_header import from_ext_fields
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, from_ext_fields
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import CodecError
 

@@ -25,11 +25,9 @@ from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessa
 from rocketbroker.client.consumer.send_message_back import SendMessageBack
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.options import Count, Seconds, SecondsFrom0, checked
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, MessageModel
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import CMResult, ConsumeMessageDirectlyResult, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError

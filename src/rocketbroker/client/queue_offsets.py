@@ -3,8 +3,8 @@
 from typing import Protocol
 
 from rocketbroker.client.requests import answer_header, check_success, client_request
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.headers.offset import (
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.headers.message import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,

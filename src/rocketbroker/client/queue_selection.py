@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from rocketbroker.client.message import Message
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 # Chooses one of a topic's writable queues for a message (MessageQueueSelector).
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]

@@ -8,6 +8,7 @@ from typing import Protocol
 from rocketbroker.client.errors import InvalidMessageError
 from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_const import (
+    COMPRESSED_FLAG,
     PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
@@ -16,8 +17,7 @@ from rocketbroker.codec.message.message_const import (
 )
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
-from rocketbroker.codec.remoting.headers.send_message import ReplyMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ReplyMessageRequestHeader
 
 _REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 _COPIED = (PROPERTY_CORRELATION_ID, PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_MESSAGE_TTL)

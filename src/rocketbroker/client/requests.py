@@ -3,8 +3,7 @@
 from typing import TypeVar
 
 from rocketbroker.client.broker_errors import broker_error
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, from_ext_fields, request
 from rocketbroker.codec.remoting.response_code import ResponseCode
 
 LANGUAGE = "PYTHON"

@@ -7,7 +7,7 @@ import msgspec
 
 from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.send_result import SendResult
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 
 class SendMessageContext(msgspec.Struct):

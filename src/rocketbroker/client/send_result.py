@@ -7,10 +7,9 @@ from msgspec import structs
 
 from rocketbroker.client.broker_errors import broker_error
 from rocketbroker.client.message import MessageType
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.custom_header import from_ext_fields
-from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, from_ext_fields
 from rocketbroker.codec.remoting.response_code import ResponseCode
 
 

@@ -11,10 +11,10 @@ import msgspec
 
 from rocketbroker.client.errors import BrokerNotFoundError, NameServerError, TopicRouteError
 from rocketbroker.client.failure_log import FailureLog
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
-from rocketbroker.codec.remoting.perm_name import PERM_READ, PERM_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE
 from rocketbroker.common.errors import RemoteProtocolError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 

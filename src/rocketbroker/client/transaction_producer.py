@@ -18,20 +18,18 @@ from rocketbroker.client.producer import Producer
 from rocketbroker.client.producer_settings import ProducerOptions
 from rocketbroker.client.requests import client_request
 from rocketbroker.client.send_result import SendResult, SendStatus
-from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_id import decode_message_id
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION_PREPARED,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.transaction import (
-    CheckTransactionStateRequestHeader,
-    EndTransactionRequestHeader,
-)
+from rocketbroker.codec.remoting.headers.message import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock

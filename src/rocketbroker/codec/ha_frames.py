@@ -12,7 +12,7 @@ without bytes is a heartbeat. Transfers follow each other without a gap, and are
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.common.errors import CodecError
 
 REPORT: Final = Struct(">q")

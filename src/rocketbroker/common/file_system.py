@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from rocketbroker.common import platform
 from rocketbroker.common.open_files import open_file
-from rocketbroker.common.shared_memory import Mapping, map_shared, sync_shared
+from rocketbroker.common.platform import Mapping, map_shared, sync_shared
 
 #: Smallest number of bytes that a disk writes atomically.
 SECTOR: Final = 512

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.platform import open_file_limits, set_open_file_limit
-from rocketbroker.common.shared_memory import mapped_count, max_map_count
+from rocketbroker.common.platform import mapped_count, max_map_count, open_file_limits, set_open_file_limit
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.ha_frames import LogPart
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAClientRuntimeInfo, HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError, RemotingError, StoreBusyError, StoreError

@@ -11,8 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.offset import HAConnectionRuntimeInfo, HARuntimeInfo
+from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config import MessageStoreConfig, TransportConfig
 from rocketbroker.common.config.hosts import parse_address
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
@@ -26,7 +26,7 @@ from rocketbroker.store.commitlog.put_message import (
 )
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.transport.access import ProtectedMode, RefusalLog, is_this_machine
-from rocketbroker.transport.listening_sockets import listen
+from rocketbroker.transport.remoting_server import listen
 
 # Slaves that may connect to the HA port, and those that count for acknowledgement.
 #

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.ha_frames import LogPart
-from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, BODY_POSITION
+from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, BODY_POSITION
 from rocketbroker.common.errors import CodecError, RemotingSendError, StoreError
 from rocketbroker.ha.master_link import MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, QueueData
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicQueueMappingInfo
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE, TopicConfig, TopicQueueMappingInfo
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.perm_name import PERM_WRITE
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 from rocketbroker.namesrv.names import is_registered_topic
 
 log = logging.getLogger(__name__)

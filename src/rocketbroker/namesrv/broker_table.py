@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.namesrv.broker_registration import BrokerRegistration

@@ -10,9 +10,8 @@ import logging
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
+from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, shown
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.common.shown_name import shown
 
 log = logging.getLogger(__name__)
 

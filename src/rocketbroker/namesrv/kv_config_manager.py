@@ -13,11 +13,9 @@ import msgspec
 
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.atomic_file import load_table, replace_contents
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
-from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.common.shown_name import shown
-from rocketbroker.common.table_file import load_table
+from rocketbroker.common.errors import BrokerResponseError, CodecError, shown
 from rocketbroker.namesrv.kv_table import KVNamespaces, pair_size, text_size
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 
 _COLON_AND_COMMA = 2
 

@@ -12,9 +12,8 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import RemotingError
+from rocketbroker.common.errors import RemotingError, shown
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.common.shown_name import shown
 from rocketbroker.namesrv.broker_table import BrokerLiveInfo
 from rocketbroker.transport.remoting_client import RemotingClient
 

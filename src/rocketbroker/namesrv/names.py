@@ -12,8 +12,7 @@ from rocketbroker.codec.message.topic_validator import (
     validate_topic,
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import BrokerResponseError, shown
 
 NAME_MAX_LENGTH = 255
 

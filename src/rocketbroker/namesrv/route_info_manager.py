@@ -7,15 +7,14 @@ when they have been silent for too long. Everything runs on the event loop, so n
 import logging
 from collections.abc import Callable
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, QueueData
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import BrokerResponseError, shown
 from rocketbroker.namesrv.broker_registration import BrokerRegistration, RegisterBrokerResult
 from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerTable
 from rocketbroker.namesrv.encoded_answers import EncodedAnswers

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rocketbroker.codec.remoting.bodies.route import QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicQueueMappingInfo
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 
 log = logging.getLogger(__name__)
 

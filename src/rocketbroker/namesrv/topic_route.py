@@ -4,7 +4,7 @@ from typing import Any
 
 from rocketbroker.codec.message.topic_validator import SYNC_BROKER_MEMBER_GROUP_PREFIX
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
-from rocketbroker.codec.remoting.perm_name import PERM_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.broker_table import BrokerTable
 from rocketbroker.namesrv.encoded_answers import EncodedAnswers

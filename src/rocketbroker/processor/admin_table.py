@@ -1,47 +1,44 @@
 """Queries, offsets and administration, one entry a code (org.apache.rocketmq.broker.processor.AdminBrokerProcessor)."""
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import MethodTable
-from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ViewBrokerStatsDataRequestHeader
-from rocketbroker.codec.remoting.headers.client import (
+from rocketbroker.codec.remoting.handler import Audience, MethodTable
+from rocketbroker.codec.remoting.headers.admin import (
     ConsumeMessageDirectlyResultRequestHeader,
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    ExchangeHAInfoRequestHeader,
     GetAllProducerInfoRequestHeader,
+    GetAllSubscriptionGroupRequestHeader,
+    GetAllTopicConfigRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
-    GetProducerConnectionListRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.offset import (
-    CloneGroupOffsetRequestHeader,
-    GetConsumerStatusRequestHeader,
-    GetEarliestMsgStoretimeRequestHeader,
-    GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader,
-    QueryCorrectionOffsetHeader,
-    ResetOffsetRequestHeader,
-    SearchOffsetRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
-from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader, QueryMessageRequestHeader
-from rocketbroker.codec.remoting.headers.subscription_group import (
-    DeleteSubscriptionGroupRequestHeader,
-    GetAllSubscriptionGroupRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
-    UpdateGroupForbiddenRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.topic import (
-    CreateTopicRequestHeader,
-    DeleteTopicRequestHeader,
-    GetAllTopicConfigRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumerStatusRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QueryMessageRequestHeader,
+    ResetOffsetRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+    SearchOffsetRequestHeader,
+    ViewMessageRequestHeader,
+)
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.broker_config import BrokerConfigProcessor

@@ -2,7 +2,7 @@
 
 from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, is_tag_type
 from rocketbroker.broker.consumer_filter_manager import filter_of
-from rocketbroker.codec.remoting.bodies.heartbeat import CheckClientRequestBody
+from rocketbroker.codec.remoting.bodies.client import CheckClientRequestBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode

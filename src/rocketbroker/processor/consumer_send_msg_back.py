@@ -12,6 +12,7 @@ from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_const import (
+    INNER_BATCH_FLAG,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
@@ -20,12 +21,10 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import replace_property
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, PERM_WRITE, SubscriptionGroupConfig
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig

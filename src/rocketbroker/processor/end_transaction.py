@@ -9,17 +9,17 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     immunity_ms,
     real_message,
 )
-from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_PRODUCER_GROUP,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketbroker.codec.remoting.headers.message import EndTransactionRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock

@@ -2,10 +2,10 @@
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 
 
 class GetConsumerListByGroupProcessor:

@@ -1,7 +1,7 @@
 """GET_EARLIEST_MSG_STORETIME (32): store time of the first message of a queue (AdminBrokerProcessor)."""
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import (
+from rocketbroker.codec.remoting.headers.message import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
 )

@@ -1,7 +1,7 @@
 """GET_MAX_OFFSET (30): the end of a queue (AdminBrokerProcessor.getMaxOffset)."""
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocketbroker.codec.remoting.headers.message import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_queue
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore

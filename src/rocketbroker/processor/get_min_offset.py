@@ -4,7 +4,7 @@ from typing import Final
 
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader, GetMinOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_queue
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore

@@ -14,9 +14,9 @@ from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,
     is_topic_or_group_illegal,
 )
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock

@@ -6,18 +6,17 @@ from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.lock_batch import (
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import BrokerResponseError, shown
 from rocketbroker.processor.support.name_check import check_client_group, check_known_group
 from rocketbroker.processor.support.request_body import read_body
 

@@ -5,8 +5,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import MethodTable, Route
+from rocketbroker.codec.remoting.handler import Audience, MethodTable, Route
 from rocketbroker.codec.remoting.headers import namesrv as headers
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock

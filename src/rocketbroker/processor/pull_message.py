@@ -13,14 +13,16 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import JOIN_LIMIT
 from rocketbroker.codec.remoting.handler import HELD, Answer, Buffer, Connection, Held, InTurn
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import (
+    FLAG_COMMIT_OFFSET,
+    FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
+    PullMessageRequestHeader,
+)
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
-from rocketbroker.codec.remoting.perm_name import PERM_READ
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_COMMIT_OFFSET, FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

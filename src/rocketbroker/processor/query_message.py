@@ -1,7 +1,7 @@
 """QUERY_MESSAGE (12): messages by key, unique id or tag (QueryMessageProcessor.queryMessage)."""
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader, QueryMessageResponseHeader
+from rocketbroker.codec.remoting.headers.message import QueryMessageRequestHeader, QueryMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import MessageStoreConfig

@@ -8,12 +8,12 @@ from collections.abc import Awaitable
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_const import host_flags
+from rocketbroker.codec.message.message_id import RecallMessageHandle, decode_recall_handle
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.message_sys_flag import host_flags
-from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle, decode_recall_handle
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader
-from rocketbroker.codec.remoting.perm_name import PERM_WRITE
+from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock

@@ -1,7 +1,7 @@
 """SEARCH_OFFSET_BY_TIMESTAMP (29): offset of a queue at a time (AdminBrokerProcessor.searchOffsetByTimestamp)."""
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader, SearchOffsetResponseHeader
+from rocketbroker.codec.remoting.headers.message import SearchOffsetRequestHeader, SearchOffsetResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError

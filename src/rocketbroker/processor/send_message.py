@@ -10,20 +10,19 @@ from rocketbroker.broker.message_copy import REAL_TOPIC
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction, to_half_message
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
+from rocketbroker.codec.message.message_const import (
+    BROKER_FLAGS,
+    INNER_BATCH_FLAG,
+    TRANSACTION_ROLLBACK_TYPE,
+    host_flags,
+)
+from rocketbroker.codec.message.message_id import RecallMessageHandle, UniqueIds
 from rocketbroker.codec.message.message_properties import (
     append_property,
     decode_properties,
     find_properties,
     get_property,
 )
-from rocketbroker.codec.message.message_sys_flag import (
-    BROKER_FLAGS,
-    INNER_BATCH_FLAG,
-    TRANSACTION_ROLLBACK_TYPE,
-    host_flags,
-)
-from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle
 from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,
     RMQ_SYS_TRACE_TOPIC,

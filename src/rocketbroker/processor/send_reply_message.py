@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable
 
 from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.codec.message.message_const import host_flags
 from rocketbroker.codec.message.message_id import create_message_id, host_text
 from rocketbroker.codec.message.message_properties import append_property, get_property_text, replace_property
-from rocketbroker.codec.message.message_sys_flag import host_flags
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.send_message import ReplyMessageRequestHeader, SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ReplyMessageRequestHeader, SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -6,26 +6,20 @@ Only this table sees all parts of the broker; each processor gets the few that i
 import os
 import secrets
 
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
-from rocketbroker.codec.remoting.audience import Audience
+from rocketbroker.codec.message.message_id import UniqueIds
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.codec.remoting.handler import MethodTable, Route
-from rocketbroker.codec.remoting.headers.client import (
-    GetConsumerListByGroupRequestHeader,
-    UnregisterClientRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.offset import (
-    QueryConsumerOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import (
+from rocketbroker.codec.remoting.handler import Audience, MethodTable, Route
+from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.headers.message import (
     ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
+    PullMessageRequestHeader,
+    QueryConsumerOffsetRequestHeader,
     RecallMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
+    UpdateConsumerOffsetRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin_table import add_admin_codes
 from rocketbroker.processor.check_client_config import CheckClientConfigProcessor

@@ -3,7 +3,7 @@
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.headers.admin import UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 
 

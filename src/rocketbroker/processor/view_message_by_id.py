@@ -1,7 +1,7 @@
 """VIEW_MESSAGE_BY_ID (33): the message at a CommitLog offset (QueryMessageProcessor.viewMessageById)."""
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.support.waiting_queries import WaitingQueries

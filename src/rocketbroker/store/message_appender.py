@@ -4,25 +4,26 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
-from rocketbroker.codec.message.batch_properties import find_properties_of_batch
-from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
 from rocketbroker.codec.message.message_batch import BatchParts
-from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    deliver_timestamp,
+    level_of,
+)
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
     MAX_SENT_PROPERTIES_LENGTH,
     find_properties,
+    find_properties_of_batch,
     get_property,
     replace_property,
 )
-from rocketbroker.codec.message.message_sys_flag import (
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-from rocketbroker.codec.storefile.body_check import may_look_torn
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
+from rocketbroker.codec.storefile.record_search import may_look_torn
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import (

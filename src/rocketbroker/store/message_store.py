@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig

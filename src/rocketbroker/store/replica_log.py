@@ -185,7 +185,7 @@ class LogTruncation:
 
 # Modules with numpy, whose import would hold the event loop.
 _DISPATCH_MODULES: Final = (
-    "rocketbroker.codec.storefile.record_chains",
+    "rocketbroker.codec.storefile.record_columns",
     "rocketbroker.store.dispatch.reput_columns",
     "rocketbroker.store.index.index_file",
 )

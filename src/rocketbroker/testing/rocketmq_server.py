@@ -12,9 +12,8 @@ from typing import Any, Self, TypeVar
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import FIRST_BROKER, DevBroker, DevServer, disk_use, small_files
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.lifecycle import MustClose

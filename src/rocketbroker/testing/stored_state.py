@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import DevBroker
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 
 _ENTRIES_AT_A_TIME = 1024
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import Connection, Guard, Route
+from rocketbroker.codec.remoting.handler import Audience, Connection, Guard, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -1,18 +1,14 @@
-"""One TCP connection that carries requests and answers in both directions (NettyRemotingAbstract).
-
-One read event is one batch: ``FrameReader`` handles all complete frames, ``FrameWriter`` sends their answers with one
-write. ``Responder`` sends the answers that must wait.
-"""
+"""Options of connected sockets."""
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Answer
+from rocketbroker.codec.remoting.handler import Answer, Audience
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import address_key
@@ -20,12 +16,23 @@ from rocketbroker.common.errors import RemoteProtocolError
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_reader import FrameReader
 from rocketbroker.transport.frame_writer import FrameWriter
-from rocketbroker.transport.held_memory import HeldMemory
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
-from rocketbroker.transport.peer_progress import PeerProgress
-from rocketbroker.transport.receive_buffer import SHARED_SIZE, ReceiveBuffer
+from rocketbroker.transport.peer_limits import SHARED_SIZE, HeldMemory, PeerProgress, ReceiveBuffer
 from rocketbroker.transport.responder import Responder
-from rocketbroker.transport.socket_options import set_options
+
+
+def set_options(sock: socket.socket | None, send_buffer: int) -> None:
+    """Disable Nagle's algorithm and set the send buffer, if not 0; for TCP sockets only."""
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if send_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+
+
+# One TCP connection that carries requests and answers in both directions (NettyRemotingAbstract).
+#
+# One read event is one batch: ``FrameReader`` handles all complete frames, ``FrameWriter`` sends their answers with one
+# write. ``Responder`` sends the answers that must wait.
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from time import perf_counter
 from rocketbroker.codec.remoting.frame import (
     LENGTH,
     LENGTH_AND_MARK,
+    HeaderFieldError,
     check_header_length,
     check_length,
     decode_parts,
     split_frame,
 )
 from rocketbroker.codec.remoting.handler import Connection, InTurn, Route
-from rocketbroker.codec.remoting.json_header import HeaderFieldError
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.access import RouteTable

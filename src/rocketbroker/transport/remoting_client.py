@@ -12,11 +12,10 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.frame_writer import SharedWriter, TlsTransport
 from rocketbroker.transport.outgoing_requests import ANOTHER_LOOP, MAX_OPAQUE
-from rocketbroker.transport.shared_writer import SharedWriter
-from rocketbroker.transport.tls_transport import TlsTransport
+from rocketbroker.transport.peer_limits import ConnectionLimits
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -1,6 +1,9 @@
 """Answers to the requests of one connection: at once, when a future is done, or in turn."""
 
 import asyncio
+import inspect
+from asyncio import Task
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -10,9 +13,83 @@ from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, R
 from rocketbroker.transport.answers import encode_answer, error_answer, made_in_turn
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_writer import FrameWriter
-from rocketbroker.transport.held_memory import HeldMemory
+from rocketbroker.transport.peer_limits import HeldMemory
 from rocketbroker.transport.request_run import HandledRun
-from rocketbroker.transport.request_turns import RequestTurns
+
+# Each request may produce a large answer.
+_MOST_AT_WORK = 4
+
+
+class RequestTurns:
+    """Run requests in order of arrival.
+
+    Args:
+        begin: starts the task that awaits the work and sends the answer.
+        on_end: called when a request has ended.
+    """
+
+    def __init__(self, begin: Callable[[Command, Awaitable[Any]], "Task[None]"], on_end: Callable[[], None]) -> None:
+        self._begin = begin
+        self._on_end = on_end
+        self._waiting: deque[tuple[Command, Awaitable[Any]]] = deque()
+        self._at_work = 0
+        # Bodies of queued and running requests.
+        self.body_bytes = 0
+        self.is_stopped = False
+
+    def add(self, command: Command, work: Awaitable[Any]) -> None:
+        """Start the work, or queue it; a coroutine does not run before its turn."""
+        self.body_bytes += len(command.body)
+        self._waiting.append((command, work))
+        self.go_on()
+
+    def begin(self, command: Command, work: Awaitable[Any], body_bytes: int) -> None:
+        """Start work out of turn; its body counts until it ends."""
+        self.body_bytes += body_bytes
+        self._begin(command, work).add_done_callback(partial(self._ended_out_of_turn, work, body_bytes))
+
+    def _ended_out_of_turn(self, work: Awaitable[Any], body_bytes: int, _task: "Task[None]") -> None:
+        self.body_bytes -= body_bytes
+        if inspect.iscoroutine(work):
+            work.close()
+        self._on_end()
+
+    def go_on(self) -> None:
+        """Start as many queued requests as may run."""
+        while self._waiting and self._at_work < _MOST_AT_WORK and not self.is_stopped:
+            command, work = self._waiting.popleft()
+            self._at_work += 1
+            self._begin(command, work).add_done_callback(partial(self._ended, command, work))
+
+    def stop(self) -> None:
+        """Start no more requests until ``resume``."""
+        self.is_stopped = True
+
+    def resume(self) -> None:
+        """Start requests again after ``stop``."""
+        self.is_stopped = False
+        self.go_on()
+
+    def clear(self) -> int:
+        """Drop the queued requests and return their number; running ones continue."""
+        count = len(self._waiting)
+        while self._waiting:
+            command, work = self._waiting.popleft()
+            self._release(command, work)
+        return count
+
+    def _ended(self, command: Command, work: Awaitable[Any], _task: "Task[None]") -> None:
+        self._at_work -= 1
+        self._release(command, work)
+        self.go_on()
+        self._on_end()
+
+    def _release(self, command: Command, work: Awaitable[Any]) -> None:
+        self.body_bytes -= len(command.body)
+        if inspect.iscoroutine(work):
+            # Avoids the warning about a coroutine that never ran; no effect on one that has ended.
+            work.close()
+
 
 # Bytes of answers above which they are written before the read event ends.
 _FLUSH_BYTES = 256 * 1024

@@ -19,7 +19,7 @@ from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.codec.message.message_id import decode_message_id
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

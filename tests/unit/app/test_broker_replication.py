@@ -13,15 +13,15 @@ from rocketbroker.app.broker_replication import ANY_ROLE, MASTER, ActingParts, B
 from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
 from rocketbroker.codec.message.message_batch import encode_batch
-from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.common.lifecycle import PartList
-from rocketbroker.transport.listening_sockets import close_sockets, port_of
 from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import close_sockets, port_of
 from tests.support.fakes import FakeClock
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running, stopping

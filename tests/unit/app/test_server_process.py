@@ -11,7 +11,7 @@ from rocketbroker.app.server_process import limits_of, log_access, run, serve
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import connection_limit
-from rocketbroker.transport.connection_limits import WRITE_HIGH_WATER, ConnectionLimits
+from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
 
 
 class Recorded:

@@ -6,13 +6,13 @@ import pytest
 
 from rocketbroker.app.mqstore.log_records import log_items
 from rocketbroker.audit.store_audit import log_files
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from rocketbroker.codec.message.message_ext import MessageExt
 from tests.support.audit_damage import DAMAGE, INT64, QUEUE_OFFSET, victim
 from tests.support.audited_store import MESSAGES, bytes_at, check, errors, log_place, patch, warnings
 from tests.support.commit_log_writer import CommitLogWriter

@@ -9,8 +9,8 @@ import pytest
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, RetryMessageFilter, filter_of
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.record_properties import PropertyBlocks
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.message.raw_records import PropertyBlocks
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import MQFilterError
 from tests.support.fakes import FakeClock

@@ -1,11 +1,10 @@
 import pytest
 
 from rocketbroker.broker.message_copy import copy_message, real_place, with_real_place, without_real_place
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_const import host_flags
+from rocketbroker.codec.message.message_decoder import decode_record, encode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.message_sys_flag import host_flags
 
 V4, V6 = host_bytes("127.0.0.1", 10911), host_bytes("2001:db8::1", 10911)
 COMPRESSED_AND_COMMITTED = 0x309

@@ -6,7 +6,7 @@ import pytest
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.persist.config_manager import ConfigManager
 from rocketbroker.broker.schedule_message_service import BATCH, LEAST_PAUSE_S, ScheduleMessageService, delay_rewrite
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper

@@ -5,8 +5,7 @@ import pytest
 from rocketbroker.client.acl_client_rpc_hook import AclClientRPCHook, SessionCredentials
 from rocketbroker.client.errors import ClientError
 from rocketbroker.client.mq_version import version_desc
-from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader
-from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMaxOffsetRequestHeader, QueryMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 
 

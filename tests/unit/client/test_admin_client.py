@@ -15,7 +15,7 @@ from rocketbroker.client.errors import ClientStateError, NameServerError
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
-from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
+from rocketbroker.codec.remoting.bodies.client import CMResult
 from rocketbroker.common.errors import CodecError, RemotingConnectError
 from rocketbroker.testing import RocketMQServer
 from tests.support.scripted_server import ScriptedServer, name_server, route_of

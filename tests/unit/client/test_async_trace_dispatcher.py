@@ -11,8 +11,8 @@ from rocketbroker.client.message import Message, MessageType
 from rocketbroker.client.namespace import Namespace
 from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.client.send_result import SendResult, SendStatus
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.trace_data import SubAfterTrace
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import RemotingSendError
 from tests.support.consumer_parts import consumption, message, process_queue

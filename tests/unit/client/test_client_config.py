@@ -18,8 +18,8 @@ from rocketbroker.client.message import Message
 from rocketbroker.client.name_server_client import NameServerClient
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
-from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData
+from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import ConfigError

@@ -7,21 +7,16 @@ from contextlib import AsyncExitStack
 import pytest
 
 from rocketbroker.client.client_remoting_processor import ClientRemotingProcessor
-from rocketbroker.codec.message.message_encoder import encode_record
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.consumer_running_info import (
-    CMResult,
-    ConsumeMessageDirectlyResult,
-    ConsumerRunningInfo,
-)
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_decoder import encode_record
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
-from rocketbroker.codec.remoting.headers.client import (
+from rocketbroker.codec.remoting.headers.admin import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

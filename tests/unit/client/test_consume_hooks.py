@@ -13,7 +13,7 @@ from rocketbroker.client.lite_pull_consumer import LitePullConsumer
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.pull_consumer import PullConsumer, StartFrom
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.testing import RocketMQServer
 

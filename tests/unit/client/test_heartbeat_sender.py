@@ -3,7 +3,7 @@
 import pytest
 
 from rocketbroker.client.heartbeat_sender import HeartbeatSender
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

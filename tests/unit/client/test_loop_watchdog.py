@@ -18,7 +18,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.loop_watchdog import LoopWatchdog
 from rocketbroker.client.producer import Producer
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.scripted_server import Asked, ScriptedServer, name_server, route_of
 from tests.support.waiting import until, wait_until

@@ -9,8 +9,7 @@ import pytest
 from rocketbroker.client.errors import BrokerNotFoundError, ClientStateError
 from rocketbroker.client.message_stream import MessageStream, passes
 from rocketbroker.client.pull_result import PullResult, PullStatus
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import (
     BrokerResponseError,

@@ -4,15 +4,19 @@ import pytest
 
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.message_track import TrackType, message_track_detail
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_decoder import decode_record, encode_record
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.bodies.connection import Connection, ConsumerConnection
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, OffsetWrapper
-from rocketbroker.codec.remoting.bodies.tables import GroupList
+from rocketbroker.codec.remoting.bodies.client import (
+    Connection,
+    ConsumerConnection,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
+from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

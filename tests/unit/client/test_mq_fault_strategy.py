@@ -3,7 +3,7 @@
 import pytest
 
 from rocketbroker.client.mq_fault_strategy import MQFaultStrategy
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.fakes import FakeClock
 
 QUEUES = [MessageQueue("T", broker, index) for broker in ("a", "b") for index in range(4)]

@@ -17,7 +17,7 @@ from rocketbroker.client.opentelemetry_hook import OpenTelemetryHook, with_trace
 from rocketbroker.client.producer import Producer
 from rocketbroker.client.push_consumer import PushConsumer
 from rocketbroker.client.send_message_hook import SendMessageContext
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.testing import RocketMQServer
 
 

@@ -12,9 +12,9 @@ from rocketbroker.client.message import MAX_MESSAGE_SIZE, Message
 from rocketbroker.client.outgoing import Compression, CompressionType, prepare_batches, prepare_message
 from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_const import COMPRESSED_FLAG
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_properties import decode_properties
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import CodecError

@@ -23,10 +23,10 @@ from rocketbroker.client.send_message_hook import SendMessageContext
 from rocketbroker.client.send_result import SendStatus
 from rocketbroker.client.topic_route_table import TopicRoute
 from rocketbroker.codec.message.message_batch import split_batch
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_properties import decode_properties
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData
+from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

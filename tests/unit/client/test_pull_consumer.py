@@ -10,13 +10,13 @@ from rocketbroker.client.errors import BrokerNotFoundError, InvalidMessageError,
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_consumer import PullConsumer, StartFrom
 from rocketbroker.client.pull_result import PullStatus
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_decoder import encode_record
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, HeartbeatData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeType, HeartbeatData
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
+from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

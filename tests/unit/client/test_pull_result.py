@@ -3,8 +3,8 @@
 import pytest
 
 from rocketbroker.client.pull_result import PullResult, pull_result
-from rocketbroker.codec.message.message_encoder import encode_record
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
+from rocketbroker.codec.message.message_decoder import encode_record
+from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import response
 from tests.support.consumer_parts import HOST
 from tests.support.scripted_server import header_of

@@ -9,8 +9,7 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.received_message import ReceivedMessage
 from rocketbroker.client.errors import ClientStateError, HandlerError, InvalidMessageError, OptionError
 from rocketbroker.client.push_consumer import PushConsumer
-from rocketbroker.codec.remoting.bodies.consumer_running_info import CMResult
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.client import CMResult, MessageModel
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.consumer_parts import message, process_queue
 

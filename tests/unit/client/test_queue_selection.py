@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rocketbroker.client.message import Message
 from rocketbroker.client.queue_selection import RoundRobin, select_by_hash
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 QUEUES = [MessageQueue("T", broker, index) for broker in ("a", "b") for index in range(4)]
 

@@ -15,7 +15,7 @@ from rocketbroker.client.request_reply import (
 )
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.headers.send_message import ReplyMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ReplyMessageRequestHeader
 
 
 def reply_to(correlation_id: str, body: bytes = b"yes", sys_flag: int = 0) -> MessageExt:

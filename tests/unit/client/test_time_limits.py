@@ -11,9 +11,9 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import OptionError, RequestTimeoutError, SendFailedError
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
-from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
+from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RemotingTimeoutError, RocketBrokerError

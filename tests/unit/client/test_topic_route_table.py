@@ -6,7 +6,7 @@ import pytest
 
 from rocketbroker.client.errors import BrokerNotFoundError, NameServerError, TopicRouteError
 from rocketbroker.client.topic_route_table import TopicRouteTable, ordered_queues, topic_route
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketbroker.common.errors import RemoteProtocolError
 from tests.support.scripted_server import route_of

@@ -6,8 +6,7 @@ from rocketbroker.client.client_config import ClientConfig
 from rocketbroker.client.message import Message
 from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.headers.send_message import SendMessageResponseHeader
-from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.headers.message import CheckTransactionStateRequestHeader, SendMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.consumer_parts import message

@@ -1,5 +1,6 @@
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.common.address_shares import AddressShares, address_key, is_loopback
+from rocketbroker.common.address_shares import AddressShares, ByteBudget, address_key, is_loopback
+from tests.support.fakes import FakeClock
 
 
 def test_ipv6_hosts_of_a_network_share():
@@ -39,3 +40,26 @@ def test_entries_may_weigh_more():
 def test_this_machine_is_known_by_loopback():
     hosts = ("127.0.0.1", "127.9.9.9", "::1", "10.127.0.1", "2001:db8::1")
     assert [is_loopback(address_key(host_bytes(host, 80))) for host in hosts] == [True, True, True, False, False]
+
+
+def test_the_bucket_keeps_ten_seconds_of_its_rate():
+    clock = FakeClock()
+    budget = ByteBudget(clock)
+    assert budget.take(900, 100)
+    assert budget.take(900, 100), "the last may be more than what is left"
+    assert not budget.take(1, 100)
+    clock.advance(8)
+    assert not budget.take(1, 100)
+    clock.advance(0.01)
+    assert budget.take(1, 100)
+    assert not budget.take(1, 100)
+    clock.advance(3600)
+    assert [budget.take(500, 100) for _ in range(3)] == [True, True, False]
+
+
+def test_a_rate_that_changes_counts_from_then_on():
+    clock = FakeClock()
+    budget = ByteBudget(clock)
+    assert budget.take(1_000, 100)
+    assert not budget.take(1, 100)
+    assert budget.take(1, 200)

@@ -1,12 +1,14 @@
 """Open files of this machine."""
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.local_file import LocalFile
+from rocketbroker.common.local_file import LocalFile, lock_holders
 from rocketbroker.store.logfile.mapped_file import MappedFile
 
 
@@ -43,3 +45,17 @@ def test_a_local_file_names_what_was_refused(path: Path):
         with pytest.raises(StoreError, match="refused: Is a directory"):
             read()
     file.close()
+
+
+@pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])
+def test_both_kinds_of_lock_are_seen_as_long_as_they_are_held(tmp_path: Path, lock):
+    path = tmp_path / "lock"
+    with path.open("wb") as file:
+        assert lock_holders(path) == ()
+        lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert lock_holders(path) == (os.getpid(),)
+    assert lock_holders(path) == ()
+
+
+def test_a_file_that_is_not_there_has_none(tmp_path: Path):
+    assert lock_holders(tmp_path / "lock") == ()

@@ -1,6 +1,6 @@
 """Brokers by name, id, cluster and address."""
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerTable
 from tests.support.fakes import FakeConnection
 

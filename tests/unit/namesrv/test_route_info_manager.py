@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import (
     TopicConfig,

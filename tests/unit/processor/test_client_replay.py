@@ -8,12 +8,9 @@ from functools import cache
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.handler import MethodTable
-from rocketbroker.codec.remoting.headers.client import (
-    GetConsumerListByGroupRequestHeader,
-    UnregisterClientRequestHeader,
-)
+from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.remoting_command import to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
 from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor

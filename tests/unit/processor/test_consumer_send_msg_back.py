@@ -7,15 +7,17 @@ import pytest
 
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.codec.message.message_const import host_flags
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.message_sys_flag import host_flags
-from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.handler import Audience
+from rocketbroker.codec.remoting.headers.message import (
+    FLAG_SUBSCRIPTION,
+    ConsumerSendMsgBackRequestHeader,
+    PullMessageRequestHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from rocketbroker.codec.message.message_const import TRANSACTION_COMMIT_TYPE
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketbroker.codec.remoting.headers.message import EndTransactionRequestHeader
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand, request
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError

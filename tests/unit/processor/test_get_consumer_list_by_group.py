@@ -1,8 +1,8 @@
 import json
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
-from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from rocketbroker.codec.remoting.bodies.client import ConsumerData
+from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.offset import GetEarliestMsgStoretimeRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetEarliestMsgStoretimeRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.get_earliest_msg_storetime import GetEarliestMsgStoretimeProcessor
 from tests.support.fakes import FakeClock

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from rocketbroker.codec.remoting.headers.offset import GetMaxOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMaxOffsetRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.get_max_offset import GetMaxOffsetProcessor
 from tests.support.golden_store import manifest

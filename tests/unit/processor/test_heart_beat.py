@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -1,15 +1,15 @@
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
-from rocketbroker.codec.remoting.bodies.lock_batch import (
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumerData,
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

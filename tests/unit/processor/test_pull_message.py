@@ -12,14 +12,12 @@ import pytest
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.longpolling.pull_request import PullRequest
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.message_encoder import BODY_POSITION
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from rocketbroker.codec.message.message_decoder import BODY_POSITION, decode_messages
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
-from rocketbroker.codec.remoting.handler import HELD, Buffer, InTurn
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.handler import HELD, Audience, Buffer, InTurn
+from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

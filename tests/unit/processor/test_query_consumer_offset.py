@@ -1,8 +1,7 @@
 import pytest
 
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
-from rocketbroker.codec.remoting.headers.offset import QueryConsumerOffsetRequestHeader
-from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.headers.message import QueryConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.remoting_command import request, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.query_consumer_offset import QueryConsumerOffsetProcessor

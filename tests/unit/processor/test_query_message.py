@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.remoting.headers.query_message import QueryMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import QueryMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.query_message import QueryMessageProcessor

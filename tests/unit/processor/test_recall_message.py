@@ -1,9 +1,9 @@
 import pytest
 
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
-from rocketbroker.codec.message.recall_message_handle import RecallMessageHandle, decode_recall_handle
+from rocketbroker.codec.message.message_id import RecallMessageHandle, decode_recall_handle
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.send_message import RecallMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.recall_message import RecallMessageProcessor

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.offset import SearchOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import SearchOffsetRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.search_offset_by_timestamp import SearchOffsetByTimestampProcessor

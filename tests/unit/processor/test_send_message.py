@@ -14,14 +14,13 @@ import pytest
 
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
-from rocketbroker.codec.message.message_client_id_setter import UniqueIds
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import UniqueIds, decode_recall_handle
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
-from rocketbroker.codec.message.recall_message_handle import decode_recall_handle
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

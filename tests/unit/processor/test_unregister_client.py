@@ -1,8 +1,8 @@
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
-from rocketbroker.codec.remoting.headers.client import UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.bodies.client import ConsumerData
+from rocketbroker.codec.remoting.headers.admin import UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.unregister_client import UnregisterClientProcessor

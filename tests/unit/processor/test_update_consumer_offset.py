@@ -1,11 +1,10 @@
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, MessageModel
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.handler import Audience, Route
+from rocketbroker.codec.remoting.headers.message import UpdateConsumerOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

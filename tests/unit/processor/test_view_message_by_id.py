@@ -2,7 +2,7 @@ from typing import cast
 
 import pytest
 
-from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ViewMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.support.waiting_queries import WaitingQueries

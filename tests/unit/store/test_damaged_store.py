@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
+from rocketbroker.codec.message.message_const import TRANSACTION_PREPARED_TYPE
 from rocketbroker.common.file_system import LocalFileSystem
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import (

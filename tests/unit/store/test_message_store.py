@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rocketbroker.audit.store_audit import audit
+from rocketbroker.codec.message.message_const import COMPRESSED_FLAG
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.commit_log import CommitLog

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.header_template import INT, VaryingField
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -1,6 +1,6 @@
 """Texts of failed assertions name what is missing and what is too much."""
 
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.testing.stored_state import lag_difference, message_difference, offset_difference, total_lag
 
 QUEUE = MessageQueue("T", "broker-a", 0)

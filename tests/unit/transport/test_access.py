@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.handler import Audience, Route
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

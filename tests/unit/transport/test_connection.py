@@ -10,8 +10,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport import frame_reader
-from rocketbroker.transport.connection_limits import ConnectionLimits
-from rocketbroker.transport.receive_buffer import SHARED_SIZE
+from rocketbroker.transport.peer_limits import SHARED_SIZE, ConnectionLimits
 from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, Runs, attach, connect, feed, frame, frames
 from tests.support.waiting import turns, until
 

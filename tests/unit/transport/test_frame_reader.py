@@ -6,9 +6,9 @@ import pytest
 
 from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
-from rocketbroker.transport.connection_limits import ConnectionLimits
+from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.transports import ECHO, ENCODED, HOLDING, LATER, PIECES, TYPED, Handlers, connect, feed, frame
 from tests.support.waiting import turns
 

@@ -8,9 +8,9 @@ from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, RemotingTooMuchRequestError
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
-from rocketbroker.transport.shared_writer import SharedWriter
+from rocketbroker.transport.frame_writer import SharedWriter
+from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.transports import ECHO, FUTURE, TYPED, FakeTransport, Handlers, connect, feed, frame
 from tests.support.waiting import until
 

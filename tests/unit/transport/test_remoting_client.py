@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.transport import endpoint, remoting_client

@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.handler import HELD, Held, InTurn, Route
 from rocketbroker.codec.remoting.hot_responses import pull_response_head, send_response, success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.transport.connection_limits import ConnectionLimits
+from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.request_meter import (
     BUCKETS_S,
     UNKNOWN_CODE,

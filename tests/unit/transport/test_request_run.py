@@ -3,12 +3,12 @@ import errno
 
 import pytest
 
-from rocketbroker.codec.remoting.audience import Audience
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
+from rocketbroker.codec.remoting.handler import Audience
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request, response
-from rocketbroker.transport.connection_limits import ConnectionLimits
 from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.request_run import HandledRun
 from rocketbroker.transport.responder import Responder
 from tests.support.transports import RUN as CODE

@@ -11,7 +11,7 @@ from rocketbroker.analytics.columns.arrow_slices import binary_slices
 from rocketbroker.analytics.columns.decode_report import BODY_UNREADABLE, DecodeReport, SkippedRange
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.codec.message.compression import decompress
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG
+from rocketbroker.codec.message.message_const import COMPRESSED_FLAG
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.common.errors import CodecError

@@ -21,19 +21,17 @@ from rocketbroker.analytics.columns.message_schema import (
 )
 from rocketbroker.analytics.columns.property_columns import properties_map, properties_text
 from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.codec.byte_columns import Positions, gather
+from rocketbroker.codec.message.columns import Positions, gather
 from rocketbroker.codec.message.message_const import (
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-)
-from rocketbroker.codec.message.message_encoder import BORN_HOST_POSITION
-from rocketbroker.codec.message.message_sys_flag import (
     BORNHOST_V6_FLAG,
     HOST_V4_LENGTH,
     HOST_V6_LENGTH,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
     STOREHOSTADDRESS_V6_FLAG,
 )
+from rocketbroker.codec.message.message_decoder import BORN_HOST_POSITION
 from rocketbroker.codec.message.property_slices import Slices, property_slices
 from rocketbroker.codec.storefile.dtypes import RECORD_HEAD
 from rocketbroker.codec.storefile.record_columns import Records

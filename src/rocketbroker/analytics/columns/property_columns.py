@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices, number_array
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.record_columns import Records
 
 _NAME_END: Final = 1

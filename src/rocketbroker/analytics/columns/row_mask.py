@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices
 from rocketbroker.analytics.columns.property_columns import properties_text, property_values
-from rocketbroker.codec.byte_columns import rows_at
+from rocketbroker.codec.message.columns import rows_at
 from rocketbroker.codec.message.message_const import (
     KEY_SEPARATOR,
     PROPERTY_KEYS,

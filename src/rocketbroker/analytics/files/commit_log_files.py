@@ -10,9 +10,9 @@ import numpy as np
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, opened, shown_path
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.codec.storefile.mapped_file_name import offset_files
-from rocketbroker.common.commit_log_file import measure
+from rocketbroker.codec.storefile.store_file import offset_files
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.local_file import measure
 
 _EXPECTED: Final = "name a store directory, which contains commitlog/, or its commit-log directory"
 _FOLDER: Final = "commitlog"

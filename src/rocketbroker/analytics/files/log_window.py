@@ -7,7 +7,7 @@ from typing import Final
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
-from rocketbroker.codec.storefile.log_window import LogWindow
+from rocketbroker.codec.storefile.store_file import LogWindow
 
 #: Bytes read at a time from a remote store; also bounds the rows of a batch.
 WINDOW_SIZE: Final = 16 << 20

@@ -22,12 +22,13 @@ from rocketbroker.analytics.jobs.audit_queues import PLACE, QueueFrames, audit_q
 from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore, damage_frame, deleted_frame, offsets_frame
 from rocketbroker.analytics.jobs.columns import millis
 from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
-from rocketbroker.codec.message.delay_levels import deliver_timestamp, level_of
-from rocketbroker.codec.message.message_const import PROPERTY_DELAY_TIME_LEVEL
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
+    PROPERTY_DELAY_TIME_LEVEL,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
+    deliver_timestamp,
+    level_of,
 )
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
 from rocketbroker.analytics.jobs.audited_stores import OfStore
 from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
-from rocketbroker.codec.message.java_hash_many import index_key_hash_many
+from rocketbroker.codec.message.columns import index_key_hash_many
 from rocketbroker.codec.message.message_properties import split_keys
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.audit_rules import AuditRule

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketbroker.analytics.jobs.audit_findings import Kept, findings
 from rocketbroker.analytics.jobs.audited_stores import OfStore
 from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 

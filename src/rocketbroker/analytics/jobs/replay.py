@@ -23,19 +23,20 @@ from rocketbroker.client.message import Message, check_message
 from rocketbroker.client.queue_selection import QueueSelector
 from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_const import (
+    COMPRESSED_FLAG,
+    INNER_BATCH_FLAG,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_WAIT_STORE_MSG_OK,
     STRING_HASH_SET,
 )
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, INNER_BATCH_FLAG
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
     RMQ_SYS_SCHEDULE_TOPIC,
     is_system_topic,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError, StoreError
 

@@ -16,7 +16,7 @@ from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.analytics.queues.queue_entries import QueueNotWholeError
 from rocketbroker.analytics.queues.queued_records import queued_records
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.record_columns import Records
 
 _WHOLE_FILE: Final = 1 << 62

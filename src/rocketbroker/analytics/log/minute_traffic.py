@@ -23,7 +23,7 @@ from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError
 from rocketbroker.analytics.queues.queue_folders import owning_topics, queue_numbers
 from rocketbroker.analytics.queues.queue_proof import is_closed
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.common.errors import CodecError
 

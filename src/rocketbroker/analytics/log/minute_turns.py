@@ -18,8 +18,8 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
 from rocketbroker.analytics.log.stored_times import HEAD_SIZE, stored_times, times_at
 from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueNotWholeError
-from rocketbroker.codec.byte_columns import Positions, gather
-from rocketbroker.codec.message.message_encoder import BLANK_LENGTH, BLANK_MAGIC_CODE
+from rocketbroker.codec.message.columns import Positions, gather
+from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, BLANK_MAGIC_CODE
 from rocketbroker.codec.storefile.record_search import Found, inspect
 from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import CodecError

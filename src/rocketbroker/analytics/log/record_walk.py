@@ -7,9 +7,9 @@ from rocketbroker.analytics.files.log_window import log_window
 from rocketbroker.analytics.log.split import Split
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.log_walk import FileWalk, Stretch
-from rocketbroker.codec.storefile.log_window import LogWindow
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, is_complete, what_is_wrong
+from rocketbroker.codec.storefile.store_file import LogWindow
 
 
 def walk_split(split: Split, report: DecodeReport) -> Iterator[Records]:

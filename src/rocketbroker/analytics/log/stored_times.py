@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
-from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_encoder import MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2, RECORD_HEADS
+from rocketbroker.codec.message.columns import Positions
+from rocketbroker.codec.message.message_decoder import MESSAGE_MAGIC_CODE_V1, MESSAGE_MAGIC_CODE_V2, RECORD_HEADS
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.common.errors import CodecError
 

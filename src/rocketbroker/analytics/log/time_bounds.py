@@ -12,9 +12,9 @@ from typing import Final
 
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.log_window import log_window
-from rocketbroker.codec.message.message_encoder import RECORD_HEADS
-from rocketbroker.codec.storefile.log_window import LogWindow
+from rocketbroker.codec.message.message_decoder import RECORD_HEADS
 from rocketbroker.codec.storefile.record_search import find_record, store_timestamp
+from rocketbroker.codec.storefile.store_file import LogWindow
 
 #: A broker's clock may have been set back by this much while it stored messages.
 CLOCK_MARGIN_MS: Final = 1000

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rocketbroker.analytics.files.log_window import WINDOW_SIZE
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_files import queue_files
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE, Entries, is_entry, is_filler_entry
 from rocketbroker.common.errors import StoreError

@@ -8,9 +8,9 @@ import numpy as np
 
 from rocketbroker.analytics.files.store_files import StoreFolder, opened
 from rocketbroker.analytics.queues.queue_folders import queue_numbers, queue_topics
-from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.storefile.mapped_file_name import OffsetFile, offset_files
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.queue_files import ENTRIES, Entries, QueueFiles, is_entry, queue_offsets
+from rocketbroker.codec.storefile.store_file import OffsetFile, offset_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Final
 
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_tables import loads_config
 from rocketbroker.codec.storefile.consume_queue_layout import RETIRED
 from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from rocketbroker.common.errors import CodecError

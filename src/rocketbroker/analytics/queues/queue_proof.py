@@ -20,11 +20,11 @@ from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError, checked_entries
 from rocketbroker.analytics.queues.queue_files import queue_files
 from rocketbroker.analytics.queues.queue_folders import owning_topics, queue_numbers
-from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.message.message_encoder import BLANK_MAGIC_CODE
+from rocketbroker.codec.message.columns import Positions
+from rocketbroker.codec.message.message_decoder import BLANK_MAGIC_CODE
 from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, ENTRIES
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.lock_holders import lock_holders
+from rocketbroker.common.local_file import lock_holders
 
 #: The proof covers the log in stretches of this many bytes.
 STRETCH: Final = 16 << 20

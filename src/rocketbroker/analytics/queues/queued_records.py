@@ -12,10 +12,9 @@ from rocketbroker.analytics.files.log_window import WINDOW_SIZE
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import StoreFolder, opened
 from rocketbroker.analytics.queues.queue_entries import CheckedQueue, EntryRange, QueueNotWholeError
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.property_slices import Slices
-from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.scattered_records import ScatteredRecords
+from rocketbroker.codec.storefile.record_columns import Records, ScatteredRecords
 
 # Records closer together than this many bytes are read at once: a second read would take as long.
 _NEAR_LOCAL: Final = 16 << 10

@@ -6,10 +6,9 @@ from typing import TypeVar
 
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.storefile.config_json import MAX_CONFIG_SIZE
-from rocketbroker.codec.storefile.config_tables import BACKUP, decode_table
+from rocketbroker.codec.storefile.config_tables import BACKUP, MAX_CONFIG_SIZE, decode_table
+from rocketbroker.common.atomic_file import both_faults, parsed
 from rocketbroker.common.errors import StoreError
-from rocketbroker.common.table_file import both_faults, parsed
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, select_by
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupWrapper
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigSerializeWrapper
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupWrapper, TopicConfigSerializeWrapper
 
 _SEPARATOR = "@"
 

@@ -12,7 +12,7 @@ from rocketbroker.analytics.queues.queue_files import QueueSlice, queue_slices, 
 from rocketbroker.analytics.tables.matching import chosen
 from rocketbroker.analytics.tables.root_folder import root_folder
 from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, select_by
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.queue_files import ENTRIES, Entries
 
 

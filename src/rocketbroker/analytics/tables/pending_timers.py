@@ -14,7 +14,7 @@ from rocketbroker.analytics.queues.queue_files import queue_slices
 from rocketbroker.analytics.tables.config_file import load_config_file
 from rocketbroker.analytics.tables.queued_entries import QueuedEntries, queued_entries
 from rocketbroker.analytics.tables.record_values import MOST_QUEUES, RecordValues
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.message_const import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,

@@ -15,7 +15,7 @@ from rocketbroker.analytics.queues.queue_files import QueueSlice, read_entries
 from rocketbroker.analytics.tables.record_values import RecordValues
 from rocketbroker.analytics.tables.records_by_offset import RecordsByOffset
 from rocketbroker.analytics.tables.table import Rows
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.record_columns import Records
 
 _FIELDS: Final = ("commit_log_offset", "size", "tags_code")

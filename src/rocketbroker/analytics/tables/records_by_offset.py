@@ -6,11 +6,10 @@ from typing import Final
 import numpy as np
 
 from rocketbroker.analytics.files.store_files import StoreFolder, opened
-from rocketbroker.codec.byte_columns import Positions
-from rocketbroker.codec.storefile.mapped_file_name import offset_files
-from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.codec.message.columns import Positions
+from rocketbroker.codec.storefile.record_columns import Records, ScatteredRecords
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
-from rocketbroker.codec.storefile.scattered_records import ScatteredRecords
+from rocketbroker.codec.storefile.store_file import offset_files
 
 _FOLDER: Final = "commitlog"
 # Largest gap between records that are read together, and the size of a group in bytes.

@@ -34,7 +34,7 @@ from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import stop_all, uninterrupted
 from rocketbroker.store.clean.disk_watch import DiskUse
 from rocketbroker.store.commitlog.put_message import Refusal
-from rocketbroker.transport.listening_sockets import bind_sockets, close_sockets
+from rocketbroker.transport.remoting_server import bind_sockets, close_sockets
 
 _PREFIX = "mqdev-"
 # Locked while its mqdev runs. Only folders with this file and this content are removed.

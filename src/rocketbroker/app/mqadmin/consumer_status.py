@@ -7,7 +7,7 @@ from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, run
 from rocketbroker.client.admin_client import AdminClient
 from rocketbroker.client.mq_version import version_desc
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumerRunningInfo
+from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo
 from rocketbroker.common.errors import CodecError, RocketBrokerError
 
 _SAME = "Same subscription in the same group of consumer"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 
 class QueueOffset(msgspec.Struct, rename="camel"):

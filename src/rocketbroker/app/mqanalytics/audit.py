@@ -12,7 +12,7 @@ from rocketbroker.app.mqanalytics.options import AsJson, Stores
 from rocketbroker.app.mqanalytics.rendering import camel
 from rocketbroker.app.mqanalytics.running import EXIT_FOUND, failing_in_one_line, known_stores, running
 from rocketbroker.app.terminal import say
-from rocketbroker.codec.message.delay_levels import parse_delay_levels
+from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig

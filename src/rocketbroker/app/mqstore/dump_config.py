@@ -12,7 +12,7 @@ from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, readi
 from rocketbroker.app.terminal import say
 from rocketbroker.audit.store_audit import read_state
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_tables import loads_config
 from rocketbroker.common.errors import CodecError, StoreError
 
 

@@ -5,11 +5,10 @@ from typing import Final
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.storefile.body_check import wrong_body
 from rocketbroker.codec.storefile.log_walk import FileWalk
-from rocketbroker.codec.storefile.log_window import LogWindow
-from rocketbroker.codec.storefile.record_search import Found, find_record
-from rocketbroker.common.commit_log_file import CommitLogFile, open_commit_log
+from rocketbroker.codec.storefile.record_search import Found, find_record, wrong_body
+from rocketbroker.codec.storefile.store_file import LogWindow
+from rocketbroker.common.local_file import CommitLogFile, open_commit_log
 
 #: A record and true if its body matches its checksum, or physical offset and length of a range without a record.
 LogItem = tuple[MessageExt, bool] | tuple[int, int]

@@ -29,7 +29,7 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
-from rocketbroker.codec.storefile.config_json import loads_config
+from rocketbroker.codec.storefile.config_tables import loads_config
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig

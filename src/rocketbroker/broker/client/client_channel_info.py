@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 
 
 class ClientChannelInfo:

@@ -10,13 +10,17 @@ from typing import NamedTuple
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumeFromWhere,
+    ConsumeType,
+    GetConsumerListByGroupResponseBody,
+    MessageModel,
+    SubscriptionData,
+)
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import BrokerResponseError, shown
 
 # Subscription of a group to a topic, in the form that filters pulls (FilterAPI, SubscriptionData).
 #

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo, ClientGroups
 from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo, Subscription
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import is_system_group
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumerData
 from rocketbroker.codec.remoting.bodies.offset import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
-from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.handler import Audience, Connection
+from rocketbroker.codec.remoting.headers.admin import NotifyConsumerIdsChangedRequestHeader
+from rocketbroker.codec.remoting.headers.message import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock

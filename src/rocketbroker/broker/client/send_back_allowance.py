@@ -6,7 +6,7 @@ received before the consumer or the broker restarted.
 """
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.common.byte_budget import ByteBudget
+from rocketbroker.common.address_shares import ByteBudget
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 

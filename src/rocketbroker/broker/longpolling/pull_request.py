@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rocketbroker.broker.message_copy import REAL_TOPIC, Place, real_place
-from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.message_encoder import RECORD_HEADS, SYS_FLAG_POSITION
-from rocketbroker.codec.message.message_sys_flag import STOREHOSTADDRESS_V6_FLAG, host_flags
+from rocketbroker.codec.message.message_const import STOREHOSTADDRESS_V6_FLAG, host_flags
+from rocketbroker.codec.message.message_decoder import RECORD_HEADS, SYS_FLAG_POSITION
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult
 from rocketbroker.store.read.get_message import MessageFilter

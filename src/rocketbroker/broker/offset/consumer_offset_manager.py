@@ -18,8 +18,8 @@ from rocketbroker.broker.persist.config_manager import (
 )
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table

@@ -24,13 +24,11 @@ import msgspec
 
 from rocketbroker.broker.persist.durable_progress import TableChanges
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
+from rocketbroker.common.atomic_file import load_table, replace_contents
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.common.table_file import load_table
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, open_pops

@@ -11,8 +11,8 @@ import msgspec
 
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import (
     MASTER_ID,
     GetBrokerMemberGroupResponseBody,
@@ -20,6 +20,7 @@ from rocketbroker.codec.remoting.bodies.route import (
     TopicRouteData,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import (
+    PERM_READ_WRITE,
     TopicConfig,
     TopicConfigAndMappingSerializeWrapper,
     TopicQueueMappingInfo,
@@ -32,7 +33,6 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     RegisterTopicRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

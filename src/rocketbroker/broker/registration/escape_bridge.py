@@ -8,23 +8,21 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.message_const import (
+    BORNHOST_V6_FLAG,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT_STORE_MSG_OK,
-)
-from rocketbroker.codec.message.message_properties import get_property, remove_property
-from rocketbroker.codec.message.message_sys_flag import (
-    BORNHOST_V6_FLAG,
     STOREHOSTADDRESS_V6_FLAG,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
     transaction_value,
 )
+from rocketbroker.codec.message.message_properties import get_property, remove_property
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.perm_name import PERM_WRITE
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -7,13 +7,11 @@ from typing import Final, NamedTuple
 
 from rocketbroker.broker.registration.broker_registration import BrokerRegistration
 from rocketbroker.broker.topic.topic_config_manager import TopicChange
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, KVTable
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.custom_header import from_ext_fields
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import QueryDataVersionResponseHeader, RegisterBrokerResponseHeader
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.remoting_command import Command, from_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_server_client import fetch_name_servers

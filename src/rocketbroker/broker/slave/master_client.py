@@ -7,26 +7,23 @@ from concurrent.futures import Executor
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rocketbroker.broker.registration.namesrv_link import Master
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.bodies.slave_tables import (
+from rocketbroker.codec.remoting.bodies.offset import (
+    ConsumerOffsetSerializeWrapper,
+    DelayOffsetSerializeWrapper,
     MessageRequestModeSerializeWrapper,
     TimerMetricsSerializeWrapper,
 )
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupWrapper
-from rocketbroker.codec.remoting.bodies.tables import KVTable
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigSerializeWrapper
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields
-from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader
-from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
-from rocketbroker.codec.remoting.headers.pull_message import ViewMessageRequestHeader
-from rocketbroker.codec.remoting.headers.subscription_group import (
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, KVTable, RemotingSerializable
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupWrapper, TopicConfigSerializeWrapper
+from rocketbroker.codec.remoting.headers.admin import (
+    ExchangeHAInfoRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
 )
-from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.headers.message import UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, from_ext_fields, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint

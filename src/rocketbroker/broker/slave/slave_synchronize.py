@@ -16,13 +16,9 @@ from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
+from rocketbroker.codec.remoting.bodies.offset import MessageRequestModeSerializeWrapper, TimerMetricsSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.bodies.slave_tables import (
-    MessageRequestModeSerializeWrapper,
-    TimerMetricsSerializeWrapper,
-)
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner

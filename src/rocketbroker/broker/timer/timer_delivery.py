@@ -9,12 +9,12 @@ from rocketbroker.broker.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.timer.timer_rewrite import delete_key, key_of, postponed, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
-from rocketbroker.codec.message.expected_record import ExpectedRecord
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
     MAX_SENT_PROPERTIES_LENGTH,
     find_properties,
 )
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.common.clock import Clock
 from rocketbroker.store.commitlog.put_message import (
     PERMANENT_FAILURES,

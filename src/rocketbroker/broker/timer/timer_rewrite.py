@@ -6,12 +6,8 @@ from typing import Final, NamedTuple
 from rocketbroker.broker.message_copy import REAL_TOPIC, Place, with_real_place
 from rocketbroker.broker.schedule_message_service import DELAY, delay_rewrite
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
+from rocketbroker.codec.message.message_const import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE, transaction_value
 from rocketbroker.codec.message.message_properties import get_property, remove_property, replace_property
-from rocketbroker.codec.message.message_sys_flag import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_NOT_TYPE,
-    transaction_value,
-)
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig

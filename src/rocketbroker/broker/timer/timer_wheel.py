@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketbroker.broker.timer.timer_rewrite import DeleteKey
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
-from rocketbroker.codec.storefile.timer_slot_layout import (
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
+from rocketbroker.codec.storefile.timer_slots import (
     MAGIC_DEFAULT,
     MAGIC_DELETE,
     TIMER_SLOT_ENTRY,
+    Delivered,
     SlotEntries,
     encode_entries,
+    is_delivered,
 )
-from rocketbroker.codec.storefile.timer_slots import Delivered, is_delivered
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
 # Slot files: timer messages that are due later, in one file per ten minutes of slots.

@@ -19,8 +19,8 @@ from rocketbroker.broker.persist.durable_progress import TableChanges
 from rocketbroker.broker.topic.topic_config_manager import alter_attributes
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.address_shares import AddressShares

@@ -31,9 +31,15 @@ from rocketbroker.codec.message.topic_validator import (
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPIC_SET,
 )
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.topic_config import QUEUE_TYPE, TopicConfig, TopicConfigSerializeWrapper
-from rocketbroker.codec.remoting.perm_name import PERM_INHERIT, PERM_READ_WRITE, PERM_WRITE
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    PERM_WRITE,
+    QUEUE_TYPE,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile import timer_slots
 from rocketbroker.codec.storefile.config_tables import decode_table

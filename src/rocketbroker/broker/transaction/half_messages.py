@@ -17,9 +17,9 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     is_copy,
     transaction_key,
 )
+from rocketbroker.codec.message.message_const import TRANSACTION_COMMIT_TYPE, transaction_value
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_COMMIT_TYPE, transaction_value
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.lifecycle import TaskOwner

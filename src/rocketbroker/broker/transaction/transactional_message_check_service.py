@@ -24,17 +24,16 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     with_check_times,
 )
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_WAIT_STORE_MSG_OK
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import encode_message
+from rocketbroker.codec.message.message_decoder import decode_record, encode_message
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import create_message_id
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, replace_property
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
-from rocketbroker.codec.remoting.headers.transaction import CheckTransactionStateRequestHeader
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
+from rocketbroker.codec.remoting.headers.message import CheckTransactionStateRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.byte_budget import ByteBudget
+from rocketbroker.common.address_shares import ByteBudget
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner

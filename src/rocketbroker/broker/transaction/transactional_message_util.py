@@ -21,18 +21,16 @@ from rocketbroker.codec.message.message_const import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    host_flags,
 )
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import (
     get_property,
     remove_property,
     replace_property,
-)
-from rocketbroker.codec.message.message_sys_flag import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    host_flags,
 )
 from rocketbroker.codec.message.topic_validator import (
     RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,

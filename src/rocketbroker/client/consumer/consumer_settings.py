@@ -14,7 +14,7 @@ from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueStrategy,
 )
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere, ConsumeType, MessageModel
 
 _STARTS = (
     ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,

@@ -5,7 +5,7 @@ from collections import deque
 
 import msgspec
 
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeStatus
+from rocketbroker.codec.remoting.bodies.client import ConsumeStatus
 from rocketbroker.common.clock import Clock
 
 _MINUTE_S = 60.0

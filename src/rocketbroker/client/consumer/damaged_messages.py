@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rocketbroker.client.pull_result import PullResult
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 log = logging.getLogger(__name__)
 

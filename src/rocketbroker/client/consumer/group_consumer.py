@@ -15,9 +15,8 @@ from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.group_member import GroupMember
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.options import checked
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.lifecycle import stop_all
 

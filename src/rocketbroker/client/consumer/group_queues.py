@@ -22,10 +22,9 @@ from rocketbroker.client.message_selector import MessageSelector, selector_of
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, check_filter
 from rocketbroker.client.rebalance.rebalance_impl import RebalanceImpl
 from rocketbroker.client.rebalance.rebalance_service import RebalanceService
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, SubscriptionData
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner, stop_all

@@ -10,11 +10,10 @@ from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.options import checked
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
-from rocketbroker.common.atomic_file import replace_contents
+from rocketbroker.common.atomic_file import load_table, replace_contents
 from rocketbroker.common.errors import RocketBrokerError
-from rocketbroker.common.table_file import load_table
 
 log = logging.getLogger(__name__)
 

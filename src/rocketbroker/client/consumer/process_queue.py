@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from rocketbroker.client.consumer.flow_control import HeldBytes
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 
 
 class Consumption(Protocol):

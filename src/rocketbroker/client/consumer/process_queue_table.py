@@ -10,7 +10,7 @@ from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.queue_locks import QueueLocks
 from rocketbroker.client.consumer.start_offset import StartOffset
 from rocketbroker.client.failure_log import FailureLog
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner, stop_all

@@ -12,9 +12,8 @@ from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.pull_result import PullResult, PullStatus
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.failure_log import FailureLog
 from rocketbroker.client.requests import check_success, client_request
-from rocketbroker.codec.remoting.bodies.lock_batch import (
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RocketBrokerError
 

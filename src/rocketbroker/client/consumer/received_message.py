@@ -6,9 +6,8 @@ from enum import Enum
 
 from rocketbroker.client.errors import ClientStateError, InvalidMessageError
 from rocketbroker.codec.message.message_const import PROPERTY_KEYS, PROPERTY_RETRY_TOPIC
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.group_queues import GroupQueues
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.codec.remoting.bodies.consumer_running_info import ConsumerRunningInfo, ProcessQueueInfo
+from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ProcessQueueInfo
 from rocketbroker.common.clock import Clock
 
 _MIB = 1024 * 1024

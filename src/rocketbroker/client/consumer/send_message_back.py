@@ -10,14 +10,10 @@ from rocketbroker.codec.message.message_const import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TRANSACTION_PREPARED,
 )
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.headers.send_message import (
-    ConsumerSendMsgBackRequestHeader,
-    SendMessageRequestHeaderV2,
-)
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RocketBrokerError
 

@@ -2,9 +2,9 @@
 
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 
 
 class StartOffset:

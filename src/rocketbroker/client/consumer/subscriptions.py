@@ -6,7 +6,7 @@ from weakref import WeakSet
 from rocketbroker.client.errors import SubscriptionError
 from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_api_wrapper import subscription_data
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.common.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rocketbroker.client.errors import AllocationError
 from rocketbroker.client.options import CountFrom0, checked
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 
 _VIRTUAL_NODES = 10
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueStrategy, java_order
 from rocketbroker.client.requests import check_success, client_request
-from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import GetConsumerListByGroupResponseBody, MessageModel
+from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RocketBrokerError
 

@@ -4,12 +4,172 @@ Logic has three values: an unknown property is neither true nor false, and a mes
 true.
 """
 
+import operator
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import copysign, isnan
 from operator import itemgetter
 from typing import Final
 
-from rocketbroker.codec.filter.comparison_expression import equal, order, with_constant
-from rocketbroker.codec.filter.java_values import JavaLong, Value
+from rocketbroker.common.errors import CodecError
+
+# Values of expressions, and Java's conversions between them (java.lang.Integer, Long, Double, Boolean).
+#
+# A property is a text. When compared with a number or a boolean, it is read as the same kind, by the rules of Java's
+# ``valueOf``: ``"5.0"`` and ``" 5"`` are not Integers, ``" 5.0 "`` and ``"5d"`` are Doubles.
+
+
+class EvaluationError(CodecError):
+    """Values that cannot be compared; RocketMQ raises here, and does not deliver the message."""
+
+
+class JavaLong(int):
+    """Integer literal beyond Java's ``int``: a text compared with it may be as large as a ``long``."""
+
+    __slots__ = ()
+
+
+#: ``None`` is the value of an unknown property, and "unknown" in logic.
+Value = str | int | float | bool | None
+
+INTEGER_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+DOUBLE_MIN: Final = 5e-324
+
+_WHOLE: Final = re.compile(r"[+-]?\d+\Z")
+_SPACE: Final = "".join(map(chr, range(0x21)))
+# Neither has two ways to split a row of digits: trying them all would take seconds for a long property.
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:(?P<word>NaN|Infinity)|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\Z"
+)
+_HEX_DOUBLE: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?\Z")
+
+
+def _read_whole(most: int, text: str) -> int:
+    # Most texts are digits only; int() alone would accept blanks and underscores as well.
+    if text.isdecimal() or _WHOLE.match(text):
+        try:
+            number = int(text)
+        except ValueError:  # more digits than Python reads
+            number = most + 1
+        if -most - 1 <= number <= most:
+            return number
+    raise EvaluationError(f"{text[:64]!r} is not a whole number from {-most - 1} to {most}")
+
+
+#: ``Integer.valueOf``; :class:`EvaluationError` for anything else.
+read_integer = partial(_read_whole, INTEGER_MAX)
+#: ``Long.valueOf``; :class:`EvaluationError` for anything else.
+read_long = partial(_read_whole, LONG_MAX)
+
+
+def read_double(text: str) -> float:
+    """Return the value of ``Double.valueOf``; :class:`EvaluationError` for anything else."""
+    text = text.strip(_SPACE)
+    if _DOUBLE.match(text):
+        # The suffix may not follow a word such as Infinity, and no such word ends with it.
+        return float(text if text[-1] in "Ny" else text.rstrip("fFdD"))
+    if _HEX_DOUBLE.match(text):
+        try:
+            return float.fromhex(text.rstrip("fFdD"))
+        except OverflowError:
+            return copysign(float("inf"), -1.0 if text.startswith("-") else 1.0)
+    raise EvaluationError(f"{text[:64]!r} is not a number")
+
+
+def read_boolean(text: str) -> bool:
+    """Return the value of ``Boolean.valueOf``: true for "true" in any case, false for everything else."""
+    return text.lower() == "true"
+
+
+def compare_doubles(left: float, right: float) -> int:
+    """Return the result of ``Double.compareTo``: NaN equals itself and exceeds all others, -0.0 is less than 0.0."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    keys = [(isnan(value), copysign(1.0, value) if value == 0 else 0.0) for value in (left, right)]
+    return (keys[0] > keys[1]) - (keys[0] < keys[1])
+
+
+# Comparison of two values (org.apache.rocketmq.filter.expression.ComparisonExpression).
+#
+# The rules are RocketMQ's, and are not symmetric: the left value decides how the right one is read.
+
+# ComparisonExpression.__compare for values that cannot be compared.
+_LESS: Final = -1
+_READERS: Final[dict[type, Callable[[str], int | float]]] = {
+    int: read_integer,
+    JavaLong: read_long,
+    float: read_double,
+    bool: read_boolean,
+}
+
+
+# For whole numbers; Double.compareTo has its own order for others.
+_OPERATORS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "=": operator.eq,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def with_constant(relation: str, constant: int) -> tuple[Callable[[str], int | float], Callable[[int, int], bool]]:
+    """Return how a text compares with a whole number: a reader of the text, and the operator.
+
+    The reader raises :class:`EvaluationError` for a text that is not such a number.
+    """
+    return _READERS[type(constant)], _OPERATORS[relation]
+
+
+def equal(left: Value, right: Value) -> bool | None:
+    """Return the result of ``=``: unknown if only ``left`` is unknown, false if only ``right`` is, true if both are.
+
+    Raises:
+        EvaluationError: A text is not such a number.
+    """
+    if left is None:
+        return None if right is not None else True
+    if right is None:
+        return False
+    if type(left) is type(right):
+        return left == right
+    return _compare(left, right) == 0
+
+
+def order(left: Value, right: Value) -> int | None:
+    """Return a number below, at or above 0 as ``left`` is less, equal or greater; ``None`` if one is unknown.
+
+    Raises:
+        EvaluationError: A text is not a number.
+    """
+    if left is None or right is None:
+        return None
+    if isinstance(left, str) and isinstance(right, str):
+        return compare_doubles(read_double(left), read_double(right))
+    return _compare(left, right)
+
+
+def _compare(left: str | int | float, right: str | int | float) -> int:
+    if isinstance(left, bool) and isinstance(right, str):
+        # RocketMQ reads the boolean as text here, which raises.
+        raise EvaluationError("a boolean on the left cannot be compared with a property")
+    first: int | float = _READERS[type(right)](left) if isinstance(left, str) else left
+    second: int | float = _READERS[type(left)](right) if isinstance(right, str) else right
+    if isinstance(first, bool) is not isinstance(second, bool):
+        return _LESS
+    if isinstance(first, float) or isinstance(second, float):
+        return compare_doubles(float(first), float(second))
+    return (first > second) - (first < second)
+
+
+# Filter expression as a tree that compiles to a function (org.apache.rocketmq.filter.expression).
+#
+# Logic has three values: an unknown property is neither true nor false, and a message is delivered only if the filter
+# is true.
 
 #: Values of the properties that the filter names, ordered by their numbers.
 Values = Sequence[str | None]
@@ -194,7 +354,7 @@ class Equal(Expression):
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """See ``Expression``."""
-        quick = _with_constant(self.left, "=", self.right, number_of)
+        quick = _compared_with_constant(self.left, "=", self.right, number_of)
         if quick is not None:
             return quick
         left, right = self.left.compiled(number_of), self.right.compiled(number_of)
@@ -212,7 +372,7 @@ class Relational(Expression):
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """See ``Expression``."""
-        quick = _with_constant(self.left, self.relation, self.right, number_of)
+        quick = _compared_with_constant(self.left, self.relation, self.right, number_of)
         if quick is not None:
             return quick
         left, right = self.left.compiled(number_of), self.right.compiled(number_of)
@@ -268,7 +428,9 @@ class TextMatch(Expression):
         return text_match
 
 
-def _with_constant(left: Expression, relation: str, right: Expression, number_of: Numbering) -> Evaluate | None:
+def _compared_with_constant(
+    left: Expression, relation: str, right: Expression, number_of: Numbering
+) -> Evaluate | None:
     """Compile the commonest filter, a property compared with a literal, to as few calls as possible."""
     if not (isinstance(left, Property) and isinstance(right, Constant)):
         return None

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.codec.byte_columns import Positions, gather
+from rocketbroker.codec.message.columns import Positions, gather
 from rocketbroker.codec.message.property_slices import Slices
 
 Words = npt.NDArray[np.uint64]

@@ -13,21 +13,24 @@ from typing import Any, Final
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
-from rocketbroker.codec.filter.comparison_expression import order
 from rocketbroker.codec.filter.expression import (
+    DOUBLE_MIN,
+    INTEGER_MAX,
+    LONG_MAX,
     BooleanCast,
     Constant,
     Equal,
     Expression,
     In,
+    JavaLong,
     Logic,
     Negate,
     Not,
     Property,
     Relational,
     TextMatch,
+    order,
 )
-from rocketbroker.codec.filter.java_values import DOUBLE_MIN, INTEGER_MAX, LONG_MAX, JavaLong
 from rocketbroker.common.errors import MQFilterError
 
 #: Longest expression in characters. The event loop parses it, at about 10 µs for each word.

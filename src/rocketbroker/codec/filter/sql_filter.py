@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
-from rocketbroker.codec.filter.expression import Expression
-from rocketbroker.codec.filter.java_values import EvaluationError
-from rocketbroker.codec.message.property_values import property_values, values_at
-from rocketbroker.codec.message.record_properties import MANY, PropertyBlocks
+from rocketbroker.codec.filter.expression import EvaluationError, Expression
+from rocketbroker.codec.message.raw_records import MANY, PropertyBlocks, property_values, values_at
 from rocketbroker.common.errors import MQFilterError
 
 if TYPE_CHECKING:

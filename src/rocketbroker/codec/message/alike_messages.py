@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.codec.message.batch_properties import unique_key_span
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_batch import INNER_BODY_POSITION, MIN_INNER_SIZE, SIZE_FLAG_LENGTH
-from rocketbroker.codec.message.message_encoder import PROPERTIES_LENGTH
-from rocketbroker.codec.message.message_properties import find_properties
+from rocketbroker.codec.message.message_decoder import PROPERTIES_LENGTH
+from rocketbroker.codec.message.message_properties import find_properties, unique_key_span
 
 _PAIR_END: Final = b"\x02"
 _NUL: Final = b"\0"

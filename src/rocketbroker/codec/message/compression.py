@@ -13,8 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, cast
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_const import (
     COMPRESSION_LZ4_TYPE,
     COMPRESSION_ZLIB_TYPE,
     COMPRESSION_ZSTD_TYPE,

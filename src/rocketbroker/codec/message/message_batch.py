@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_encoder import PROPERTIES_LENGTH
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import PROPERTIES_LENGTH
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import check_properties_length
 from rocketbroker.common.errors import CodecError

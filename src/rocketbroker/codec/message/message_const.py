@@ -1,6 +1,8 @@
-"""Names of message properties (org.apache.rocketmq.common.message.MessageConst)."""
+"""Names of properties, bits of sysFlag, and delay levels (MessageConst, MessageSysFlag, ScheduleMessageService)."""
 
 from typing import Final
+
+from rocketbroker.common.errors import ConfigError
 
 #: Separator of the keys in ``KEYS``.
 KEY_SEPARATOR: Final = " "
@@ -126,3 +128,87 @@ STRING_HASH_SET: Final = frozenset(
         PROPERTY_WAIT_STORE_MSG_OK,
     }
 )
+
+# Bits of a message's ``sysFlag`` (org.apache.rocketmq.common.sysflag.MessageSysFlag).
+#
+# bit 0        body is compressed
+# bit 1        message has several tags
+# bits 2-3     transaction: 0 none, 1 prepared, 2 commit, 3 rollback
+# bit 4        born host is IPv6 (20 bytes instead of 8)
+# bit 5        store host is IPv6
+# bit 6        consumer must unwrap the body into inner messages
+# bit 7        body is an inner batch
+# bits 8-10    compression: 0 zlib of clients before 5.0, 1 LZ4 frame, 2 Zstandard, 3 zlib
+
+COMPRESSED_FLAG: Final = 0x1
+MULTI_TAGS_FLAG: Final = 0x2
+TRANSACTION_NOT_TYPE: Final = 0x0
+TRANSACTION_PREPARED_TYPE: Final = 0x4
+TRANSACTION_COMMIT_TYPE: Final = 0x8
+TRANSACTION_ROLLBACK_TYPE: Final = 0xC
+BORNHOST_V6_FLAG: Final = 0x10
+STOREHOSTADDRESS_V6_FLAG: Final = 0x20
+NEED_UNWRAP_FLAG: Final = 0x40
+INNER_BATCH_FLAG: Final = 0x80
+COMPRESSION_LZ4_TYPE: Final = 0x100
+COMPRESSION_ZSTD_TYPE: Final = 0x200
+COMPRESSION_ZLIB_TYPE: Final = 0x300
+COMPRESSION_TYPE_COMPARATOR: Final = 0x700
+#: Bits that only the broker sets, the second for the record into which it turns a batch.
+BROKER_FLAGS: Final = TRANSACTION_ROLLBACK_TYPE | INNER_BATCH_FLAG
+
+#: Length in bytes of a host field: address and int32 port.
+HOST_V4_LENGTH: Final = 8
+HOST_V6_LENGTH: Final = 20
+
+
+def transaction_value(sys_flag: int) -> int:
+    """Return the transaction bits of ``sys_flag``: one of the ``TRANSACTION_*_TYPE`` values."""
+    return sys_flag & TRANSACTION_ROLLBACK_TYPE
+
+
+def compression_type(sys_flag: int) -> int:
+    """Return the compression bits of ``sys_flag``: 0 or one of the ``COMPRESSION_*_TYPE`` values."""
+    return sys_flag & COMPRESSION_TYPE_COMPARATOR
+
+
+def host_flags(born_host: bytes, store_host: bytes) -> int:
+    """Return the IPv6 bits for hosts of these lengths."""
+    born = BORNHOST_V6_FLAG if len(born_host) == HOST_V6_LENGTH else 0
+    return born | (STOREHOSTADDRESS_V6_FLAG if len(store_host) == HOST_V6_LENGTH else 0)
+
+
+# Most digits of a number; Java's int has no more.
+_LONGEST_LEVEL: Final = 10
+_TOO_LARGE: Final = 1 << 63
+_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> dict[int, int]:
+    """Return the milliseconds by level, the first level being 1, from a text such as ``1s 5s 10m 2h``.
+
+    Raises:
+        ConfigError: A part is not a number with a unit.
+    """
+    table = {}
+    for level, part in enumerate(text.split(), 1):
+        number, unit = part[:-1], part[-1:]
+        if unit not in _UNITS_MS or not (number.isascii() and number.isdigit()):
+            raise ConfigError(
+                f"messageDelayLevel: {part!r} is not a delay; write a number with s, m, h or d, as in 10s"
+            )
+        table[level] = int(number) * _UNITS_MS[unit]
+    return table
+
+
+def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) -> int:
+    """Return the due time in ms of a message stored at ``store_timestamp``; an unknown level means 1 s.
+
+    It is a long, as in Java: the level of a damaged record may be any number, and a time beyond a long wraps around.
+    """
+    return (store_timestamp + levels.get(level, 1000) + _TOO_LARGE) % (2 * _TOO_LARGE) - _TOO_LARGE
+
+
+def level_of(raw: bytes) -> int:
+    """Return a message's delay level from the value of its property; 0 if that is not a number."""
+    return int(raw) if raw.isdigit() and len(raw) <= _LONGEST_LEVEL else 0

@@ -1,9 +1,11 @@
-"""Stored message (org.apache.rocketmq.common.message.MessageExt)."""
+"""Stored message, and a queue that holds messages (MessageExt, MessageQueue in org.apache.rocketmq.common.message)."""
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
+from rocketbroker.codec.java_types import Int
 from rocketbroker.codec.message.message_id import create_message_id, host_text
 from rocketbroker.codec.message.message_properties import decode_properties, get_property_text
 
@@ -77,3 +79,11 @@ class MessageExt(Struct, gc=False, kw_only=False):
     def store_host_text(self) -> str:
         """``ip:port`` of the broker."""
         return host_text(self.store_host)
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel", gc=False):
+    """One queue, ordered by topic, broker and id; a map with queues as keys is written as ``{{...}:value}``."""
+
+    topic: str
+    broker_name: str
+    queue_id: Int

@@ -10,6 +10,11 @@ Other clients make unique ids of their own kinds; only ids made here can be pars
 
 from __future__ import annotations
 
+import itertools
+from base64 import urlsafe_b64encode
+from binascii import Error, a2b_base64
+from collections.abc import Callable
+from datetime import UTC, datetime
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -120,3 +125,83 @@ def _unhex(text: str, what: str) -> bytes:
         shown = text if len(text) <= 64 else f"{text[:64]}…"
         raise CodecError(f"{shown!r} is not {what}: 32 or 56 hexadecimal digits are expected")
     return bytes.fromhex(text)
+
+
+class UniqueIds:
+    """Generator of ids from address, process, a random number, time and a counter.
+
+    Args:
+        ip: address of this machine, 4 or 16 bytes.
+        pid: the process id.
+        salt: a random number of 32 bits, like the hash of the class loader in Java; generators of one process must have
+            different ones.
+        time_ms: returns the time in ms since the epoch.
+    """
+
+    def __init__(self, ip: bytes, pid: int, salt: int, time_ms: Callable[[], int]) -> None:
+        # All but time and counter, which are the last 12 digits.
+        self._prefix = encode_unique_id(ip, pid, salt, 0, 0)[:-12]
+        self._time_ms = time_ms
+        self._counter = itertools.count()
+        self._month_start, self._next_month_start = 0, 0
+
+    def create(self) -> str:
+        """Return the next id: 32 or 56 upper-case hex digits."""
+        now = self._time_ms()
+        if not self._month_start <= now < self._next_month_start:
+            self._month_start, self._next_month_start = month_around(now)
+        return f"{self._prefix}{now - self._month_start:08X}{next(self._counter) & 0xFFFF:04X}"
+
+
+def month_around(time_ms: int) -> tuple[int, int]:
+    """Return the start of the local month of a time, and of the next month; all in ms since the epoch."""
+    here = datetime.fromtimestamp(time_ms / 1000, tz=UTC).astimezone()
+    year, month = here.year, here.month
+    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    # A naive date means local time, daylight saving included.
+    start, end = (int(datetime(*first, 1).timestamp() * 1000) for first in ((year, month), following))  # noqa: DTZ001
+    return start, end
+
+
+# Handle by which a producer cancels a timer message (org.apache.rocketmq.common.producer.RecallMessageHandle).
+#
+#     handle := base64url of "v1" topic brokerName deliverMs uniqueKey, joined by blanks; padded
+#
+# ``deliverMs`` is one more than TIMER_OUT_MS, so that the cancel, due at that time, gets into the same slot.
+
+VERSION_1: Final = "v1"
+_PARTS: Final = 5
+_SHOWN: Final = 64
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+
+
+class RecallMessageHandle(NamedTuple):
+    """Names one timer message. ``deliver_ms`` is the text as sent; its user checks that it is a number."""
+
+    topic: str
+    broker_name: str
+    deliver_ms: str
+    message_id: str
+
+    def encode(self) -> str:
+        """Return the handle in the form that producers receive."""
+        return urlsafe_b64encode(" ".join((VERSION_1, *self)).encode()).decode()
+
+
+def decode_recall_handle(handle: str) -> RecallMessageHandle:
+    """Decode a handle; padding may be missing, as in Java.
+
+    Raises:
+        CodecError: The handle is invalid.
+    """
+    try:
+        padded = handle.encode("ascii") + b"=" * (-len(handle) % 4)
+        parts = a2b_base64(padded.translate(_TO_STANDARD), strict_mode=True).decode().split(" ")
+    except (UnicodeError, Error) as error:
+        raise CodecError(f"recall handle is invalid: {handle[:_SHOWN]!r} is not base64url of UTF-8") from error
+    if len(parts) < _PARTS or parts[0] != VERSION_1:
+        raise CodecError(
+            f"recall handle is invalid: it holds {' '.join(parts)[:_SHOWN]!r} instead of v1, topic, broker, time and "
+            "unique key"
+        )
+    return RecallMessageHandle(*parts[1:_PARTS])

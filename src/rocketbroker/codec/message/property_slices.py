@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketbroker.codec.byte_columns import Positions, gather
+from rocketbroker.codec.message.columns import Positions, gather
 
 _NAME_END = b"\x01"
 _PAIR_END = b"\x02"

@@ -1,18 +1,264 @@
-"""Frames of the remoting protocol (NettyDecoder, NettyEncoder and RemotingCommand.encode).
+"""Frames of the remoting protocol (NettyDecoder, NettyEncoder, RemotingCommand.encode) and their two header encodings.
 
-int32  length          bytes that follow: 4 + headerLength + bodyLength
-int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
-bytes  header
-bytes  body
+    int32  length          bytes that follow: 4 + headerLength + bodyLength
+    int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
+    bytes  header
+    bytes  body
+
+JSON (org.apache.rocketmq.remoting.protocol.RemotingSerializable):
+
+    {"code":310,"extFields":{"a":"group",...},"flag":0,"language":"JAVA","opaque":7,
+     "serializeTypeCurrentRPC":"JSON","version":513}
+
+ROCKETMQ (org.apache.rocketmq.remoting.protocol.RocketMQSerializable):
+
+    int16 code   int8 language   int16 version   int32 opaque   int32 flag
+    int32 remarkLength     remark, UTF-8 (length 0 when there is none)
+    int32 extFieldsLength  pairs until consumed: int16 keyLength, key, int32 valueLength, value
 """
 
 from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import Any, Generic, TypeVar
 
-from rocketbroker.codec.remoting.json_header import decode_json_header, encode_json_header
-from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header, encode_rocketmq_header
-from rocketbroker.common.errors import LocalProtocolError, RemoteProtocolError
+import msgspec
+
+from rocketbroker.codec.remoting.remoting_command import (
+    Command,
+    CommandCustomHeader,
+    RemotingCommand,
+    from_ext_fields,
+    text_of,
+    to_ext_fields,
+)
+from rocketbroker.common.errors import CodecError, LocalProtocolError, RemoteProtocolError
+
+# JSON header, as fastjson writes and reads it (org.apache.rocketmq.remoting.protocol.RemotingSerializable).
+#
+#     {"code":310,"extFields":{"a":"group",...},"flag":0,"language":"JAVA","opaque":7,
+#      "serializeTypeCurrentRPC":"JSON","version":513}
+#
+# Keys are in alphabetical order, ``remark`` and ``extFields`` are left out if null, and each value of ``extFields`` is
+# a string. Other clients differ in order, numbers, blanks, or a line feed at the end, and are understood as well.
+
+T = TypeVar("T", bound=CommandCustomHeader)
+
+Scalar = str | int | float | bool | None
+
+
+_TEXT_DECODER = msgspec.json.Decoder(RemotingCommand[dict[str, str] | None], strict=False)
+_UNTYPED_DECODER = msgspec.json.Decoder(RemotingCommand[dict[str, Scalar] | None], strict=False)
+_ENCODER = msgspec.json.Encoder()
+
+
+def decode_json_header(header: memoryview) -> Command:
+    """Decode a JSON header; ``header`` of the command is the raw ``extFields`` (texts only) or ``None``.
+
+    Raises:
+        RemoteProtocolError: The header is not a JSON object with fields of the right types.
+    """
+    try:
+        command: Command = _TEXT_DECODER.decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        command = _decode_scalars(header)
+    command.body = b""
+    return command
+
+
+def _decode_scalars(header: memoryview) -> Command:
+    """Decode a header with values other than text, or name its fault."""
+    try:
+        command: Command = _UNTYPED_DECODER.decode(header)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"JSON header: {error}") from None
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"JSON header is not UTF-8: {error.reason}") from None
+    except RecursionError:
+        raise RemoteProtocolError("JSON header is nested too deep; extFields holds plain values") from None
+    if command.header is not None:
+        command.header = {key: text_of(value) for key, value in command.header.items() if value is not None}
+    return command
+
+
+def encode_json_header(command: Command) -> bytes:
+    """Encode the header of a command as Java writes it: keys in order, nulls left out, values as strings."""
+    fields = to_ext_fields(command.header)
+    parts: dict[str, Any] = {"code": command.code}
+    if fields is not None:
+        parts["extFields"] = fields
+    parts["flag"] = command.flag
+    parts["language"] = command.language
+    parts["opaque"] = command.opaque
+    if command.remark is not None:
+        parts["remark"] = command.remark
+    parts["serializeTypeCurrentRPC"] = "JSON"
+    parts["version"] = command.version
+    return _ENCODER.encode(parts)
+
+
+class TypedJsonDecoder(Generic[T]):
+    """Decodes the JSON header of one request code straight into its typed header, about 1 µs for a send."""
+
+    def __init__(self, header_type: type[T]) -> None:
+        self._header_type = header_type
+        self._decode = msgspec.json.Decoder(RemotingCommand[header_type], strict=False).decode  # type: ignore[valid-type]
+
+    def __call__(self, header: memoryview) -> RemotingCommand[T]:
+        """Decode a header.
+
+        Raises:
+            RemoteProtocolError: The bytes are not a JSON header at all.
+            HeaderFieldError: A field is missing or of the wrong type; carries the command, so that it can be answered.
+        """
+        try:
+            command: Command = self._decode(header)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Rare shapes (numbers for texts, nulls) and errors: decode without types, then name the fault.
+            return with_typed_header(decode_json_header(header), self._header_type)
+        if command.header is None:
+            return with_typed_header(command, self._header_type)
+        return command
+
+
+class HeaderFieldError(CodecError):
+    """A custom header lacks a field or has an invalid one; ``command`` is the request."""
+
+    def __init__(self, command: Command, text: str) -> None:
+        super().__init__(text)
+        self.command = command
+
+
+def with_typed_header(command: Command, header_type: type[T]) -> RemotingCommand[T]:
+    """Replace the raw ``extFields`` of a command by its typed header.
+
+    Raises:
+        HeaderFieldError: A field is missing or of the wrong type.
+    """
+    try:
+        command.header = from_ext_fields(command.header, header_type)
+    except CodecError as error:
+        raise HeaderFieldError(command, str(error)) from None
+    return command
+
+
+LANGUAGES = (
+    "JAVA",
+    "CPP",
+    "DOTNET",
+    "PYTHON",
+    "DELPHI",
+    "ERLANG",
+    "RUBY",
+    "OTHER",
+    "HTTP",
+    "GO",
+    "PHP",
+    "OMS",
+    "RUST",
+    "NODE_JS",
+)
+LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
+OTHER = LANGUAGE_CODES["OTHER"]
+
+
+def language_name(code: int) -> str:
+    """Return the name of a language code; an unknown code is ``OTHER``, as in Java."""
+    return LANGUAGES[code] if 0 <= code < len(LANGUAGES) else "OTHER"
+
+
+# Binary header ROCKETMQ (org.apache.rocketmq.remoting.protocol.RocketMQSerializable).
+#
+#     int16 code   int8 language   int16 version   int32 opaque   int32 flag
+#     int32 remarkLength     remark, UTF-8 (length 0 when there is none)
+#     int32 extFieldsLength  pairs until consumed: int16 keyLength, key, int32 valueLength, value
+#
+# Code and version have only 16 bits: larger numbers are cut, as in Java.
+
+_FIXED = Struct(">hbhiii")
+_KEY_LENGTH = Struct(">h")
+_LENGTH = Struct(">i")
+_MAX_KEY_LENGTH = 0x7FFF
+# Requests and answers of RocketMQ have about twenty fields; a pair costs about 2 µs.
+_MOST_FIELDS = 1_024
+
+
+def _cut(header: memoryview, position: int, length: int, what: str) -> tuple[bytes, int]:
+    end = position + length
+    if length < 0 or end > len(header):
+        raise RemoteProtocolError(
+            f"ROCKETMQ header: {what} claims {length} bytes at {position}, but the header has {len(header)}"
+        )
+    return bytes(header[position:end]), end
+
+
+def _number(struct: Struct, header: memoryview, position: int, what: str) -> tuple[int, int]:
+    data, end = _cut(header, position, struct.size, what)
+    return struct.unpack(data)[0], end
+
+
+def _ext_fields(pairs: memoryview) -> dict[str, str]:
+    fields = {}
+    position = count = 0
+    while position < len(pairs):
+        count += 1
+        if count > _MOST_FIELDS:
+            raise RemoteProtocolError(f"ROCKETMQ header: extFields exceed the limit of {_MOST_FIELDS} fields")
+        length, position = _number(_KEY_LENGTH, pairs, position, "key length")
+        key, position = _cut(pairs, position, length, "key")
+        length, position = _number(_LENGTH, pairs, position, "value length")
+        value, position = _cut(pairs, position, length, "value")
+        fields[key.decode()] = value.decode()
+    return fields
+
+
+def decode_rocketmq_header(header: memoryview) -> Command:
+    """Decode a binary header; ``header`` of the command is the raw ``extFields`` or ``None``.
+
+    Raises:
+        RemoteProtocolError: A length exceeds the header, or a text is not UTF-8.
+    """
+    if len(header) < _FIXED.size + _LENGTH.size:
+        raise RemoteProtocolError(f"ROCKETMQ header has {len(header)} bytes; at least {_FIXED.size + 4} are needed")
+    code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
+    try:
+        remark, position = _cut(header, _FIXED.size, remark_length, "remark")
+        length, position = _number(_LENGTH, header, position, "extFields length")
+        _cut(header, position, length, "extFields")
+        fields = _ext_fields(header[position : position + length])
+        text = remark.decode() if remark_length else None
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"ROCKETMQ header: a text is not UTF-8 ({error.reason})") from None
+    return RemotingCommand(code, fields or None, flag, language_name(language), opaque, text, "ROCKETMQ", version)
+
+
+def _short(number: int) -> int:
+    return (number + 0x8000 & 0xFFFF) - 0x8000
+
+
+def encode_rocketmq_header(command: Command) -> bytes:
+    """Encode the header of a command in the binary form; fields that are ``None`` are left out."""
+    remark = (command.remark or "").encode()
+    fields = bytearray()
+    for key, value in (to_ext_fields(command.header) or {}).items():
+        name, text = key.encode(), value.encode()
+        if len(name) > _MAX_KEY_LENGTH:
+            raise LocalProtocolError(
+                f"field name of {len(name)} bytes exceeds the limit of {_MAX_KEY_LENGTH} in the ROCKETMQ header"
+            )
+        fields += _KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(text)) + text
+    language = LANGUAGE_CODES.get(command.language, OTHER)
+    fixed = _FIXED.pack(
+        _short(command.code), language, _short(command.version), command.opaque, command.flag, len(remark)
+    )
+    return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))
+
+
+# Frames of the remoting protocol (NettyDecoder, NettyEncoder and RemotingCommand.encode).
+#
+# int32  length          bytes that follow: 4 + headerLength + bodyLength
+# int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
+# bytes  header
+# bytes  body
 
 LENGTH = Struct(">i")
 LENGTH_AND_MARK = Struct(">iI")

@@ -1,27 +1,43 @@
-"""Request handlers: their connection, their answers, and the routes to them (NettyRequestProcessor).
-
-The Protocols keep ``transport`` and ``processor`` independent of each other.
-"""
+"""Kinds of peers to which a request code is open."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.frame import SERIALIZE_JSON
-from rocketbroker.codec.remoting.header_template import VaryingField
-from rocketbroker.codec.remoting.json_header import (
+from rocketbroker.codec.remoting.frame import (
+    SERIALIZE_JSON,
     HeaderFieldError,
     TypedJsonDecoder,
     decode_json_header,
+    decode_rocketmq_header,
     with_typed_header,
 )
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.header_template import VaryingField
+from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.codec.remoting.rocketmq_header import decode_rocketmq_header
 from rocketbroker.common.errors import BrokerResponseError
+
+
+class Audience(IntEnum):
+    """Kind of peer; each may also send what those before it may send.
+
+    A route names the lowest kind that may send it; a connection has the kind as which its peer was admitted.
+    """
+
+    CLIENT = 1
+    BROKER = 2
+    ADMINISTRATION = 3
+
+    @property
+    def word(self) -> str:
+        """Name of the audience in texts for people: ``client``, ``broker`` or ``administration``."""
+        return self.name.lower()
+
+
+# Request handlers: their connection, their answers, and the routes to them (NettyRequestProcessor).
+#
+# The Protocols keep ``transport`` and ``processor`` independent of each other.
 
 Buffer = bytes | bytearray | memoryview
 

@@ -11,7 +11,7 @@ config/timercheck  := int64 lastReadTimeMs, int64 lastTimerLogFlushPos, int64 la
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.common.errors import CodecError
 
 #: Bytes of either file on disk.

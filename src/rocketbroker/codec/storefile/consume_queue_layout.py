@@ -13,6 +13,11 @@ import re
 from struct import Struct
 from typing import Final, NamedTuple
 
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, PROPERTY_INNER_NUM
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_properties import get_property
+
 CQ_STORE_UNIT_SIZE: Final = 20
 ENTRY: Final = Struct(">qiq")
 #: Position of the size in an entry of either kind.
@@ -51,3 +56,25 @@ def is_filler(commit_log_offset: int, size: int) -> bool:
 def is_written(size: int) -> bool:
     """Return true if an entry of this ``size`` was written."""
     return size > 0
+
+
+def inner_count(sys_flag: int, properties: bytes) -> int:
+    """Return the number of messages in a record: ``INNER_NUM`` of a batch, else 1.
+
+    An ``INNER_NUM`` that is not a number from 1 to 32,767 counts as 1.
+    """
+    if not sys_flag & INNER_BATCH_FLAG:
+        return 1
+    text = get_property(properties, PROPERTY_INNER_NUM.encode()) or b""
+    count = int(text) if text.isdigit() and len(text) <= len(str(MOST_IN_INNER_BATCH)) else 1
+    return count if 1 <= count <= MOST_IN_INNER_BATCH else 1
+
+
+def inner_batch(record: ReadableBuffer) -> tuple[int, int]:
+    """Return the store time in ms of a record and the number of messages in it.
+
+    Raises:
+        CorruptRecordError: It is not a record.
+    """
+    message = decode_record(record, read_body=False)
+    return message.store_timestamp, inner_count(message.sys_flag, message.properties_bytes)

@@ -14,7 +14,7 @@ beginTimestamp to the store time of the message.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.common.errors import CodecError
 
 INDEX_HEADER_SIZE: Final = 40

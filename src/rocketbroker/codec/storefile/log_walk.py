@@ -1,6 +1,6 @@
 """Walk over the records of a CommitLog file, used by recovery, re-dispatch, ``mqstore`` and analytics.
 
-Records are found many at a time (``record_chains.py``), and one by one where that finds anything irregular. The walk
+Records are found many at a time (``record_columns.py``), and one by one where that finds anything irregular. The walk
 stops at the first position without a sound record, and reports the content there. It resumes after damage at the next
 record. A record with sound lengths and a damaged body is skipped as a whole, so that bytes in a body are never taken
 for a record; after other damage every byte is searched.
@@ -15,15 +15,21 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from rocketbroker.codec.storefile.body_check import damage_in
-from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, store_timestamp, what_is_wrong
+from rocketbroker.codec.storefile.record_search import (
+    Found,
+    damage_in,
+    find_record,
+    inspect,
+    store_timestamp,
+    what_is_wrong,
+)
 from rocketbroker.common.errors import StoreError
 
 if TYPE_CHECKING:
-    from rocketbroker.codec.byte_columns import Positions
+    from rocketbroker.codec.message.columns import Positions
     from rocketbroker.codec.storefile.audit_rules import AuditRule
-    from rocketbroker.codec.storefile.log_window import LogWindow
     from rocketbroker.codec.storefile.record_columns import Records
+    from rocketbroker.codec.storefile.store_file import LogWindow
 
 # Records whose bodies are checked without numpy.
 _FEW: Final = 64
@@ -165,7 +171,7 @@ class FileWalk:
 
     def _many(self) -> Stretch | None:
         """Take the records that chains find, if there are enough for chains."""
-        from rocketbroker.codec.storefile.record_chains import chain_records
+        from rocketbroker.codec.storefile.record_columns import chain_records
 
         window = self.window
         chains = chain_records(window, self._high)

@@ -12,11 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.consume_queue_layout import FILLER_SIZE, SIZE_POSITION
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.mapped_file_name import OffsetFile
-from rocketbroker.codec.storefile.store_file import StoreFile
+from rocketbroker.codec.storefile.store_file import OffsetFile, StoreFile
 
 #: Stored entries, CONSUME_QUEUE_ENTRY or BATCH_CONSUME_QUEUE_ENTRY.
 Entries = NDArray[Any]

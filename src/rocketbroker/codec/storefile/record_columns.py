@@ -1,31 +1,38 @@
-"""Columns of many records of a CommitLog stretch: positions of their variable parts, fixed fields by one gather.
+"""Many records of a CommitLog stretch at a time: their columns, and the search for them along chains.
 
-This is separate from the decoder because importing numpy takes longer than a broker may take to start.
+Apart from the decoder because importing numpy takes longer than a broker may take to start.
 """
 
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.codec.byte_columns import Positions, gather
-from rocketbroker.codec.message.message_encoder import (
-    BODY_POSITION,
-    BORN_HOST_POSITION,
-    MESSAGE_MAGIC_CODE_V1,
-    MESSAGE_MAGIC_CODE_V2,
-    STORE_HOST_POSITION,
-)
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.columns import Positions, gather, rows_at
+from rocketbroker.codec.message.message_const import (
     BORNHOST_V6_FLAG,
     HOST_V4_LENGTH,
     HOST_V6_LENGTH,
     STOREHOSTADDRESS_V6_FLAG,
 )
-from rocketbroker.codec.storefile.body_check import SECTOR
+from rocketbroker.codec.message.message_decoder import (
+    BODY_POSITION,
+    BORN_HOST_POSITION,
+    MESSAGE_MAGIC_CODE_V1,
+    MESSAGE_MAGIC_CODE_V2,
+    RECORD_HEADS,
+    STORE_HOST_POSITION,
+)
 from rocketbroker.codec.storefile.dtypes import RECORD_HEAD
+from rocketbroker.codec.storefile.record_search import MAGIC_PREFIX, MIN_RECORD_SIZE, SECTOR, Found, inspect
+from rocketbroker.codec.storefile.store_file import LogWindow, StoreFile
+
+# Columns of many records of a CommitLog stretch: positions of their variable parts, fixed fields by one gather.
+#
+# This is separate from the decoder because importing numpy takes longer than a broker may take to start.
 
 _CRC_BITS: Final = 0x7FFFFFFF
 _V6_EXTRA: Final = HOST_V6_LENGTH - HOST_V4_LENGTH
@@ -229,3 +236,156 @@ def _offset_of(name: str) -> int:
 
 # Both flags of IPv6 hosts are in the last byte of sysFlag.
 _SYS_FLAG_LOW_AT: Final = _offset_of("sys_flag") + 3
+
+# Search for the records of a CommitLog stretch, many at a time.
+#
+# A record is searched every ``_STEP`` bytes. From all of these anchors numpy follows totalSize, one step at a time,
+# until each chain meets the next anchor. The result ends where a chain misses, or the lengths of a record do not add
+# up: the caller continues there record by record, and finds the damage.
+
+_STEP: Final = 8 << 10
+# Bytes searched for a record; if none begins in them, the chain before continues to the next anchor.
+_SEARCHED: Final = 2 << 10
+_NEAR: Final = 1 << 10  # bytes searched first, in all stretches at once
+# Records that all chains advance before finished chains are removed.
+_STRIDE: Final = 16
+_FEWEST: Final = 3
+_MAGIC_AT: Final = 4
+_POSITION_AT: Final = 28
+_NONE: Final[Positions] = np.empty(0, np.int64)
+
+
+def chain_records(window: LogWindow, high: int) -> tuple[Records, int] | None:
+    """Return the records from the window's start to a file position below ``high``, and that position.
+
+    A sound record begins there, or something irregular lies between it and the next anchor. The result is ``None`` if
+    there are too few records for chains, or the first is irregular.
+    """
+    data, base = window.array(), window.file.base + window.start
+    anchors = _anchors(window, data, base, min(high, window.end - RECORD_HEADS[3].size) - window.start)
+    if len(anchors) < _FEWEST:
+        return None
+    starts, regular = _follow(data, anchors)
+    records = Records(base, data, starts if regular == len(anchors) - 1 else starts[starts < anchors[regular]])
+    sound = records.sound_each()
+    if not sound.all():
+        regular = int(np.searchsorted(anchors, records.starts[np.argmin(sound)], side="right")) - 1
+        records = Records(base, data, starts[starts < anchors[regular]])
+    return (records, int(anchors[regular]) + window.start) if regular else None
+
+
+def _anchors(window: LogWindow, data: NDArray[np.uint8], base: int, high: int) -> Positions:
+    """Return positions in ``data`` that look like records, one every ``_STEP`` bytes or so.
+
+    The first is at 0; the result is empty if no record begins there.
+    """
+    if high <= 0 or inspect(window, window.start)[0] is not Found.RECORD:
+        return _NONE
+    lows = np.arange(_STEP, min(high, len(data) - _SEARCHED - RECORD_HEADS[3].size), _STEP)
+    if not len(lows):
+        return _NONE
+    # The first byte of a magic code is not ASCII and rare in other data: mostly the first one found is a magic code.
+    found = lows + (rows_at(data, lows + _MAGIC_AT, _NEAR) == MAGIC_PREFIX[0]).argmax(axis=1)
+    left = np.flatnonzero(~_look_alike(data, base, found))
+    found[left] = _search(data, base, lows[left])
+    return np.concatenate(([0], found[(found >= 0) & (found < high)]))
+
+
+def _search(data: NDArray[np.uint8], base: int, lows: Positions) -> Positions:
+    """Return the first position from each of ``lows`` on that looks like a record, -1 without one."""
+    hits = np.flatnonzero(rows_at(data, lows + _MAGIC_AT, _SEARCHED) == MAGIC_PREFIX[0])
+    rows = hits // _SEARCHED
+    places = lows[rows] + hits % _SEARCHED
+    alike = _look_alike(data, base, places)
+    found = np.full(len(lows), -1)
+    found[rows[alike][::-1]] = places[alike][::-1]  # of several, the last one stored counts
+    return found
+
+
+def _look_alike(data: NDArray[np.uint8], base: int, places: Positions) -> NDArray[np.bool_]:
+    """Return a mask of the places with the magic code of a message and their own offset."""
+    alike = gather(data, ">u4", places + _MAGIC_AT) >> 8 == int.from_bytes(MAGIC_PREFIX, "big")
+    found: NDArray[np.bool_] = alike & (gather(data, ">i8", places + _POSITION_AT) == places + base)
+    return found
+
+
+def _follow(data: NDArray[np.uint8], anchors: Positions) -> tuple[Positions, int]:
+    """Return the positions on the chains between anchors, and the number of the first chain that misses."""
+    sizes = np.ndarray((len(data) - 3,), ">u4", buffer=data, strides=(1,))
+    cursors, ends, numbers = anchors[:-1], anchors[1:], np.arange(len(anchors) - 1)
+    found, regular = [], len(numbers)
+    while len(cursors):
+        block = np.empty((_STRIDE + 1, len(cursors)), np.int64)
+        block[0] = cursors
+        for row, after in pairwise(block):
+            np.add(row, sizes[row], out=after)
+            np.minimum(after, len(sizes) - 1, out=after)
+        # Chain by chain: the positions then ascend but for a few changes of stride, which makes the sort quick.
+        found.append(block[:-1].T[(block[:-1] < ends).T])
+        cursors = block[-1]
+        through, stuck = cursors >= ends, cursors - block[0] < _STRIDE * MIN_RECORD_SIZE
+        missed = np.where(through, ~(block == ends).any(axis=0), stuck)
+        if missed.any():
+            regular = min(regular, int(numbers[missed][0]))
+        going = ~(through | stuck)
+        cursors, ends, numbers = cursors[going], ends[going], numbers[going]
+    return np.sort(np.concatenate(found), kind="stable"), regular
+
+
+# Bytes after the last record, so that the head of a broken one is inside the data.
+_MARGIN: Final = RECORD_HEADS[3].size
+
+
+class ScatteredRecords:
+    """Reader of records at ascending positions of one file.
+
+    Args:
+        source: the open file.
+        base: physical offset of its first byte.
+        near: most bytes between records that are read together.
+        at_once: bytes to read for a group, or one record if that is longer.
+    """
+
+    def __init__(self, source: StoreFile, base: int, near: int, at_once: int) -> None:
+        self._source = source
+        self._base = base
+        self._near = near
+        self._at_once = at_once
+
+    def groups(self, positions: Positions, sizes: Positions) -> list[Positions]:
+        """Return the numbers of the records, in groups of about ``at_once`` bytes."""
+        between = np.diff(positions, append=positions[-1:]) - sizes
+        read = sizes + np.where((between > 0) & (between <= self._near), between, 0)
+        turns = np.flatnonzero(np.diff((np.cumsum(read) - 1) // self._at_once)) + 1
+        return np.split(np.arange(len(positions)), turns) if len(positions) else []
+
+    def claimed(self, positions: Positions, sizes: Positions) -> NDArray[np.bool_]:
+        """Return a mask of the records that are short, or whose stored size is long: only these may be given memory."""
+        found = np.ones(len(positions), np.bool_)
+        for number in np.flatnonzero(sizes > self._at_once).tolist():
+            head = self._source.read_at(int(positions[number]), 4)
+            found[number] = int.from_bytes(head, "big") == sizes[number]
+        return found
+
+    def read(
+        self, positions: Positions, sizes: Positions, memory: NDArray[np.uint8] | None = None
+    ) -> tuple[Records, NDArray[np.bool_]]:
+        """Return the records of a group, and a mask of those that are sound and have their size.
+
+        Args:
+            positions: positions of the records in the file.
+        """
+        ends = np.maximum.accumulate(positions + sizes)
+        cuts = np.flatnonzero(positions[1:] - ends[:-1] > self._near) + 1
+        firsts, lasts = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(positions)])) - 1
+        begins, lengths = positions[firsts], ends[lasts] - positions[firsts]
+        length = int(lengths.sum())
+        data = np.empty(length + _MARGIN, np.uint8) if memory is None or len(memory) < length + _MARGIN else memory
+        data, placed = data[: length + _MARGIN], np.cumsum(lengths) - lengths
+        for begin, at, count in zip(begins.tolist(), placed.tolist(), lengths.tolist(), strict=True):
+            done = self._source.read_into(begin, data.data[at : at + count])
+            data[at + done : at + count] = 0  # the file has become shorter
+        data[length:] = 0
+        run = np.searchsorted(begins, positions, side="right") - 1
+        records = Records(0, data, positions - begins[run] + placed[run])
+        return records, records.sound_each(positions + self._base) & (records.total_size == sizes)

@@ -1,6 +1,6 @@
 """Scans of slot file entries with numpy: a file may hold millions, and the event loop runs beside the scan.
 
-They are apart from ``timer_slot_layout.py`` because importing numpy takes longer than a broker may take to start.
+They are apart from ``timer_slots.py`` because importing numpy takes longer than a broker may take to start.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketbroker.codec.storefile.dtypes import TIMER_SLOT_ENTRY
-from rocketbroker.codec.storefile.timer_slot_layout import MAGIC_DEFAULT, MAGIC_DELETE, SlotEntries
-from rocketbroker.codec.storefile.timer_slots import Delivered
+from rocketbroker.codec.storefile.timer_slots import MAGIC_DEFAULT, MAGIC_DELETE, Delivered, SlotEntries
 
 # Fields of entries: slot time, queue offset and magic, or some of them.
 Rows = npt.NDArray[np.int64]

@@ -11,8 +11,7 @@ from rocketbroker.common.config.fields import ConfigModel, fields_by_name, probl
 from rocketbroker.common.config.hosts import local_address, local_name
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
-from rocketbroker.common.errors import ConfigError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import ConfigError, shown
 
 # Changes at run time by UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG (Configuration.update).
 #

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 
 DIGITS_MAX = 20
 PATH_MAX = 4_096

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 
 # Every property that RocketMQ has or had, from a packaged file.
 #

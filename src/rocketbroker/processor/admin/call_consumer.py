@@ -7,8 +7,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError, shown
 
 # Time for a client to answer, as in Broker2Client.
 TIMEOUT_S = 10.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
-from rocketbroker.codec.remoting.bodies.connection import Connection
+from rocketbroker.codec.remoting.bodies.client import Connection
 
 
 def client_connections(channels: Iterable[ClientChannelInfo]) -> list[Connection]:

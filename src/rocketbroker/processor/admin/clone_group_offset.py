@@ -8,7 +8,7 @@ from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import CloneGroupOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, StoreError

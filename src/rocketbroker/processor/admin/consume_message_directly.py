@@ -6,7 +6,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
+from rocketbroker.codec.remoting.headers.admin import ConsumeMessageDirectlyResultRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

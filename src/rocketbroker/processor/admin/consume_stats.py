@@ -7,10 +7,10 @@ from rocketbroker.broker.broker_stats_manager import GROUP_GET_NUMS, BrokerStats
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import OffsetWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.bodies.statistics import OffsetWrapper
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.support.loop_share import LoopShare
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore

@@ -6,7 +6,7 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.subscription_group import DeleteSubscriptionGroupRequestHeader
+from rocketbroker.codec.remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_known_group
 from rocketbroker.processor.support.table_change import wait_settled

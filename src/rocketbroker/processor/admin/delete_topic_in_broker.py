@@ -6,7 +6,7 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
+from rocketbroker.codec.remoting.headers.admin import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.topic_remover import TopicRemover
 from rocketbroker.processor.admin.update_and_create_topic import check_changeable_topic

@@ -1,7 +1,7 @@
 """GET_ALL_MESSAGE_REQUEST_MODE (402): modes of groups, for slaves (AdminBrokerProcessor.getAllMessageRequestMode)."""
 
 from rocketbroker.broker.slave.slave_synchronize import CopiedTable
-from rocketbroker.codec.remoting.bodies.slave_tables import MessageRequestModeSerializeWrapper
+from rocketbroker.codec.remoting.bodies.offset import MessageRequestModeSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 

@@ -2,7 +2,7 @@
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.producer_manager import ProducerManager
-from rocketbroker.codec.remoting.bodies.connection import ProducerInfo, ProducerTableInfo
+from rocketbroker.codec.remoting.bodies.client import ProducerInfo, ProducerTableInfo
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock

@@ -1,9 +1,9 @@
 """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): the table of consumer groups, whole or by pages."""
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.subscription_group import (
+from rocketbroker.codec.remoting.headers.admin import (
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
 )

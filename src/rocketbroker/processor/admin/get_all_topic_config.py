@@ -3,7 +3,7 @@
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
+from rocketbroker.codec.remoting.headers.admin import GetAllTopicConfigRequestHeader, GetAllTopicConfigResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.page import page_of

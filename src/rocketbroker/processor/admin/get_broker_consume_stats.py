@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsInBrokerHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumeStatsInBrokerHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 

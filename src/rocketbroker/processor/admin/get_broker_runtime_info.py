@@ -22,7 +22,7 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.clock import Clock

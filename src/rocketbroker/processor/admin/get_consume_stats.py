@@ -1,8 +1,8 @@
 """GET_CONSUME_STATS (208): progress of a group in its topics (AdminBrokerProcessor.getConsumeStats)."""
 
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.support.loop_share import LoopShare

@@ -1,9 +1,9 @@
 """GET_CONSUMER_CONNECTION_LIST (203): the clients of a consumer group and what they subscribe to."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.codec.remoting.bodies.connection import ConsumerConnection
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import GetConsumerConnectionListRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumerConnectionListRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder

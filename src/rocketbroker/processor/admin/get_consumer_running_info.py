@@ -1,7 +1,7 @@
 """GET_CONSUMER_RUNNING_INFO (307): the state that a consumer reports (AdminBrokerProcessor.getConsumerRunningInfo)."""
 
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import GetConsumerRunningInfoRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumerRunningInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.call_consumer import ConsumerCalls

@@ -1,9 +1,9 @@
 """GET_PRODUCER_CONNECTION_LIST (204): the clients of a producer group."""
 
 from rocketbroker.broker.client.producer_manager import ProducerManager
-from rocketbroker.codec.remoting.bodies.connection import ProducerConnection
+from rocketbroker.codec.remoting.bodies.client import ProducerConnection
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.client import GetProducerConnectionListRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetProducerConnectionListRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder

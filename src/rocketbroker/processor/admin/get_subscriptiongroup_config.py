@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.subscription_group import GetSubscriptionGroupConfigRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetSubscriptionGroupConfigRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.support.name_check import check_known_group

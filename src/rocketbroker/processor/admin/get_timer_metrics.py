@@ -1,7 +1,7 @@
 """GET_TIMER_METRICS (61): waiting timer messages by topic, for slaves (AdminBrokerProcessor.getTimerMetrics)."""
 
 from rocketbroker.broker.slave.slave_synchronize import CopiedTable
-from rocketbroker.codec.remoting.bodies.slave_tables import TimerMetricsSerializeWrapper
+from rocketbroker.codec.remoting.bodies.offset import TimerMetricsSerializeWrapper
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 

@@ -2,7 +2,7 @@
 
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import GetTopicConfigRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetTopicConfigRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.support.name_check import check_known_topic

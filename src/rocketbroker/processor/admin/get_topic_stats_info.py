@@ -2,10 +2,10 @@
 
 from rocketbroker.broker.broker_stats_manager import TOPIC_PUT_NUMS, BrokerStatsManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.statistics import TopicOffset, TopicStatsTable
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import TopicOffset, TopicStatsTable
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import GetTopicStatsInfoRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetTopicStatsInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
 from rocketbroker.processor.admin.existing_topic import existing_topic

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_manager import ASKS_FROM_VERSION, ConsumerManager
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader
+from rocketbroker.codec.remoting.headers.message import GetConsumerStatusRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -5,7 +5,7 @@ from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.offset import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
+from rocketbroker.codec.remoting.headers.message import QueryConsumeQueueRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError

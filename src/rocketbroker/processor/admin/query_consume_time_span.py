@@ -4,10 +4,10 @@ import time
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.statistics import QueryConsumeTimeSpanBody, QueueTimeSpan
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import QueryConsumeTimeSpanBody, QueueTimeSpan
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QueryConsumeTimeSpanRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.common.clock import Clock
 from rocketbroker.processor.admin.answer_encoder import AnswerEncoder

@@ -3,7 +3,7 @@
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.remoting.bodies.offset import QueryCorrectionOffsetBody
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader
+from rocketbroker.codec.remoting.headers.message import QueryCorrectionOffsetHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.loop_share import LoopShare
 from rocketbroker.processor.support.name_check import check_known_group, check_known_topic

@@ -1,9 +1,9 @@
 """QUERY_SUBSCRIPTION_BY_CONSUMER (345): the subscription of a group to a topic (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.codec.remoting.bodies.connection import QuerySubscriptionResponseBody
+from rocketbroker.codec.remoting.bodies.client import QuerySubscriptionResponseBody
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import QuerySubscriptionByConsumerRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QuerySubscriptionByConsumerRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_known_group, check_known_topic
 

@@ -2,9 +2,9 @@
 
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.codec.remoting.bodies.tables import GroupList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import QueryTopicConsumeByWhoRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QueryTopicConsumeByWhoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.support.name_check import check_known_topic
 

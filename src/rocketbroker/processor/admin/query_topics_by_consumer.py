@@ -2,9 +2,9 @@
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import QueryTopicsByConsumerRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QueryTopicsByConsumerRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.support.name_check import check_known_group

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -7,7 +7,7 @@ from rocketbroker.broker.topic.topic_config_manager import TOPIC_ATTRIBUTES, Top
 from rocketbroker.codec.message.topic_validator import is_system_topic
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
+from rocketbroker.codec.remoting.headers.admin import CreateTopicRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig

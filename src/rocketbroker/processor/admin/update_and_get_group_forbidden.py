@@ -5,10 +5,9 @@ from collections.abc import Awaitable
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.subscription_group import GroupForbidden
+from rocketbroker.codec.remoting.bodies.topic_config import INDEX_PERM_READ, GroupForbidden
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.subscription_group import UpdateGroupForbiddenRequestHeader
-from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ
+from rocketbroker.codec.remoting.headers.admin import UpdateGroupForbiddenRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.processor.admin.existing_group import check_existing_group
 from rocketbroker.processor.admin.existing_topic import existing_topic

@@ -1,7 +1,7 @@
 """VIEW_BROKER_STATS_DATA (315): one counter over the last minute, hour and day (AdminBrokerProcessor)."""
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.codec.remoting.bodies.statistics import BrokerStatsData, BrokerStatsItem
+from rocketbroker.codec.remoting.bodies.offset import BrokerStatsData, BrokerStatsItem
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response

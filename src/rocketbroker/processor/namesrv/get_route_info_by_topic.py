@@ -7,7 +7,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.topic_route import TopicRoutes
 

@@ -1,6 +1,6 @@
 """GET_SYSTEM_TOPIC_LIST_FROM_NS (304): the topics named after clusters and brokers, and one broker to ask for more."""
 
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.namesrv.broker_table import BrokerTable

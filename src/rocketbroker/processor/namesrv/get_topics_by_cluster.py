@@ -1,6 +1,6 @@
 """GET_TOPICS_BY_CLUSTER (224): the topics that have queues in a cluster."""
 
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import GetTopicsByClusterRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response

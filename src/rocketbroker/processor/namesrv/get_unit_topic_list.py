@@ -1,6 +1,6 @@
 """GET_UNIT_TOPIC_LIST (311), GET_HAS_UNIT_SUB_TOPIC_LIST (312), GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST (313)."""
 
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -10,8 +10,7 @@ from rocketbroker.codec.remoting.headers.namesrv import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import BrokerResponseError, shown
 from rocketbroker.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from rocketbroker.namesrv.names import check_key, check_topic
 

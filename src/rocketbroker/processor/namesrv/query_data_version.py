@@ -1,6 +1,6 @@
 """QUERY_DATA_VERSION (322): comparison of a broker's topics with those that it last registered."""
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import QueryDataVersionRequestHeader, QueryDataVersionResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response

@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
-from rocketbroker.common.shown_name import shown
+from rocketbroker.common.errors import shown
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
 log = logging.getLogger(__name__)

@@ -12,13 +12,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_const import host_flags
 from rocketbroker.codec.message.message_properties import FoundProperties
-from rocketbroker.codec.message.message_sys_flag import host_flags
-from rocketbroker.codec.remoting.escaped_properties import decode_plain
 from rocketbroker.codec.remoting.handler import Connection, RunAnswers
-from rocketbroker.codec.remoting.header_template import INT, LONG, TEXT, VaryingField
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.header_template import INT, LONG, TEXT, VaryingField, decode_plain
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError

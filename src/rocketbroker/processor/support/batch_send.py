@@ -5,18 +5,18 @@ from typing import Final
 
 from rocketbroker.broker.schedule_message_service import DELAY
 from rocketbroker.broker.timer.timer_rewrite import TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_batch import BatchParts, holds_more_than, split_batch
-from rocketbroker.codec.message.message_properties import find_properties, get_property, replace_property
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
     NEED_UNWRAP_FLAG,
     TRANSACTION_ROLLBACK_TYPE,
     host_flags,
 )
+from rocketbroker.codec.message.message_properties import find_properties, get_property, replace_property
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import batch_uniq_id_suffix, message_ids, send_response
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand
 from rocketbroker.codec.remoting.response_code import ResponseCode

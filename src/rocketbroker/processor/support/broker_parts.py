@@ -23,7 +23,7 @@ from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoResponseHeader
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig

@@ -4,7 +4,7 @@ from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, Su
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData
 from rocketbroker.codec.remoting.handler import Buffer, Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig

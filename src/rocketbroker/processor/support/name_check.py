@@ -9,8 +9,7 @@ from rocketbroker.codec.message.topic_validator import (
     validate_group,
     validate_topic,
 )
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 

@@ -14,11 +14,9 @@ from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, R
 from rocketbroker.broker.longpolling.pull_request import Wanted
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
-from rocketbroker.codec.remoting.perm_name import INDEX_PERM_READ
-from rocketbroker.codec.remoting.pull_sys_flag import FLAG_CLASS_FILTER, FLAG_SUBSCRIPTION
+from rocketbroker.codec.remoting.bodies.client import MessageModel
+from rocketbroker.codec.remoting.bodies.topic_config import INDEX_PERM_READ, SubscriptionGroupConfig
+from rocketbroker.codec.remoting.headers.message import FLAG_CLASS_FILTER, FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError

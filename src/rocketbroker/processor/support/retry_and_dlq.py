@@ -7,8 +7,8 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_properties import replace_property
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_sys_flag import BROKER_FLAGS
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_const import BROKER_FLAGS
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import frames, send_responses
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.alike_sends import AlikeSends, SendColumns

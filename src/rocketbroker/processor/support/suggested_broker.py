@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError

@@ -4,17 +4,16 @@ import random
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager, StatsItem
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC, TopicConfigManager, unserved_attribute
-from rocketbroker.codec.message.message_sys_flag import MULTI_TAGS_FLAG
+from rocketbroker.codec.message.message_const import MULTI_TAGS_FLAG
 from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,
     RMQ_SYS_TRANS_HALF_TOPIC,
     is_not_allowed_send_topic,
     validate_topic,
 )
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicFilterType
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, PERM_WRITE, TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
-from rocketbroker.codec.remoting.perm_name import PERM_READ_WRITE, PERM_WRITE
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError

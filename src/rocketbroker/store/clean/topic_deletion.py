@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.codec.storefile.config_tables import dumps_config, loads_config
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import FileSystem

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from rocketbroker.codec.message.message_batch import INNER_BODY_POSITION
-from rocketbroker.codec.message.message_encoder import (
+from rocketbroker.codec.message.message_decoder import (
     BODY_CRC_POSITION,
     PHYSICAL_OFFSET_POSITION,
     PROPERTIES_LENGTH,

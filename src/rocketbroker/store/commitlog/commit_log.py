@@ -10,9 +10,8 @@ from struct import Struct
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_decoder import decode_record, peek
-from rocketbroker.codec.message.message_encoder import (
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import (
     BLANK_LENGTH,
     BLANK_MAGIC_CODE,
     BODY_POSITION,
@@ -20,11 +19,12 @@ from rocketbroker.codec.message.message_encoder import (
     PHYSICAL_OFFSET_POSITION,
     PROPERTIES_LENGTH,
     RECORD_HEADS,
+    decode_record,
     encode_blank,
+    peek,
 )
-from rocketbroker.codec.storefile.body_check import body_range
-from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.codec.storefile.log_walk import Stretch
+from rocketbroker.codec.storefile.record_search import body_range, fits
 from rocketbroker.common.errors import CorruptRecordError, MessageIllegalError, StoreError
 from rocketbroker.store.commitlog.commit_log_walker import is_record, lengths_agree, whole_records
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner

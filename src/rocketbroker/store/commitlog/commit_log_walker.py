@@ -12,9 +12,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.message_decoder import peek
-from rocketbroker.codec.message.message_encoder import (
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import (
     BLANK_LENGTH,
     BLANK_MAGIC_CODE,
     BODY_POSITION,
@@ -22,13 +21,22 @@ from rocketbroker.codec.message.message_encoder import (
     MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
     RECORD_HEADS,
+    peek,
 )
 from rocketbroker.codec.storefile.audit_rules import AuditRule
-from rocketbroker.codec.storefile.body_check import body_range, damage_in, wrong_body
-from rocketbroker.codec.storefile.commit_log_layout import fits
 from rocketbroker.codec.storefile.log_walk import FileWalk, Stretch
-from rocketbroker.codec.storefile.log_window import LogExtent, LogWindow
-from rocketbroker.codec.storefile.record_search import Found, find_record, inspect, store_timestamp, what_is_wrong
+from rocketbroker.codec.storefile.record_search import (
+    Found,
+    body_range,
+    damage_in,
+    find_record,
+    fits,
+    inspect,
+    store_timestamp,
+    what_is_wrong,
+    wrong_body,
+)
+from rocketbroker.codec.storefile.store_file import LogExtent, LogWindow
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.platform import data_ranges
 from rocketbroker.store.logfile.mapped_file import MappedFile

@@ -10,7 +10,7 @@ from typing import Final
 from zlib import crc32
 
 from rocketbroker.codec.message.message_batch import BatchParts
-from rocketbroker.codec.message.message_encoder import (
+from rocketbroker.codec.message.message_decoder import (
     BORN_HOST_POSITION,
     PROPERTIES_LENGTH,
     RECORD_HEADS,

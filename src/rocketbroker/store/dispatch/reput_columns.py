@@ -11,14 +11,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.codec.byte_columns import Positions
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.message_batch import MIN_INNER_SIZE
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.message_keys import keys_of
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
-from rocketbroker.codec.storefile.window_messages import WindowMessages, due_times
+from rocketbroker.codec.storefile.window_messages import WindowMessages, due_times, keys_of
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
 from rocketbroker.store.queue.dispatch_request import IndexKeys

@@ -20,8 +20,7 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.message_decoder import peek
-from rocketbroker.codec.message.message_encoder import BLANK_LENGTH
+from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, peek
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
 from rocketbroker.store.commitlog.commit_log import CommitLog

@@ -75,7 +75,7 @@ def _keys_of(runs: list[DispatchRun], count: int) -> IndexKeys:
 
 
 def _unique_key_hashes(runs: list[DispatchRun], prefixes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    from rocketbroker.codec.message.java_hash_many import index_key_hashes, java_hash_joined
+    from rocketbroker.codec.message.columns import index_key_hashes, java_hash_joined
 
     return index_key_hashes(java_hash_joined(b"".join([run.joined_unique_keys for run in runs]), prefixes))
 

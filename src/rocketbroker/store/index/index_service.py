@@ -378,7 +378,7 @@ def _keys_of(requests: Sequence[DispatchRequest]) -> IndexKeys:
     """Return the keys of messages, those of a message's tags after its others."""
     import numpy as np
 
-    from rocketbroker.codec.message.java_hash_many import index_key_hash_many
+    from rocketbroker.codec.message.columns import index_key_hash_many
 
     queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
     tags, unique_keys, keys, _ = zip(*found, strict=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE, SIZE_POSITION, is_written
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import FileSystem
 from rocketbroker.store.logfile.mapped_file import CUT_SUFFIX

@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from struct import Struct
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.storefile.mapped_file_name import file_name_to_offset
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.storefile.store_file import file_name_to_offset
 from rocketbroker.common import platform
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
-from rocketbroker.common.shared_memory import Mapping
+from rocketbroker.common.platform import Mapping
 
 # File without a name, whose blocks are freed once nobody reads it.
 #

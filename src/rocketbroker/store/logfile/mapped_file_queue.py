@@ -6,7 +6,7 @@ place; a shorter or changed list replaces it.
 
 from pathlib import Path
 
-from rocketbroker.codec.storefile.mapped_file_name import offset_to_file_name
+from rocketbroker.codec.storefile.store_file import offset_to_file_name
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile

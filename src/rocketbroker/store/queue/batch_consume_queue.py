@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.expected_record import QueuedRecord
-from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import BODY_POSITION
+from rocketbroker.codec.message.raw_records import QueuedRecord
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.consume_queue_layout import (
     BATCH_CQ_STORE_UNIT_SIZE,
@@ -20,10 +20,10 @@ from rocketbroker.codec.storefile.consume_queue_layout import (
     FILLER_SIZE,
     INVALID_COMPACTED_OFFSET,
     QueueEntry,
+    inner_batch,
     is_filler,
     is_written,
 )
-from rocketbroker.codec.storefile.inner_batch import inner_batch
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.errors import CorruptRecordError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import starmap
 from pathlib import Path
 
-from rocketbroker.codec.message.expected_record import QueuedRecord
+from rocketbroker.codec.message.raw_records import QueuedRecord
 from rocketbroker.codec.storefile.consume_queue_layout import (
     CQ_STORE_UNIT_SIZE,
     ENTRY,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from rocketbroker.codec.message.expected_record import QueuedRecord, RecordCheck
-from rocketbroker.codec.message.message_encoder import magic_code, topic_block
+from rocketbroker.codec.message.message_decoder import magic_code, topic_block
+from rocketbroker.codec.message.raw_records import QueuedRecord, RecordCheck
 from rocketbroker.codec.message.tags_code import extend_hash, java_hash
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.consume_queue_layout import QueueEntry

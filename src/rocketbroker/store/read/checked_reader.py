@@ -24,10 +24,9 @@ from operator import add, itemgetter, sub
 from time import perf_counter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_properties import get_property
-from rocketbroker.codec.message.record_properties import record_properties
+from rocketbroker.codec.message.raw_records import ExpectedRecord, record_properties
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.commit_log import CommitLog

@@ -12,8 +12,7 @@ from itertools import compress
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.record_properties import MANY, Numbers, record_properties
+from rocketbroker.codec.message.raw_records import MANY, ExpectedRecord, Numbers, record_properties
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.checked_reader import FILTER_TURN_S, MOST_ON_LOOP, CheckedReader

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.record_properties import PropertyBlocks
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.raw_records import ExpectedRecord, PropertyBlocks
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 

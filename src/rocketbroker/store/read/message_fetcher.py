@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
-from rocketbroker.codec.message.expected_record import ExpectedRecord
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.batch_consume_queue import BatchConsumeQueue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, pairwise
 
-from rocketbroker.codec.message.expected_record import ExpectedRecord
-from rocketbroker.codec.message.message_encoder import BODY_POSITION, STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
+from rocketbroker.codec.message.message_decoder import BODY_POSITION, STORE_TIMESTAMP_POSITION, SYS_FLAG_POSITION
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ENTRY
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.config import MessageStoreConfig

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.codec.storefile.config_tables import dumps_config, loads_config
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.file_system import FileSystem

@@ -12,9 +12,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from rocketbroker.codec.message.expected_record import QueuedRecord
-from rocketbroker.codec.message.message_decoder import peek
-from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.message_decoder import BODY_POSITION, peek
+from rocketbroker.codec.message.raw_records import QueuedRecord
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, is_begun, store_timestamp_at
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint

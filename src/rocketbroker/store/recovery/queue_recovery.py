@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from rocketbroker.codec.message.expected_record import QueuedRecord
-from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.message_decoder import BODY_POSITION
+from rocketbroker.codec.message.raw_records import QueuedRecord
 from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
-from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.codec.storefile.config_tables import dumps_config, loads_config
 from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH, is_filler
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.atomic_file import replace_contents

@@ -11,7 +11,7 @@ import zstandard
 from rocketbroker.analytics import DecodeReport, read_store
 from rocketbroker.analytics.columns import message_bodies
 from rocketbroker.analytics.columns.decode_report import BODY_UNREADABLE, SkippedRange
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     COMPRESSED_FLAG,
     COMPRESSION_LZ4_TYPE,
     COMPRESSION_ZLIB_TYPE,

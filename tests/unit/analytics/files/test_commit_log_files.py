@@ -10,8 +10,8 @@ from rocketbroker.analytics.files.commit_log_files import commit_log_files, comm
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import read_store
-from rocketbroker.common.commit_log_file import CommitLogFile, measure
 from rocketbroker.common.errors import StoreError
+from rocketbroker.common.local_file import CommitLogFile, measure
 from tests.support.commit_log_writer import CommitLogWriter
 
 NAME = "0" * 20

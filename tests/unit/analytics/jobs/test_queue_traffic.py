@@ -11,7 +11,7 @@ import pytest
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_schema import LAST_MS
 from rocketbroker.analytics.jobs.queue_traffic import queue_traffic
-from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
+from rocketbroker.codec.message.message_decoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import ConfigError
 from tests.support.commit_log_writer import overwrite
 from tests.support.mixed_store import MixedStore

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from rocketbroker.analytics.jobs.replay import Ready, Replay, in_order, prepare, rehearse
 from rocketbroker.client.message import Message
 from rocketbroker.codec.message.compression import compress
-from rocketbroker.codec.message.message_sys_flag import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import RemotingConnectError, StoreError
 
 QUEUES = [MessageQueue("T", "a", number) for number in range(4)]

@@ -10,7 +10,7 @@ from rocketbroker.analytics.log import minute_turns
 from rocketbroker.analytics.log.minute_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
 from rocketbroker.analytics.queues import queue_entries
-from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
+from rocketbroker.codec.message.message_decoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.mixed_store import MixedStore

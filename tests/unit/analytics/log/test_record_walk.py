@@ -7,7 +7,7 @@ import pytest
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.log.record_walk import walk_split
 from rocketbroker.analytics.log.split import plan_splits
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from tests.support.commit_log_writer import V4_HOST, CommitLogWriter, overwrite
 

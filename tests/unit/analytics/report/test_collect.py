@@ -16,8 +16,8 @@ from rocketbroker.analytics.report.flow_sections import traffic
 from rocketbroker.analytics.report.store_report import write_report
 from rocketbroker.analytics.report.trouble_sections import dead_letters
 from rocketbroker.analytics.report.value_classes import largest_of
-from rocketbroker.codec.message.message_encoder import STORE_TIMESTAMP_POSITION
-from rocketbroker.codec.message.message_sys_flag import BORNHOST_V6_FLAG, INNER_BATCH_FLAG
+from rocketbroker.codec.message.message_const import BORNHOST_V6_FLAG, INNER_BATCH_FLAG
+from rocketbroker.codec.message.message_decoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter, overwrite

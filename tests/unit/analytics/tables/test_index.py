@@ -11,7 +11,7 @@ from rocketbroker.analytics.tables import index
 from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.table import TableOptions
 from rocketbroker.analytics.tables.table_list import find_table
-from rocketbroker.codec.storefile.index_slot_count import find_slot_count
+from rocketbroker.codec.storefile.index_image import find_slot_count
 from tests.support.golden_store import MAX_HASH_SLOT_NUM
 from tests.support.slow_tables import slow_index
 from tests.support.table_rows import in_ms, named, table_rows

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from rocketbroker.app.launch.demo import TOPIC, Outcome, body_of, check, count_by_spark, disagreements, first_of, show
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_decoder import decode_record, encode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties

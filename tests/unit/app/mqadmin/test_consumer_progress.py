@@ -4,8 +4,8 @@ import random
 
 from rocketbroker.app.mqadmin.consumer_progress import examine_group
 from rocketbroker.client import AdminClient
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, OffsetWrapper
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 
 
 class Admin(AdminClient):

@@ -7,11 +7,7 @@ from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.ha_status import examine
 from rocketbroker.app.mqadmin.rendering import print_report
 from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import (
-    HAClientRuntimeInfo,
-    HAConnectionRuntimeInfo,
-    HARuntimeInfo,
-)
+from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.errors import RemotingConnectError
 
 SLAVES = [

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
-from rocketbroker.codec.remoting.bodies.connection import Connection, ConsumerConnection
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import Connection, ConsumerConnection
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode

@@ -10,15 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_decoder import encode_record
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import decode_message_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.bodies.connection import Connection, ConsumerConnection
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeType, MessageModel
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import Connection, ConsumerConnection, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper, TopicOffset, TopicStatsTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList, KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.route import BrokerData, ClusterInfo
-from rocketbroker.codec.remoting.bodies.statistics import ConsumeStats, OffsetWrapper, TopicOffset, TopicStatsTable
-from rocketbroker.codec.remoting.bodies.tables import GroupList, KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode

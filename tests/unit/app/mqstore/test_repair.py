@@ -14,10 +14,10 @@ from typer.testing import CliRunner, Result
 from rocketbroker.app.mqstore import repair
 from rocketbroker.app.mqstore.cli import app
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.codec.message.batch_properties import FoundColumns, find_properties_of_batch
 from rocketbroker.codec.message.message_batch import BatchParts
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import FoundColumns, find_properties_of_batch
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.index_file_layout import entry_position
 from rocketbroker.common.atomic_file import replace_contents

@@ -13,7 +13,7 @@ from rocketbroker.broker.client.consumer_group_info import (
     tag_codes_of,
 )
 from rocketbroker.codec.message.tags_code import tags_code
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData, SubscriptionData
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData, SubscriptionData
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig

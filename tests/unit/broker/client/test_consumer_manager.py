@@ -14,11 +14,11 @@ from rocketbroker.broker.client.consumer_manager import (
 )
 from rocketbroker.broker.client.producer_manager import ClientHousekeepingService, ProducerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
-from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.waiting import until

@@ -1,7 +1,7 @@
 from unittest.mock import Mock
 
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.config import BrokerConfig
 from tests.support.fakes import FakeClock
 

@@ -23,7 +23,7 @@ from rocketbroker.broker.persist.config_manager import (
 )
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from rocketbroker.common.atomic_file import backup_of, replace_contents
 from rocketbroker.common.config import BrokerConfig

@@ -13,8 +13,8 @@ from rocketbroker.broker.registration.broker_registration import (
     fetch_members,
 )
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import (
     BrokerMemberGroup,
     GetBrokerMemberGroupResponseBody,
@@ -22,9 +22,8 @@ from rocketbroker.codec.remoting.bodies.route import (
     TopicRouteData,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
-from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.remoting_command import Command, response, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig

@@ -6,7 +6,7 @@ import pytest
 
 from rocketbroker.broker.registration import escape_bridge
 from rocketbroker.broker.registration.escape_bridge import EscapeBridge
-from rocketbroker.codec.message.message_sys_flag import (
+from rocketbroker.codec.message.message_const import (
     BORNHOST_V6_FLAG,
     STOREHOSTADDRESS_V6_FLAG,
     TRANSACTION_COMMIT_TYPE,

@@ -7,7 +7,7 @@ from rocketbroker.broker.registration import namesrv_link
 from rocketbroker.broker.registration.broker_registration import BrokerRegistration
 from rocketbroker.broker.registration.namesrv_link import MOST_SINGLE, Master, MasterAddress, NamesrvLink, TopAddressing
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common import lifecycle

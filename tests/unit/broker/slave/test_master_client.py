@@ -1,8 +1,7 @@
 import pytest
 
 from rocketbroker.broker.slave.master_client import LogState, MasterNames
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.tables import KVTable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, KVTable
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import CodecError, RemotingError

@@ -7,9 +7,8 @@ from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.slave.master_client import LogState, MasterClient
 from rocketbroker.broker.slave.slave_synchronize import MOST_SENDS, CopiedTables, OffsetReturn
-from rocketbroker.codec.remoting.bodies.slave_tables import TimerMetric, TimerMetricsSerializeWrapper
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.offset import TimerMetric, TimerMetricsSerializeWrapper
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.store.commitlog.put_message import Acknowledgement, PutMessageStatus

@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, MOST_PASSING, SubscriptionGroupManager
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError

@@ -6,8 +6,8 @@ import pytest
 
 from rocketbroker.broker.transaction.half_messages import HalfMessageEscape, messages_of_transaction
 from rocketbroker.broker.transaction.transactional_message_util import is_transaction
+from rocketbroker.codec.message.message_const import transaction_value
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
-from rocketbroker.codec.message.message_sys_flag import transaction_value
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.damage import overwrite
 from tests.support.golden_store import unpack

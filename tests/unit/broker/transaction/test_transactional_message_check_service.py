@@ -16,7 +16,7 @@ from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
+from rocketbroker.codec.remoting.remoting_command import to_ext_fields
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus, Refusal
 from tests.support.damage import overwrite

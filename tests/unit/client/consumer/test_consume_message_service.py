@@ -16,8 +16,7 @@ from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
 from rocketbroker.client.consumer.send_message_back import SendMessageBack
 from rocketbroker.client.errors import ClientStateError
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from tests.support.consumer_parts import QUEUE, MemoryOffsets, process_queue
 from tests.support.fakes import FakeClock
 

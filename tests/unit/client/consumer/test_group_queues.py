@@ -9,8 +9,8 @@ from rocketbroker.client.consumer import group_queues
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.lite_pull_consumer import LitePullConsumer
 from rocketbroker.client.topic_route_table import TopicRoute
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from tests.support.consumer_parts import QUEUE, MemoryOffsets
 from tests.support.scripted_server import ScriptedServer, name_server, route_of

@@ -8,7 +8,7 @@ import pytest
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, RemoteBrokerOffsetStore
 from rocketbroker.client.errors import ClientStateError
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

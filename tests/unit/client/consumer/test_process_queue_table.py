@@ -12,8 +12,8 @@ from rocketbroker.client.consumer.process_queue_table import ProcessQueueTable
 from rocketbroker.client.consumer.queue_locks import Locked, QueueLocks
 from rocketbroker.client.consumer.start_offset import StartOffset
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.common.errors import RemotingTimeoutError
 from tests.support.consumer_parts import MemoryOffsets, consumption, message

@@ -16,9 +16,8 @@ from rocketbroker.client.message_selector import MessageSelector
 from rocketbroker.client.pull_api_wrapper import PullAPIWrapper, subscription_data
 from rocketbroker.client.pull_result import PullResult, PullStatus
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.common.errors import RemotingTimeoutError
 from tests.support.consumer_parts import QUEUE, message
 from tests.support.fakes import FakeClock

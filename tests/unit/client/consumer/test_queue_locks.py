@@ -7,8 +7,8 @@ import pytest
 
 from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.queue_locks import QueueLocks
-from rocketbroker.codec.remoting.bodies.lock_batch import LockBatchRequestBody, LockBatchResponseBody
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import LockBatchRequestBody, LockBatchResponseBody
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.scripted_server import ScriptedServer, name_server, route_of

@@ -4,8 +4,8 @@ import pytest
 
 from rocketbroker.client.consumer.start_offset import StartOffset
 from rocketbroker.client.queue_offsets import QueueOffsets
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumeFromWhere
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.consumer_parts import QUEUE, MemoryOffsets

@@ -9,7 +9,7 @@ from rocketbroker.client.rebalance.allocate_message_queue import (
     AllocateMessageQueueConsistentHash,
     java_order,
 )
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.rebalance_cases import ANSWERS, NUMBER, STRATEGIES, cases
 
 QUEUES = [MessageQueue("T", "b", index) for index in range(5)]

@@ -11,8 +11,7 @@ from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.errors import TopicRouteError
 from rocketbroker.client.rebalance.allocate_message_queue import AllocateMessageQueueAveragely
 from rocketbroker.client.rebalance.rebalance_impl import RebalanceImpl
-from rocketbroker.codec.remoting.bodies.connection import GetConsumerListByGroupResponseBody
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, MessageModel
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, GetConsumerListByGroupResponseBody, MessageModel
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

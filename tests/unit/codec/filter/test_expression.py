@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from rocketbroker.codec.filter.java_values import EvaluationError
+from rocketbroker.codec.filter.expression import EvaluationError
 from rocketbroker.codec.filter.selector_parser import parse
 
 ERROR = "error"

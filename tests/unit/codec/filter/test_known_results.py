@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocketbroker.codec.filter.known_results import KnownResults
 from rocketbroker.codec.message.property_slices import Slices
-from rocketbroker.codec.message.property_values import values_at
+from rocketbroker.codec.message.raw_records import values_at
 
 VALUES = st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=9)), min_size=1, max_size=50)
 

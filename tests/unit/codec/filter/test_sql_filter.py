@@ -16,7 +16,7 @@ from rocketbroker.codec.filter import sql_filter
 from rocketbroker.codec.filter.selector_parser import parse
 from rocketbroker.codec.filter.sql_filter import SqlFilter, compiled
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.record_properties import PropertyBlocks
+from rocketbroker.codec.message.raw_records import PropertyBlocks
 from rocketbroker.common.errors import MQFilterError
 
 NAMES = ("a", "b", "c")

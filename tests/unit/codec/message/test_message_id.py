@@ -1,12 +1,23 @@
 """Ids against recorded ones, and what is no id."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketbroker.codec.message import message_id as ids
+from rocketbroker.codec.message.message_id import (
+    RecallMessageHandle,
+    UniqueIds,
+    decode_recall_handle,
+    decode_unique_id,
+    ip_bytes,
+    month_around,
+)
 from rocketbroker.common.errors import CodecError
 from tests.support import golden_store
+from tests.support.golden_frames import answers_to
 
 ip = st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=16, max_size=16))
 
@@ -90,3 +101,70 @@ def test_ports_and_lengths_are_held() -> None:
 )
 def test_only_an_ipv6_address_has_brackets(host, text):
     assert ids.join_address(host, 9876) == text
+
+
+IP = bytes([192, 0, 2, 2])
+TIMES = st.integers(0, 4_000_000_000_000)
+
+
+def test_an_id_has_address_process_time_and_counter():
+    now = 1_700_000_000_000
+    generator = UniqueIds(IP, 0x14711, 5, lambda: now)
+    first, second = decode_unique_id(generator.create()), decode_unique_id(generator.create())
+    assert (first.ip, first.pid, first.counter) == ("192.0.2.2", 0x4711, 0)
+    assert first.ms_diff == now - month_around(now)[0]
+    assert second == first._replace(counter=1)
+
+
+def test_ids_of_an_ipv6_machine_are_longer():
+    assert len(UniqueIds(ip_bytes("2001:db8::1"), 1, 2, lambda: 0).create()) == 56
+
+
+def test_ids_differ_also_between_generators():
+    generators = [UniqueIds(IP, 1, salt, lambda: 0) for salt in range(4)]
+    ids = [generator.create() for generator in generators for _ in range(5000)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_time_counts_from_zero_in_a_new_month():
+    now = 1_700_000_000_000
+    generator = UniqueIds(IP, 1, 2, lambda: now)
+    generator.create()
+    now = month_around(now)[1]
+    assert decode_unique_id(generator.create()).ms_diff == 0
+
+
+@given(TIMES)
+def test_a_time_lies_in_its_month(time_ms: int):
+    start, end = month_around(time_ms)
+    assert start <= time_ms < end
+    assert 27 < (end - start) / 86_400_000 < 32
+    assert datetime.fromtimestamp(start / 1000, tz=UTC).astimezone().day == 1
+
+
+HANDLE = RecallMessageHandle(
+    "GoldenTopic", "broker-a", "1795254111001", "FD0000000000000000000000000000025B5D4E0E2F2A6912F9B3000F"
+)
+RECORDED = (
+    "djEgR29sZGVuVG9waWMgYnJva2VyLWEgMTc5NTI1NDExMTAwMSBGRDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMjVCNUQ0RTBFMkYyQTY5"
+    "MTJGOUIzMDAwRg=="
+)
+
+
+def test_recorded_handle():
+    assert HANDLE.encode() == RECORDED
+    assert decode_recall_handle(RECORDED) == HANDLE
+    assert sum(RECORDED.encode() in exchange.request.header() for exchange in answers_to(370)) == 1
+
+
+def test_characters_of_their_own_and_no_padding():
+    handle = RecallMessageHandle("T", "b", "1", "\u00ff\u00fe>>>???")
+    encoded = handle.encode()
+    assert {"-", "_"} & set(encoded)
+    assert decode_recall_handle(encoded.rstrip("=")) == handle
+
+
+@pytest.mark.parametrize("text", ["", "!", "djE", "djEgVCBi", "\u00e4", "djEg_w==", "djIgVCBiIDEgbQ==", "====", "d"])
+def test_a_system_topic_is_not_a_user_topic(text):
+    with pytest.raises(CodecError, match="recall handle is invalid"):
+        decode_recall_handle(text)

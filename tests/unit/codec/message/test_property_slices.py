@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.byte_columns import Positions
 from rocketbroker.codec.message import property_slices as property_slices_module
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.property_slices import property_slices
 

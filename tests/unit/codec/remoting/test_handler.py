@@ -1,13 +1,16 @@
 import pytest
 
-from rocketbroker.codec.remoting.audience import Audience
-from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ
-from rocketbroker.codec.remoting.handler import MethodTable, Route
-from rocketbroker.codec.remoting.headers.offset import GetMinOffsetRequestHeader
-from rocketbroker.codec.remoting.json_header import HeaderFieldError, encode_json_header
+from rocketbroker.codec.remoting.frame import (
+    SERIALIZE_JSON,
+    SERIALIZE_ROCKETMQ,
+    HeaderFieldError,
+    encode_json_header,
+    encode_rocketmq_header,
+)
+from rocketbroker.codec.remoting.handler import Audience, MethodTable, Route
+from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.codec.remoting.rocketmq_header import encode_rocketmq_header
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
 

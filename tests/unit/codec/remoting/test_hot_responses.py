@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageResponseHeader
+from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.hot_responses import (
     frames,
     one_send_response,

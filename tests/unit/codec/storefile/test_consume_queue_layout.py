@@ -2,9 +2,12 @@
 
 import pytest
 
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile import consume_queue_layout as layout
+from rocketbroker.codec.storefile.consume_queue_layout import inner_batch, inner_count
+from rocketbroker.common.errors import CorruptRecordError
 from tests.support import golden_store
 
 
@@ -57,3 +60,24 @@ def test_the_filler() -> None:
     assert layout.is_filler(*layout.ENTRY.unpack(layout.FILLER_ENTRY)[:2])
     assert not layout.is_filler(0, 245)
     assert not layout.is_written(0)
+
+
+def test_the_record_that_rocketmq_wrote():
+    entry = golden_store.manifest("clean")["batch_consumequeues"]["StBatchCQ/0"]["entries"][0]
+    record = dict(golden_store.records("clean"))[entry["phyOffset"]]
+    assert inner_batch(record) == (entry["storeTime"], entry["batchSize"])
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "x", "99999", "32768", "", "1.5", "²"])
+def test_an_invalid_number_counts_as_one(text: str):
+    assert inner_count(INNER_BATCH_FLAG, f"A\x01b\x02INNER_NUM\x01{text}\x02".encode()) == 1
+
+
+def test_only_a_batch_has_a_number():
+    properties = b"INNER_NUM\x0132767\x02"
+    assert (inner_count(INNER_BATCH_FLAG, properties), inner_count(0, properties)) == (32767, 1)
+
+
+def test_no_record():
+    with pytest.raises(CorruptRecordError):
+        inner_batch(bytes(200))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rocketbroker.codec.message.message_encoder import RECORD_HEAD
+from rocketbroker.codec.message.message_decoder import RECORD_HEAD
 from rocketbroker.codec.storefile import consume_queue_layout, dtypes, index_file_layout
 from tests.support import golden_store
 

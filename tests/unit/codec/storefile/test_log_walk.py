@@ -6,8 +6,8 @@ import pytest
 
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.log_walk import FileWalk
-from rocketbroker.codec.storefile.log_window import LogExtent, LogWindow
 from rocketbroker.codec.storefile.record_search import Found
+from rocketbroker.codec.storefile.store_file import LogExtent, LogWindow
 from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 

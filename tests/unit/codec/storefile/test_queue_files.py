@@ -8,8 +8,8 @@ import pytest
 
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY, FILLER_ENTRY
 from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
-from rocketbroker.codec.storefile.mapped_file_name import offset_files
 from rocketbroker.codec.storefile.queue_files import QueueFiles, is_entry, is_filler_entry, queue_offsets
+from rocketbroker.codec.storefile.store_file import offset_files
 
 PER_FILE = 10
 

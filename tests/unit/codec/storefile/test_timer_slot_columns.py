@@ -3,8 +3,7 @@ from array import array
 import pytest
 
 from rocketbroker.codec.storefile.timer_slot_columns import count_sound, parted_by_slot, undelivered
-from rocketbroker.codec.storefile.timer_slot_layout import encode_entries
-from rocketbroker.codec.storefile.timer_slots import is_delivered
+from rocketbroker.codec.storefile.timer_slots import encode_entries, is_delivered
 
 ENTRIES = [(1000, 3, 1), (3000, 4, 1), (1000, 5, 4), (2000, 6, 1), (1000, 9, 1), (3000, 11, 4)]
 FIELDS = array("q", [each for entry in ENTRIES for each in entry])

@@ -1,6 +1,16 @@
+from array import array
+
 import pytest
 
-from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of, with_delivered
+from rocketbroker.codec.storefile.timer_slots import encode_entries, is_delivered, slot_of, with_delivered
+
+ENTRIES = encode_entries(array("q", [1000, 5, 1, 2000, 6, 4, 1000, 9, 1]))
+
+
+def test_bytes_of_an_entry():
+    assert ENTRIES[:20] == (1000).to_bytes(8, "big") + (5).to_bytes(8, "big") + (1).to_bytes(4, "big")
+    assert len(ENTRIES) == 60
+
 
 DAY_MS = 86_400_000
 

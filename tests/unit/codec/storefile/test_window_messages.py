@@ -6,14 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_const import TRANSACTION_PREPARED_TYPE
+from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.message.message_properties import encode_properties
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import key_hash_of
-from rocketbroker.codec.storefile.message_keys import keys_of
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.window_messages import WindowMessages
+from rocketbroker.codec.storefile.window_messages import WindowMessages, keys_of
 
 HOST = bytes(8)
 BASE = 5000

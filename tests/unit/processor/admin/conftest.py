@@ -10,7 +10,7 @@ import pytest
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.message.message_id import host_bytes
-from rocketbroker.codec.remoting.bodies.heartbeat import (
+from rocketbroker.codec.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 

@@ -2,9 +2,9 @@ import pytest
 
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.offset_reset import OffsetReset
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.offset import CloneGroupOffsetRequestHeader as Header
+from rocketbroker.codec.remoting.headers.message import CloneGroupOffsetRequestHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.admin.clone_group_offset import CloneGroupOffsetProcessor

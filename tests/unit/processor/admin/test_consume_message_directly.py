@@ -5,9 +5,8 @@ import pytest
 
 from rocketbroker.codec.message.message_id import create_message_id
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
-from rocketbroker.codec.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.headers.admin import ConsumeMessageDirectlyResultRequestHeader
+from rocketbroker.codec.remoting.remoting_command import response, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.call_consumer import ConsumerCalls

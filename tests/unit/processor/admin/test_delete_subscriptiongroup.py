@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.subscription_group import DeleteSubscriptionGroupRequestHeader
+from rocketbroker.codec.remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscriptionGroupProcessor
 from tests.support.processor_calls import call_async, recorded, refusal_async

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.topic import DeleteTopicRequestHeader
+from rocketbroker.codec.remoting.headers.admin import DeleteTopicRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor

@@ -1,5 +1,5 @@
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import UpdateConsumerOffsetRequestHeader
 from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
 from tests.support.processor_calls import call_async, recorded
 

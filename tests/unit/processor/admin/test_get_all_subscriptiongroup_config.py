@@ -1,6 +1,6 @@
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rocketbroker.codec.remoting.headers.subscription_group import GetAllSubscriptionGroupRequestHeader
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.headers.admin import GetAllSubscriptionGroupRequestHeader
 from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
 from tests.support.processor_calls import call_async, recorded
 

@@ -1,6 +1,6 @@
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfigAndMappingSerializeWrapper
-from rocketbroker.codec.remoting.headers.topic import GetAllTopicConfigRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetAllTopicConfigRequestHeader
 from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
 from tests.support.processor_calls import call_async, recorded
 

@@ -3,7 +3,7 @@ from unittest.mock import Mock
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsInBrokerHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumeStatsInBrokerHeader
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.get_broker_consume_stats import GetBrokerConsumeStatsProcessor
 from tests.support.processor_calls import call_async, recorded

@@ -1,6 +1,6 @@
 """GET_BROKER_HA_STATUS answers in the fields that were recorded from Apache's broker."""
 
-from rocketbroker.codec.remoting.bodies.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.offset import HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.processor.admin.get_broker_ha_status import GetBrokerHaStatusProcessor

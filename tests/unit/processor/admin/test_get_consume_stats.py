@@ -2,10 +2,10 @@ import asyncio
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.heartbeat import MessageModel
+from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.fastjson import ObjectKey
-from rocketbroker.codec.remoting.headers.subscription_group import GetConsumeStatsRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumeStatsRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.consume_stats import ConsumeStatsCollector
 from rocketbroker.processor.admin.get_consume_stats import GetConsumeStatsProcessor

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.client import GetConsumerConnectionListRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumerConnectionListRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.get_consumer_connection_list import GetConsumerConnectionListProcessor
 from tests.support.processor_calls import call_async, recorded, refusal_async

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.client import GetConsumerRunningInfoRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetConsumerRunningInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

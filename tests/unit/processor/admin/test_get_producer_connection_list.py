@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.client import GetProducerConnectionListRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetProducerConnectionListRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.get_producer_connection_list import GetProducerConnectionListProcessor
 from tests.support.processor_calls import call_async, recorded, refusal_async

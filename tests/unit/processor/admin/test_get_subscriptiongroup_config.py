@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.codec.remoting.headers.subscription_group import GetSubscriptionGroupConfigRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetSubscriptionGroupConfigRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.admin.get_subscriptiongroup_config import GetSubscriptionGroupConfigProcessor

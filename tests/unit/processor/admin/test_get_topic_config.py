@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.topic import GetTopicConfigRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetTopicConfigRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.get_topic_config import GetTopicConfigProcessor
 from tests.support.processor_calls import call, recorded, refusal

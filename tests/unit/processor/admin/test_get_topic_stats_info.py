@@ -2,7 +2,7 @@ import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.fastjson import ObjectKey
-from rocketbroker.codec.remoting.headers.topic import GetTopicStatsInfoRequestHeader
+from rocketbroker.codec.remoting.headers.admin import GetTopicStatsInfoRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.get_topic_stats_info import GetTopicStatsInfoProcessor
 from tests.support.processor_calls import call_async, recorded, refusal_async

@@ -2,8 +2,8 @@ import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData
-from rocketbroker.codec.remoting.headers.offset import GetConsumerStatusRequestHeader as Header
+from rocketbroker.codec.remoting.bodies.client import ConsumerData
+from rocketbroker.codec.remoting.headers.message import GetConsumerStatusRequestHeader as Header
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

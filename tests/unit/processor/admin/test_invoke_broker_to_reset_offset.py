@@ -7,9 +7,9 @@ from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.offset import ResetOffsetRequestHeader
+from rocketbroker.codec.remoting.headers.message import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates

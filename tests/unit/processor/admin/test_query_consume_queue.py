@@ -3,9 +3,9 @@ from typing import cast
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
-from rocketbroker.codec.remoting.custom_header import from_ext_fields
-from rocketbroker.codec.remoting.headers.query_message import QueryConsumeQueueRequestHeader
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
+from rocketbroker.codec.remoting.headers.message import QueryConsumeQueueRequestHeader
+from rocketbroker.codec.remoting.remoting_command import from_ext_fields
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.admin.query_consume_queue import MAX_COUNT, QueryConsumeQueueProcessor

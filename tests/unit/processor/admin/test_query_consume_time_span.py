@@ -3,7 +3,7 @@ import time
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.topic import QueryConsumeTimeSpanRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QueryConsumeTimeSpanRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_consume_time_span import QueryConsumeTimeSpanProcessor
 from tests.support.processor_calls import call_async, recorded, refusal_async

@@ -2,7 +2,7 @@ from typing import cast
 
 import pytest
 
-from rocketbroker.codec.remoting.headers.offset import QueryCorrectionOffsetHeader as Header
+from rocketbroker.codec.remoting.headers.message import QueryCorrectionOffsetHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_correction_offset import QueryCorrectionOffsetProcessor
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore

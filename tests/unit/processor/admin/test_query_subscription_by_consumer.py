@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.topic import QuerySubscriptionByConsumerRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QuerySubscriptionByConsumerRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_subscription_by_consumer import QuerySubscriptionByConsumerProcessor
 from tests.support.processor_calls import call, recorded, refusal

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.topic import QueryTopicConsumeByWhoRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QueryTopicConsumeByWhoRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.query_topic_consume_by_who import QueryTopicConsumeByWhoProcessor
 from tests.support.processor_calls import call, recorded, refusal

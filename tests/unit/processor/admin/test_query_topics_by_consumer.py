@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.codec.remoting.headers.topic import QueryTopicsByConsumerRequestHeader
+from rocketbroker.codec.remoting.headers.admin import QueryTopicsByConsumerRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.admin.query_topics_by_consumer import QueryTopicsByConsumerProcessor

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.resume_check_half_message import ResumeCheckHalfMessageProcessor

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from rocketbroker.codec.remoting.bodies.subscription_group import SubscriptionGroupConfig, SubscriptionGroupList
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
 from tests.support.processor_calls import call, recorded, refusal

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig, TopicFilterType
-from rocketbroker.codec.remoting.headers.topic import CreateTopicRequestHeader
+from rocketbroker.codec.remoting.headers.admin import CreateTopicRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.admin.update_and_create_topic import (

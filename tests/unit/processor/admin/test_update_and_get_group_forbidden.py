@@ -1,7 +1,7 @@
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.subscription_group import UpdateGroupForbiddenRequestHeader as Header
+from rocketbroker.codec.remoting.headers.admin import UpdateGroupForbiddenRequestHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.update_and_get_group_forbidden import UpdateAndGetGroupForbiddenProcessor
 from tests.support.processor_calls import call, recorded, refusal

@@ -1,6 +1,6 @@
 """GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""
 
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.headers.namesrv import RegisterBrokerRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.namesrv_fixture import NamesrvFixture

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rocketbroker.codec.remoting.bodies.tables import TopicList
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.headers.namesrv import GetTopicsByClusterRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.remoting.custom_header import to_ext_fields
 from rocketbroker.codec.remoting.headers.namesrv import PutKVConfigRequestHeader
+from rocketbroker.codec.remoting.remoting_command import to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.namesrv_fixture import NamesrvFixture

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody, RegistrationLimits
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import (
     TopicConfig,
     TopicConfigAndMappingSerializeWrapper,

@@ -11,11 +11,11 @@ import pytest
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.codec.filter.sql_filter import compiled
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.record_properties import PropertyBlocks
+from rocketbroker.codec.message.raw_records import PropertyBlocks
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frame
 from rocketbroker.codec.remoting.handler import HELD, InTurn
-from rocketbroker.codec.remoting.headers.pull_message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

@@ -1,8 +1,7 @@
 import pytest
 
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.heartbeat import HeartbeatData
-from rocketbroker.codec.remoting.bodies.lock_batch import LockBatchRequestBody
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData, LockBatchRequestBody
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.request_body import read_body

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.remoting.handler import MethodTable
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

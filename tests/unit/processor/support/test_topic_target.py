@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.headers.send_message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError

@@ -2,8 +2,8 @@ import pytest
 
 from rocketbroker.codec.message.alike_messages import alike_messages
 from rocketbroker.codec.message.message_batch import encode_batch, split_batch
-from rocketbroker.codec.message.message_encoder import magic_code, topic_block
-from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.message.message_const import host_flags
+from rocketbroker.codec.message.message_decoder import magic_code, topic_block
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.store.commitlog.append_batches import AppendBatches, queue_entries
 from rocketbroker.store.commitlog.message_ext_encoder import AppendBatch

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_encoder import (
+from rocketbroker.codec.message.message_decoder import (
     BLANK_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V1,
     RECORD_HEAD,
+    decode_record,
     encode_record,
 )
 from rocketbroker.common.errors import StoreError, StoreFullError

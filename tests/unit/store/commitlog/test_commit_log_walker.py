@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.message_encoder import encode_blank
+from rocketbroker.codec.message.message_decoder import encode_blank
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, leads_to_end, sound_until, store_timestamp_at
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from tests.support.commit_log_writer import V6_HOST, CommitLogWriter, overwrite

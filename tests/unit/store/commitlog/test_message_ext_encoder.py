@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.buffers import ReadableBuffer
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_batch import BatchParts, encode_batch, split_batch
-from rocketbroker.codec.message.message_encoder import encode_record, magic_code, topic_block
-from rocketbroker.codec.message.message_sys_flag import host_flags
+from rocketbroker.codec.message.message_const import host_flags
+from rocketbroker.codec.message.message_decoder import encode_record, magic_code, topic_block
 from rocketbroker.store.commitlog.message_ext_encoder import AppendBatch, AppendRun
 from rocketbroker.store.commitlog.put_message import MessageRun
 from tests.support.stores import V4_HOST, V6_HOST, message

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.message_encoder import encode_blank, encode_record
+from rocketbroker.codec.message.message_decoder import encode_blank, encode_record
 from rocketbroker.common.errors import StoreError, StoreFullError
 from rocketbroker.store.commitlog import commit_log_walker
 from rocketbroker.store.commitlog.commit_log import CommitLog

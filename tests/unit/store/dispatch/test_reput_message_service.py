@@ -4,7 +4,7 @@ from weakref import WeakSet
 
 import pytest
 
-from rocketbroker.codec.message.message_sys_flag import TRANSACTION_PREPARED_TYPE
+from rocketbroker.codec.message.message_const import TRANSACTION_PREPARED_TYPE
 from rocketbroker.codec.storefile.log_walk import Stretch
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk

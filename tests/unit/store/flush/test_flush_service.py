@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.codec.message.message_encoder import encode_record
+from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common import lifecycle
 from rocketbroker.common.config import MessageStoreConfig

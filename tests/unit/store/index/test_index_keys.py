@@ -4,7 +4,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.batch_properties import find_properties_of_batch
+from rocketbroker.codec.message.message_properties import find_properties_of_batch
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue import ConsumeQueue

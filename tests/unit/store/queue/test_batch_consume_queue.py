@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.message.message_batch import encode_batch
+from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketbroker.codec.message.message_decoder import decode_record
-from rocketbroker.codec.message.message_sys_flag import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
-from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, BATCH_ENTRY
-from rocketbroker.codec.storefile.inner_batch import inner_batch
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, BATCH_ENTRY, inner_batch
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog

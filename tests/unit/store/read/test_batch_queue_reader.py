@@ -8,7 +8,7 @@ import pytest
 
 from rocketbroker.client.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.record_properties import PropertyBlocks
+from rocketbroker.codec.message.raw_records import PropertyBlocks
 from rocketbroker.codec.message.tags_code import tags_code_bytes
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.store.commitlog.put_message import PutMessageStatus

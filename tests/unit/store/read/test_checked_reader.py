@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.message_decoder import BODY_POSITION, decode_messages
 from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.storefile.consume_queue_layout import ENTRY
 from rocketbroker.common.errors import StoreError

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.codec.filter.sql_filter import compiled
-from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.message.message_encoder import BODY_POSITION
+from rocketbroker.codec.message.message_decoder import BODY_POSITION, decode_messages
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read import checked_reader, filtered_reader

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.storefile.config_json import dumps_config, loads_config
+from rocketbroker.codec.storefile.config_tables import dumps_config, loads_config
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService

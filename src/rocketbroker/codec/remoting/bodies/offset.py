@@ -1,12 +1,13 @@
-"""Tables of offsets, and entries of a ConsumeQueue. Queue ids are integer keys without quotes: ``{0:12}``."""
+"""Offsets of queues and groups, statistics, and the tables that slaves fetch."""
+
+from enum import StrEnum
 
 import msgspec
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.heartbeat import SubscriptionData
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.java_types import Int, Long
+from rocketbroker.codec.java_types import Int, Long
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 
 
 class ConsumerOffsetSerializeWrapper(RemotingSerializable):
@@ -85,3 +86,148 @@ class QueryConsumeQueueResponseBody(RemotingSerializable):
     min_queue_index: Long = 0
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None
+
+
+class TopicOffset(RemotingSerializable):
+    """Offsets of one queue; ``last_update_timestamp`` in ms, 0 if nothing was stored."""
+
+    min_offset: Long = 0
+    max_offset: Long = 0
+    last_update_timestamp: Long = 0
+
+
+class TopicStatsTable(RemotingSerializable):
+    """Answer to GET_TOPIC_STATS_INFO (202); ``topic_put_tps`` in messages per second."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = msgspec.field(default_factory=dict)
+    topic_put_tps: float = 0.0
+
+
+class OffsetWrapper(RemotingSerializable):
+    """One queue as a group sees it; ``last_timestamp`` in ms, 0 if nothing was consumed."""
+
+    broker_offset: Long = 0
+    consumer_offset: Long = 0
+    pull_offset: Long = 0
+    last_timestamp: Long = 0
+
+
+class ConsumeStats(RemotingSerializable):
+    """Answer to GET_CONSUME_STATS (208); ``consume_tps`` in messages per second."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = msgspec.field(default_factory=dict)
+    consume_tps: float = 0.0
+
+
+class ConsumeStatsList(RemotingSerializable):
+    """Answer to GET_BROKER_CONSUME_STATS (317): for each group, a map from the group to its statistics by topic."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = msgspec.field(default_factory=list)
+    broker_addr: str | None = None
+    total_diff: Long = 0
+    total_inflight_diff: Long = 0
+
+
+class BrokerStatsItem(RemotingSerializable):
+    """Sum over a time, per second, and per call."""
+
+    sum: Long = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(RemotingSerializable):
+    """Answer to VIEW_BROKER_STATS_DATA (315)."""
+
+    stats_minute: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+    stats_day: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+
+
+class QueueTimeSpan(RemotingSerializable):
+    """Store times of the first and last message of a queue, and of the group's position; in ms, and as text."""
+
+    message_queue: MessageQueue | None = None
+    min_time_stamp: Long = 0
+    max_time_stamp: Long = 0
+    consume_time_stamp: Long = 0
+    delay_time: Long = 0
+    min_time_stamp_str: str | None = None
+    max_time_stamp_str: str | None = None
+    consume_time_stamp_str: str | None = None
+
+
+class QueryConsumeTimeSpanBody(RemotingSerializable):
+    """Answer to QUERY_CONSUME_TIME_SPAN (303)."""
+
+    consume_time_span_set: list[QueueTimeSpan] = msgspec.field(default_factory=list)
+
+
+class TimerMetric(RemotingSerializable):
+    """Number of waiting timer messages of a topic, and the time in ms of its last change."""
+
+    count: Long = 0
+    time_stamp: Long = 0
+
+
+class TimerMetricsSerializeWrapper(RemotingSerializable):
+    """Answer to GET_TIMER_METRICS (61) and ``config/timermetrics``, by topic."""
+
+    timing_count: dict[str, TimerMetric] = msgspec.field(default_factory=dict)
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class MessageRequestMode(StrEnum):
+    """Delivery mode of a group for a topic."""
+
+    PULL = "PULL"
+    POP = "POP"
+
+
+class SetMessageRequestModeRequestBody(RemotingSerializable):
+    """Message request mode of one group for one topic."""
+
+    topic: str | None = None
+    consumer_group: str | None = None
+    mode: MessageRequestMode = MessageRequestMode.PULL
+    pop_share_queue_num: Int = 0
+
+
+class MessageRequestModeSerializeWrapper(RemotingSerializable):
+    """Answer to GET_ALL_MESSAGE_REQUEST_MODE (402) and messageRequestMode.json, by topic and group."""
+
+    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = msgspec.field(
+        default_factory=dict
+    )
+
+
+class HAConnectionRuntimeInfo(RemotingSerializable):
+    """One slave, as its master sees it."""
+
+    addr: str = ""
+    slave_ack_offset: Long = 0
+    diff: Long = 0
+    in_sync: bool = False
+    transferred_byte_in_second: Long = 0
+    transfer_from_where: Long = 0
+
+
+class HAClientRuntimeInfo(RemotingSerializable):
+    """The copying of a slave."""
+
+    master_addr: str | None = None
+    transferred_byte_in_second: Long = 0
+    max_offset: Long = 0
+    last_read_timestamp: Long = 0
+    last_write_timestamp: Long = 0
+    master_flush_offset: Long = 0
+
+
+class HARuntimeInfo(RemotingSerializable):
+    """Answer to GET_BROKER_HA_STATUS (907)."""
+
+    master: bool = True
+    master_commit_log_max_offset: Long = 0
+    in_sync_slave_nums: Int = 0
+    ha_connection_info: list[HAConnectionRuntimeInfo] = msgspec.field(default_factory=list)
+    ha_client_runtime_info: HAClientRuntimeInfo = msgspec.field(default_factory=HAClientRuntimeInfo)

@@ -20,9 +20,9 @@ from typing import Any, Self
 import msgspec
 
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.remoting_serializable import (
     Buffer,
+    DataVersion,
     RemotingSerializable,
     body_from,
     decode_body,

@@ -1,12 +1,13 @@
-"""Base of the JSON bodies (org.apache.rocketmq.remoting.protocol.RemotingSerializable)."""
+"""Base of the JSON bodies (org.apache.rocketmq.remoting.protocol.RemotingSerializable), and the plainest of them."""
 
 from functools import cache
 from typing import Any, Self, TypeVar
 
 import msgspec
 
+from rocketbroker.codec.java_types import Long
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
 from rocketbroker.common.errors import CodecError
 
 Buffer = bytes | bytearray | memoryview
@@ -94,3 +95,40 @@ def _tidy(value: Any) -> Any:
 
 def _key(key: Any) -> Any:
     return body_from(key.as_dict(), MessageQueue) if isinstance(key, fastjson.ObjectKey) else key
+
+
+class DataVersion(RemotingSerializable):
+    """Version of a table; tables are equal if all three numbers are. ``timestamp`` in ms."""
+
+    timestamp: Long = 0
+    counter: Long = 0
+    state_version: Long = 0
+
+    def next_version(self, now_ms: int, state_version: int = 0) -> None:
+        """Count a change."""
+        self.timestamp = now_ms
+        self.state_version = state_version
+        self.counter += 1
+
+    def copy(self) -> Self:
+        """Return an independent version with the same numbers."""
+        return type(self)(self.timestamp, self.counter, self.state_version)
+
+
+class KVTable(RemotingSerializable):
+    """Texts by name: runtime information (28), a namespace of the KV configuration (219), order topics (103)."""
+
+    table: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TopicList(RemotingSerializable):
+    """Names of topics (206, 224, 304, 305, 311 to 313, 343); ``broker_addr`` where one broker gave them."""
+
+    topic_list: list[str] = msgspec.field(default_factory=list)
+    broker_addr: str | None = None
+
+
+class GroupList(RemotingSerializable):
+    """Names of groups (300)."""
+
+    group_list: list[str] = msgspec.field(default_factory=list)

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.java_types import Int, Long
 
 # MQVersion.Version.V4_9_4.ordinal()
 V4_9_4 = 401

@@ -1,20 +1,27 @@
-"""A topic as a broker keeps it (org.apache.rocketmq.common.TopicConfig).
-
-As text, in the compressed registration, fields are joined by one blank:
-
-    topicName readQueueNums writeQueueNums perm topicFilterType attributes-as-JSON
-"""
+"""Topics and groups as a broker keeps them (TopicConfig, SubscriptionGroupConfig, ConsumerFilterData, PermName)."""
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
+from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.java_types import Int, Long
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 from rocketbroker.common.errors import CodecError
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+# The bit for reading in a group's forbidden operations.
+INDEX_PERM_READ: Final = 2
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+# A topic as a broker keeps it (org.apache.rocketmq.common.TopicConfig).
+#
+# As text, in the compressed registration, fields are joined by one blank:
+#
+#     topicName readQueueNums writeQueueNums perm topicFilterType attributes-as-JSON
 
 _TEXT_FIELDS = 5
 QUEUE_TYPE = "queue.type"
@@ -114,3 +121,117 @@ class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
     mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     topic_queue_mapping_detail_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+
+
+class GroupRetryPolicyType(StrEnum):
+    """Kind of policy for the delays between retries."""
+
+    EXPONENTIAL = "EXPONENTIAL"
+    CUSTOMIZED = "CUSTOMIZED"
+
+
+class ExponentialRetryPolicy(RemotingSerializable):
+    """Delays that grow; ``initial`` and ``max`` in ms."""
+
+    initial: Long = 5_000
+    max: Long = 7_200_000
+    multiplier: Long = 2
+
+
+class CustomizedRetryPolicy(RemotingSerializable):
+    """Delays by list, in ms."""
+
+    next: list[Long] = msgspec.field(default_factory=list)
+
+
+class GroupRetryPolicy(RemotingSerializable):
+    """Retry policy of a group; without one of the given type, the broker's delay levels apply."""
+
+    type: GroupRetryPolicyType = GroupRetryPolicyType.CUSTOMIZED
+    exponential_retry_policy: ExponentialRetryPolicy | None = None
+    customized_retry_policy: CustomizedRetryPolicy | None = None
+
+
+class SimpleSubscriptionData(RemotingSerializable):
+    """A subscription that is fixed for a group."""
+
+    topic: str = ""
+    expression_type: str = "TAG"
+    expression: str = "*"
+    version: Long = 0
+
+
+class SubscriptionGroupConfig(RemotingSerializable):
+    """One group; ``consume_timeout_minute`` in minutes, broker ids as in a route."""
+
+    group_name: str = ""
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
+    group_retry_policy: GroupRetryPolicy = msgspec.field(default_factory=GroupRetryPolicy)
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
+    subscription_data_set: list[SimpleSubscriptionData] | None = None
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class SubscriptionGroupList(RemotingSerializable):
+    """Request of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
+
+    group_config_list: list[SubscriptionGroupConfig]
+
+
+class SubscriptionGroupWrapper(RemotingSerializable):
+    """Answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) and subscriptionGroup.json."""
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(default_factory=dict)
+    forbidden_table: dict[str, dict[str, Int]] = msgspec.field(default_factory=dict)
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class GroupForbidden(RemotingSerializable):
+    """Answer to UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
+
+    topic: str = ""
+    group: str = ""
+    readable: bool = True
+
+
+class BloomFilterData(RemotingSerializable):
+    """Bits of a group in the bit map of each message of a topic; ``bit_num`` is the size of the map."""
+
+    bit_num: Int = 0
+    bit_pos: list[int] | None = None
+
+
+class ConsumerFilterData(RemotingSerializable):
+    """Filter of a group for a topic; times in ms, ``dead`` and ``dead_time`` after its last client has left."""
+
+    consumer_group: str
+    topic: str
+    expression: str
+    expression_type: str = "SQL92"
+    client_version: Long = 0
+    born_time: Long = 0
+    dead_time: Long = 0
+    dead: bool = False
+    bloom_filter_data: BloomFilterData | None = None
+
+
+class FilterDataMapByTopic(RemotingSerializable):
+    """Filters of a topic by group."""
+
+    topic: str = ""
+    group_filter_data: dict[str, ConsumerFilterData] = msgspec.field(default_factory=dict)
+
+
+class ConsumerFilterWrapper(RemotingSerializable):
+    """All filters by topic."""
+
+    filter_data_by_topic: dict[str, FilterDataMapByTopic] = msgspec.field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Name server: brokers (103, 104, 322, 901, 904, 905), routes (105, 205, 216, 217, 224, 327), KV (100 to 102, 219)."""
 
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader
-from rocketbroker.codec.remoting.java_types import Int, Long
+from rocketbroker.codec.java_types import Int, Long
+from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader
 
 
 class RegisterBrokerRequestHeader(CommandCustomHeader):

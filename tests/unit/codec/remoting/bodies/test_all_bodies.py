@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.remoting import bodies, fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
-from rocketbroker.codec.remoting.java_types import Int, Long
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {

@@ -4,8 +4,8 @@ from struct import pack
 
 import pytest
 
-from rocketbroker.codec.remoting.bodies.data_version import DataVersion
 from rocketbroker.codec.remoting.bodies.register_broker_body import V5_0_0, RegisterBrokerBody, RegistrationLimits
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import (
     TopicConfig,
     TopicConfigAndMappingSerializeWrapper,

@@ -3,10 +3,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketbroker.codec.java_types import Int, Long
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.message_queue import MessageQueue
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable, body_from, decode_body
-from rocketbroker.codec.remoting.java_types import Int, Long
+from rocketbroker.codec.remoting.bodies.remoting_serializable import (
+    DataVersion,
+    GroupList,
+    KVTable,
+    RemotingSerializable,
+    TopicList,
+    body_from,
+    decode_body,
+)
 from rocketbroker.common.errors import CodecError
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -138,3 +146,42 @@ def test_queues_sort_as_in_java():
         ("T", "b", 0),
         ("U", "a", 0),
     ]
+
+
+def test_a_change_counts_and_takes_the_time():
+    version = DataVersion(1_000, 7, 3)
+
+    version.next_version(2_000)
+    assert version == DataVersion(2_000, 8, 0)
+    version.next_version(3_000, 5)
+    assert version == DataVersion(3_000, 9, 5)
+
+
+def test_a_copy_is_independent():
+    version = DataVersion(1, 2, 3)
+
+    copied = version.copy()
+    version.next_version(9)
+
+    assert copied == DataVersion(1, 2, 3)
+    assert version != copied
+
+
+def test_its_json_is_that_of_the_answer_to_get_broker_config():
+    assert DataVersion(1795255766137, 1).encode() == b'{"counter":1,"stateVersion":0,"timestamp":1795255766137}'
+
+
+def test_values_are_texts_whatever_they_look_like():
+    table = KVTable({"msgPutTotalTodayNow": "0", "scheduleMessageOffset_1": "6,6"})
+
+    assert table.encode() == b'{"table":{"msgPutTotalTodayNow":"0","scheduleMessageOffset_1":"6,6"}}'
+    assert KVTable.decode(table.encode()) == table
+
+
+def test_a_list_of_topics_names_the_broker_only_where_one_gave_it():
+    assert TopicList(["T"]).encode() == b'{"topicList":["T"]}'
+    assert TopicList(["T"], "127.0.0.1:1").encode() == b'{"brokerAddr":"127.0.0.1:1","topicList":["T"]}'
+
+
+def test_a_list_of_groups():
+    assert GroupList.decode(b'{"groupList":["G"]}') == GroupList(["G"])

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.remoting import headers
-from rocketbroker.codec.remoting.custom_header import CommandCustomHeader, from_ext_fields, to_ext_fields
 from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, encode_frame, split_frame
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.java_types import Int, Long
-from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader, from_ext_fields, request, to_ext_fields
 from rocketbroker.common.errors import CodecError
 
 # Neither encoding has a sign for null, so that an optional text of these letters is read as what it says.

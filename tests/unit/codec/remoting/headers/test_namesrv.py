@@ -1,9 +1,9 @@
-from rocketbroker.codec.remoting.custom_header import from_ext_fields, to_ext_fields
 from rocketbroker.codec.remoting.headers.namesrv import (
     BrokerHeartbeatRequestHeader,
     GetRouteInfoRequestHeader,
     RegisterBrokerRequestHeader,
 )
+from rocketbroker.codec.remoting.remoting_command import from_ext_fields, to_ext_fields
 
 BROKER = {
     "brokerName": "broker-a",

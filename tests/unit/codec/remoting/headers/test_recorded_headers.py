@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from rocketbroker.codec.remoting.custom_header import from_ext_fields, to_ext_fields
+from rocketbroker.codec.remoting.frame import HeaderFieldError
 from rocketbroker.codec.remoting.handler import Route
-from rocketbroker.codec.remoting.json_header import HeaderFieldError
+from rocketbroker.codec.remoting.remoting_command import from_ext_fields, to_ext_fields
 from tests.support.golden_frames import GoldenFrame, answers_to, exchanges, requests_of
 from tests.support.golden_headers import REQUESTS, RESPONSES
 
