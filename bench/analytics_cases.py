@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from bench.analytics_loops import head_loop, pruned_loop, time_bounds
 from rocketbroker.analytics import Selection, read_store
-from rocketbroker.analytics.files.log_window import log_window
-from rocketbroker.analytics.log.minute_traffic import decoded_traffic, traffic_by_minute
+from rocketbroker.analytics.files.commit_log_files import log_window
+from rocketbroker.analytics.jobs.queue_traffic import decoded_traffic, traffic_by_minute
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.record_columns import Records

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketbroker.analytics import Selection, create_views, messages, register, table
-from rocketbroker.analytics.tables.table_list import TABLES
+from rocketbroker.analytics.tables.table_reader import TABLES
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.slow_store_reader import slow_rows

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
 from rocketbroker.analytics.jobs.replay import Replay, exported_messages, in_order, rehearse
 from rocketbroker.app.launch.dev_server import DevServer
-from rocketbroker.app.mqanalytics import replay
+from rocketbroker.app.mqanalytics import transfer
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.client.message import Message
 from rocketbroker.client.producer import Producer
@@ -180,7 +180,7 @@ def test_the_command_sends_an_export_into_a_broker_at_the_rate(
             began.append(self.time_ms())
             return super().monotonic()
 
-    monkeypatch.setattr(replay, "SystemClock", NotingClock)
+    monkeypatch.setattr(transfer, "SystemClock", NotingClock)
     options = ["-n", namesrv, "--send", "--rate", str(rate), "--to-topic", "T1=Copy", "--json"]
     printed = CliRunner().invoke(app, ["replay", str(tmp_path / "export"), *options])
     assert printed.exit_code == 0, printed.stderr

@@ -14,12 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import local_frame
 from rocketbroker.analytics.jobs.compare import compare
-from rocketbroker.analytics.jobs.distributions import delays, retry_delays, sizes
 from rocketbroker.analytics.jobs.lag import lag
-from rocketbroker.analytics.jobs.retries import retries
+from rocketbroker.analytics.jobs.message_jobs import delays, hot_keys, retries, retry_delays, sizes, skew, traffic
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
-from rocketbroker.analytics.jobs.skew import hot_keys, skew
-from rocketbroker.analytics.jobs.traffic import traffic
 from rocketbroker.common.errors import ConfigError
 from tests.support.job_frames import found, frame, made_store, row, rows_of
 from tests.support.retry_names import RETRY_NAMES

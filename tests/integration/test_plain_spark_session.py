@@ -28,7 +28,7 @@ print("RESULT " + json.dumps([list(row) for row in rows]))
 
 
 def test_the_format_is_known_without_a_call(tmp_path: Path) -> None:
-    from rocketbroker.analytics.spark.java_runtime import ensure_java_home
+    from rocketbroker.analytics.spark.local_session import ensure_java_home
 
     store = golden_store.unpack("clean", tmp_path)
     variables = {"JAVA_HOME": str(ensure_java_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

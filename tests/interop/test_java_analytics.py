@@ -11,8 +11,8 @@ import pytest
 
 from rocketbroker.analytics import DecodeReport, Selection, read_store, read_table
 from rocketbroker.analytics.columns.selection import EVERYTHING
+from rocketbroker.analytics.log import queue_plan
 from rocketbroker.analytics.log.split import plan_splits
-from rocketbroker.analytics.queues import queue_plan
 from tests.support.java import Java
 from tests.support.java_lines import Got, got, sent
 from tests.support.java_process import JavaServer

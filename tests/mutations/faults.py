@@ -557,10 +557,10 @@ self._ready.append(entry)
     ),
     Mutation(
         "analytics: a broken record ends no log",
-        "record_walk._ends_log",
+        "message_reader._ends_log",
         "split.last and after < 0 and walk.found in {Found.END, Found.BROKEN}",
         "split.last",
-        "tests/unit/analytics/log/test_record_walk.py",
+        "tests/unit/analytics/log/test_message_reader.py",
     ),
     Mutation(
         "analytics: a filter without a lower bound in time has one",
@@ -789,17 +789,17 @@ self._ready.append(entry)
     ),
     Mutation(
         "analytics: a range of time begins without a margin for the clock",
-        "time_bounds.offsets_of_time",
+        "split.offsets_of_time",
         "since_ms - CLOCK_MARGIN_MS",
         "since_ms",
-        "tests/unit/analytics/log/test_time_bounds.py",
+        "tests/unit/analytics/log/test_split.py",
     ),
     Mutation(
         "analytics: a range of time ends without a margin for the clock",
-        "time_bounds.offsets_of_time",
+        "split.offsets_of_time",
         "until_ms + CLOCK_MARGIN_MS",
         "until_ms",
-        "tests/unit/analytics/log/test_time_bounds.py",
+        "tests/unit/analytics/log/test_split.py",
     ),
     Mutation(
         "store: keys entered during the sync of the index count as synced",

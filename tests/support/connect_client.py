@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from rocketbroker.analytics import Selection, create_views, messages, register, store_roots, table
 from rocketbroker.analytics.jobs.export import export
+from rocketbroker.analytics.jobs.message_jobs import traffic
 from rocketbroker.analytics.jobs.scope import Scope
-from rocketbroker.analytics.jobs.traffic import traffic
 from tests.support.streaming_query import run_to_end
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketbroker.analytics.spark.java_runtime import ensure_java_home
-from rocketbroker.analytics.spark.local_session import spark_home
+from rocketbroker.analytics.spark.local_session import ensure_java_home, spark_home
 from tests.support.java_process import JavaProcess
 from tests.support.job_frames import SMALL_SESSION
 from tests.support.our_servers import ROOT

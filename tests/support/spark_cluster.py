@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 import rocketbroker
-from rocketbroker.analytics.spark.java_runtime import ensure_java_home
+from rocketbroker.analytics.spark.local_session import ensure_java_home
 from tests.support.java_process import JavaProcess
 from tests.support.ports import LOOPBACK, free_ports
 

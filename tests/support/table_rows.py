@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import Stores, store_roots
-from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
-from rocketbroker.analytics.tables.table import TableOptions
-from rocketbroker.analytics.tables.table_list import find_table
+from rocketbroker.analytics.tables.table import TableOptions, check_selection, chosen_stores
+from rocketbroker.analytics.tables.table_reader import find_table
 
 
 def in_ms(name: str, columns: Sequence[str] | None = None) -> pa.Schema:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError
+from rocketbroker.analytics.spark.local_session import JavaRuntimeError
 from rocketbroker.app.launch import demo
 from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.testing import mqdev

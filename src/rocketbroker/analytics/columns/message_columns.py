@@ -1,17 +1,24 @@
-"""Arrow columns of the records of a window, each built only on request."""
+"""Arrow columns of the records of a window, each built only on request; checksums and decompression of bodies."""
 
 import ipaddress
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.columns.arrow_slices import as_text, binary_slices, number_array, text_array
-from rocketbroker.analytics.columns.decode_report import DecodeReport
-from rocketbroker.analytics.columns.message_bodies import check_bodies, inflated
+from rocketbroker.analytics.columns.arrow_columns import (
+    as_text,
+    binary_slices,
+    number_array,
+    properties_map,
+    properties_text,
+    text_array,
+)
+from rocketbroker.analytics.columns.decode_report import BODY_UNREADABLE, DecodeReport, SkippedRange
 from rocketbroker.analytics.columns.message_schema import (
     DECOMPRESSED_BODY,
     FIRST_MS,
@@ -19,11 +26,12 @@ from rocketbroker.analytics.columns.message_schema import (
     MESSAGE_SCHEMA,
     STORED_PROPERTIES,
 )
-from rocketbroker.analytics.columns.property_columns import properties_map, properties_text
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.codec.message.columns import Positions, gather
+from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_const import (
     BORNHOST_V6_FLAG,
+    COMPRESSED_FLAG,
     HOST_V4_LENGTH,
     HOST_V6_LENGTH,
     PROPERTY_KEYS,
@@ -33,8 +41,52 @@ from rocketbroker.codec.message.message_const import (
 )
 from rocketbroker.codec.message.message_decoder import BORN_HOST_POSITION
 from rocketbroker.codec.message.property_slices import Slices, property_slices
+from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.dtypes import RECORD_HEAD
 from rocketbroker.codec.storefile.record_columns import Records
+from rocketbroker.common.errors import CodecError
+
+#: Decompressed bytes after which a batch ends; a single body may be larger (``compression``).
+MAX_INFLATED: Final = 64 << 20
+
+
+def check_bodies(records: Records, file: LogFile, report: DecodeReport) -> None:
+    """Add each of ``records`` whose body does not match its CRC-32 to ``report``."""
+    # Copying all bodies at once is faster than slicing them one by one.
+    bodies = binary_slices(records.data, records.body_at, records.body_length).to_pylist()
+    found = np.fromiter(map(crc32, bodies), np.int64, len(bodies)) & 0x7FFFFFFF
+    for number in np.flatnonzero(found != records.field("body_crc")).tolist():
+        report.add_wrong_body(_range(records, number, file, AuditRule.RECORD_CRC.value))
+
+
+def inflated(records: Records, file: LogFile, report: DecodeReport) -> Iterator[tuple[Records, pa.Array]]:
+    """Yield ``records`` in parts with their decompressed bodies; null for a body that cannot be decompressed."""
+    first, size, bodies = 0, 0, list[bytes | None]()
+    flags = records.sys_flag.tolist()
+    for number, (at, length) in enumerate(zip(records.body_at.tolist(), records.body_length.tolist(), strict=True)):
+        body: bytes | None = records.data[at : at + length].tobytes()
+        if body and flags[number] & COMPRESSED_FLAG:
+            try:
+                body = decompress(body, flags[number])
+            except CodecError:
+                body = None
+                report.add_wrong_body(_range(records, number, file, BODY_UNREADABLE))
+        if bodies and size + len(body or b"") > MAX_INFLATED:
+            yield _records_between(records, first, number), pa.array(bodies, pa.binary())
+            first, size, bodies = number, 0, []
+        bodies.append(body)
+        size += len(body or b"")
+    yield _records_between(records, first, len(records)), pa.array(bodies, pa.binary())
+
+
+def _records_between(records: Records, first: int, end: int) -> Records:
+    return Records(records.base, records.data, records.starts[first:end])
+
+
+def _range(records: Records, number: int, file: LogFile, reason: str) -> SkippedRange:
+    position = int(records.field("physical_offset")[number]) - file.base
+    return SkippedRange(file.root.broker, file.path, position, int(records.total_size[number]), reason)
+
 
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 

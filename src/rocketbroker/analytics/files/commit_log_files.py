@@ -1,6 +1,7 @@
 """CommitLog files of a store and their written ends. Corresponds to ``MappedFileQueue.load``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ import numpy as np
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, opened, shown_path
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.codec.storefile.store_file import offset_files
+from rocketbroker.codec.storefile.store_file import LogWindow, offset_files
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.local_file import measure
 
@@ -115,3 +116,16 @@ def written_end(read_at: Callable[[int, int], bytes], size: int) -> int:
         if behind < 0:
             return end
         low, high = behind, size
+
+
+#: Bytes read at a time from a remote store; also bounds the rows of a batch.
+WINDOW_SIZE: Final = 16 << 20
+# Bytes read at a time from a local store: each window has a fixed cost, and larger ones miss the processor's cache.
+_LOCAL_WINDOW_SIZE: Final = 4 << 20
+
+
+@contextmanager
+def log_window(file: LogFile, limit: int | None = None) -> Iterator[LogWindow]:
+    """Open ``file`` for a ``with`` block; bytes after the position ``limit`` are loaded only on request."""
+    with opened(open_folder(file.root), file.name, "commit-log file") as source:
+        yield LogWindow(source, file, _LOCAL_WINDOW_SIZE if file.root.is_local else WINDOW_SIZE, limit)

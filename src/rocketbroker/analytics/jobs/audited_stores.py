@@ -9,16 +9,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.files.commit_log_files import commit_log_files
+from rocketbroker.analytics.files.queue_files import queue_files
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.jobs.audit_findings import local_frame
-from rocketbroker.analytics.queues.queue_files import queue_files
-from rocketbroker.analytics.queues.queue_proof import all_queues
+from rocketbroker.analytics.log.queue_proof import all_queues
 from rocketbroker.analytics.tables.index import damaged_index_files
-from rocketbroker.analytics.tables.root_folder import root_folder
-from rocketbroker.analytics.tables.table import table_schema
-from rocketbroker.analytics.tables.table_list import find_table
-from rocketbroker.analytics.tables.table_reader import read_table
+from rocketbroker.analytics.tables.table import root_folder, table_schema
+from rocketbroker.analytics.tables.table_reader import find_table, read_table
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.config_tables import is_table, load_table, rule_of_damage
 from rocketbroker.codec.storefile.file_rules import (

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.types import LongType
 
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
-from rocketbroker.analytics.columns.retry_topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
+from rocketbroker.analytics.columns.topics import POP_RETRY_SEPARATOR_V1, POP_RETRY_SEPARATOR_V2
 from rocketbroker.codec.message.message_const import PROPERTY_ORIGIN_GROUP
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.common.errors import ConfigError

@@ -38,7 +38,7 @@ class Job:
     def load(self) -> Callable[..., Any]:
         """Import the function."""
         name = self.name.replace("-", "_")
-        found: Callable[..., Any] = getattr(import_module(f"{__package__}.{self.module or name}"), name)
+        found: Callable[..., Any] = getattr(import_module(f"{__package__}.message_jobs"), name)
         return found
 
 

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.spark.rocketmq_store import load
 from rocketbroker.analytics.spark.source_options import encode_selection
-from rocketbroker.analytics.spark.spark_tables import load
 from rocketbroker.analytics.tables.table import table_schema
-from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
+from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
 
 
 class NotRead(NamedTuple):

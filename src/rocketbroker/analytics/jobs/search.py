@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
-from rocketbroker.analytics.columns.arrow_slices import as_text
+from rocketbroker.analytics.columns.arrow_columns import as_text
 from rocketbroker.analytics.jobs.columns import as_time, millis
 from rocketbroker.common.errors import ConfigError
 

@@ -5,10 +5,9 @@ from typing import Final
 from zlib import crc32
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.files.log_window import log_window
+from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files, log_window
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.log.record_walk import walk_split
+from rocketbroker.analytics.log.message_reader import walk_split
 from rocketbroker.analytics.log.split import Split
 
 # A record may end in this many zeros (an empty properties length), which look like unwritten bytes.

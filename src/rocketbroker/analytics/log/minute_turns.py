@@ -1,9 +1,4 @@
-"""Starts of minutes in a CommitLog, found by reading few of its messages.
-
-Store times rise with the offset, so it is enough to find the first message of each minute. Queues have the offsets of
-messages. One message in each 128 KiB of the log is read, then the range around the turn of a minute is bisected, and
-all messages of the last 32 KiB around it are read: these must be contiguous, and times must not go back.
-"""
+"""Store times of messages anywhere in the log, read from the record heads alone."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -12,17 +7,61 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.analytics.files.log_window import log_window
+from rocketbroker.analytics.files.commit_log_files import LogFile, log_window
 from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_files import opened
-from rocketbroker.analytics.log.stored_times import HEAD_SIZE, stored_times, times_at
-from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueNotWholeError
+from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueNotWholeError
 from rocketbroker.codec.message.columns import Positions, gather
-from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, BLANK_MAGIC_CODE
+from rocketbroker.codec.message.message_decoder import (
+    BLANK_LENGTH,
+    BLANK_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V1,
+    MESSAGE_MAGIC_CODE_V2,
+    RECORD_HEADS,
+)
+from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.record_search import Found, inspect
 from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import CodecError
+
+#: Bytes of the longest head.
+HEAD_SIZE: Final = RECORD_HEADS[3].size
+
+
+def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
+    """Return the store times in ms of the messages that begin at ``offsets``, which ascend, shape (n,).
+
+    Raises:
+        CodecError: no message begins at one of the offsets.
+    """
+    found = []
+    for file in files:
+        low, high = np.searchsorted(offsets, (file.base, file.base + file.size))
+        if high > low:
+            with opened(open_folder(file.root), file.name, "commit-log file") as source:
+                heads = source.read_each((offsets[low:high] - file.base).tolist(), HEAD_SIZE)
+            starts = np.arange(0, len(heads), HEAD_SIZE)
+            found.append(times_at(np.frombuffer(heads, np.uint8), starts, offsets[low:high]))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def times_at(data: NDArray[np.uint8], starts: Positions, offsets: Positions) -> Positions:
+    """Return the store times in ms of the messages at ``starts`` in ``data``, which have the physical ``offsets``."""
+    records = Records(0, data, starts)
+    magic = records.field("magic")
+    sound = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)
+    sound &= records.physical_offset == offsets
+    if not sound.all():
+        raise CodecError(f"no message begins at {offsets[int(np.flatnonzero(~sound)[0])]}")
+    times: Positions = records.field("store_timestamp")
+    return times
+
+
+# Starts of minutes in a CommitLog, found by reading few of its messages.
+#
+# Store times rise with the offset, so it is enough to find the first message of each minute. Queues have the offsets of
+# messages. One message in each 128 KiB of the log is read, then the range around the turn of a minute is bisected, and
+# all messages of the last 32 KiB around it are read: these must be contiguous, and times must not go back.
 
 MINUTE_MS: Final = 60_000
 _SAMPLED: Final = 128 << 10

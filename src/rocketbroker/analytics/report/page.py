@@ -1,14 +1,29 @@
 """The report as a self-contained HTML page, with style, script, plotly and numbers."""
 
 import json
+import tempfile
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from rocketbroker.analytics.report.figures import DARK, LIGHT, Figure, Kind, Section, ShownTable, Tile, Unit
-from rocketbroker.analytics.report.labels import cut, unique
-from rocketbroker.analytics.report.units import show
+from rocketbroker.analytics.report.facts import StoreFacts
+from rocketbroker.analytics.report.figures import (
+    DARK,
+    LIGHT,
+    Figure,
+    Kind,
+    Section,
+    ShownTable,
+    Tile,
+    Unit,
+    cut,
+    show,
+    unique,
+)
+from rocketbroker.analytics.report.png import write_pngs
+from rocketbroker.analytics.report.sections import sections, tiles
+from rocketbroker.common.errors import StoreError
 
 _HERE: Final = Path(__file__).parent
 # The page may fetch nothing, since its content is untrusted: any producer chooses names of topics and keys.
@@ -146,3 +161,37 @@ def _colour_rules() -> str:
 def _json(value: Any) -> str:
     """Return JSON that is safe inside a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def write_report(facts: StoreFacts, output: Path, png_dir: Path | None = None) -> list[Path]:
+    """Write the page to ``output``, atomically, and PNGs of its figures to ``png_dir``; return the files."""
+    shown = sections(facts)
+    page = html_page("Store report", lead(facts), tiles(facts), shown)
+    try:
+        _write_whole(output, page)
+        return [output, *(write_pngs(shown, png_dir) if png_dir is not None else [])]
+    except OSError as error:
+        raise StoreError(f"cannot write {error.filename or output}: {error.strerror}") from error
+
+
+def lead(facts: StoreFacts) -> str:
+    """Return the lead of the page: stores, time range and selection."""
+    names = ", ".join(broker for broker, _ in facts.stores)
+    times = f"{show(facts.first_ms, Unit.TIME)} to {show(facts.last_ms, Unit.TIME)} UTC"
+    text = f"{names}: {'no messages' if facts.first_ms is None else times}"
+    return f"{text}; {facts.asked}" if facts.asked else text
+
+
+def _write_whole(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", errors="replace", delete=False
+    ) as part:
+        part_path = Path(part.name)
+        try:
+            part.write(text)
+            part.close()
+            part_path.chmod(0o644)
+            part_path.replace(path)
+        except BaseException:
+            part_path.unlink(missing_ok=True)
+            raise

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rocketbroker.analytics.report.figures import LIGHT, Figure, Kind, Section, Unit
-from rocketbroker.analytics.report.labels import cut, unique
-from rocketbroker.analytics.report.units import show
+from rocketbroker.analytics.report.figures import LIGHT, Figure, Kind, Section, Unit, cut, show, unique
 
 _WIDTH: Final = 10.0  # inches
 _HEIGHT: Final = 4.6

@@ -6,24 +6,69 @@ spark.read.format("rocketmq_store").option("table", "topics").load("a=/data/a,b=
 spark.readStream.format("rocketmq_store").load(store_dir)
 """
 
-from collections.abc import Iterable, Iterator
+import functools
+import gc
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.spark.filter_pushdown import push_filters
-from rocketbroker.analytics.spark.source_options import SourceOptions, source_options, table_of
-from rocketbroker.analytics.spark.spark_worker import ShortErrors, settle
-from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
-from rocketbroker.analytics.tables.table import check_table_schema
+from rocketbroker.analytics.spark.source_options import (
+    SourceOptions,
+    encode_selection,
+    encode_stores,
+    source_options,
+    table_of,
+)
+from rocketbroker.analytics.tables.table import check_selection, check_table_schema, chosen_stores, table_schema
+from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, TABLES, find_table
+from rocketbroker.common.errors import RocketBrokerError
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
+
+#: The JVM sets it for workers that run several tasks.
+_REUSED: Final = "SPARK_REUSE_WORKER"
+
+
+@functools.cache
+def settle() -> None:
+    """Exempt the loaded modules from garbage collection in a worker that is reused.
+
+    Such a worker collects all garbage after each task, and traverses all modules: 20 to 30 ms each time. Call this at
+    the end of its first task, when everything is loaded. It does nothing in other processes, whose collector must not
+    be changed.
+    """
+    if os.environ.get(_REUSED):
+        gc.freeze()
+
+
+class ShortErrors:
+    """Raises our errors without their stack trace: Spark would show twenty lines before the message."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, RocketBrokerError):
+            raise error.with_traceback(None) from None
+
+
+# The PySpark data source ``rocketmq_store``: tables of stores, which brokers may be using.
+#
+# spark.read.format("rocketmq_store").load(store_dir)
+# spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(store_dir)   # decodes these two only
+# spark.read.format("rocketmq_store").option("table", "topics").load("a=/data/a,b=/data/b")
+# spark.readStream.format("rocketmq_store").load(store_dir)
 
 FORMAT: Final = "rocketmq_store"
 #: Without it Spark rejects a source that can apply filters itself; it is off by default.
@@ -118,3 +163,47 @@ class FilteredTableReader(TableReader):
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return ``schema`` as the Arrow schema that batches of a source must have."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def messages(
+    spark: SparkSession,
+    stores: Stores,
+    columns: Sequence[str] | None = None,
+    selection: Selection = EVERYTHING,
+    **options: str | int | bool,
+) -> DataFrame:
+    """Return the messages of ``stores`` that ``selection`` chooses; only ``columns`` are decoded. See :func:`table`."""
+    return table(spark, stores, DEFAULT_TABLE, columns, selection, **options)
+
+
+def table(
+    spark: SparkSession,
+    stores: Stores,
+    name: str,
+    columns: Sequence[str] | None = None,
+    selection: Selection = EVERYTHING,
+    **options: str | int | bool,
+) -> DataFrame:
+    """Return the rows of the table ``name`` of ``stores`` that ``selection`` chooses, with ``columns``, all if None.
+
+    Spark does not inform a Python data source which columns a query uses: those named here are decoded, and a filter
+    cannot use others. ``options`` are those of the format (``source_options.OPTIONS``).
+    """
+    schema, roots = table_schema(find_table(name), columns), store_roots(stores)
+    return load(spark, roots, name, schema, selection=encode_selection(selection), **options)
+
+
+def load(
+    spark: SparkSession, stores: Sequence[StoreRoot], name: str, schema: pa.Schema, **options: str | int | bool
+) -> DataFrame:
+    """Return the table ``name`` with the columns and types of ``schema``."""
+    reader = spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
+    return reader.options(stores=encode_stores(stores), **options).load()
+
+
+def create_views(spark: SparkSession, stores: Stores, prefix: str = "") -> list[str]:
+    """Create a temporary view of each table for SQL; return the names of the views."""
+    names = {name: prefix + name for name in TABLES}
+    for name, view in names.items():
+        table(spark, stores, name).createOrReplaceTempView(view)
+    return list(names.values())

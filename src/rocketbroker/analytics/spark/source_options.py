@@ -11,7 +11,7 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.log.split import SPLIT_SIZE
 from rocketbroker.analytics.tables.table import Table, TableOptions
-from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
+from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
 from rocketbroker.common.errors import ConfigError
 
 EARLIEST: Final = "earliest"

@@ -25,12 +25,11 @@ from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.log_progress import LogProgress, UnloggedReport
-from rocketbroker.analytics.log.message_reader import read_split
-from rocketbroker.analytics.log.record_walk import damage_at_begin
+from rocketbroker.analytics.log.message_reader import damage_at_begin, read_split
 from rocketbroker.analytics.log.split import Split, gaps, plan_splits
 from rocketbroker.analytics.spark.source_options import LATEST, SourceOptions
 from rocketbroker.analytics.tables.table import check_table_schema
-from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE
+from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE
 from rocketbroker.common.errors import ConfigError, StoreError
 
 #: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; old checkpoints have no mark.

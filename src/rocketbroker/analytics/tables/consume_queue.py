@@ -7,11 +7,9 @@ import pyarrow as pa
 
 from rocketbroker.analytics.columns.message_schema import field, message_fields
 from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.queue_files import QueueSlice, queue_slices, queues, read_entries
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.queues.queue_files import QueueSlice, queue_slices, queues, read_entries
-from rocketbroker.analytics.tables.matching import chosen
-from rocketbroker.analytics.tables.root_folder import root_folder
-from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, select_by
+from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, chosen, root_folder, select_by
 from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.queue_files import ENTRIES, Entries
 

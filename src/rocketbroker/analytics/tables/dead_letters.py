@@ -10,15 +10,21 @@ import pyarrow.compute as pc
 
 from rocketbroker.analytics.columns.message_schema import TIME, field, message_fields
 from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.queue_files import QueueSlice, queue_slices, queues
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.split import Split
-from rocketbroker.analytics.queues.queue_files import QueueSlice, queue_slices, queues
-from rocketbroker.analytics.tables.matching import chosen
-from rocketbroker.analytics.tables.queued_entries import Makers, QueuedEntries, queued_entries, queued_rows
-from rocketbroker.analytics.tables.root_folder import root_folder
-from rocketbroker.analytics.tables.table import BROKER, Table, TableOptions, select_by
-from rocketbroker.analytics.tables.unqueued_records import EVERYWHERE, log_splits, logged_entries, queued_to
+from rocketbroker.analytics.tables.queued_messages import (
+    EVERYWHERE,
+    Makers,
+    QueuedEntries,
+    log_splits,
+    logged_entries,
+    queued_entries,
+    queued_rows,
+    queued_to,
+)
+from rocketbroker.analytics.tables.table import BROKER, Table, TableOptions, chosen, root_folder, select_by
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,

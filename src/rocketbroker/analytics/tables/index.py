@@ -15,9 +15,7 @@ from rocketbroker.analytics.columns.message_schema import TIME, field, message_f
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_files import StoreFolder, opened
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.tables.matching import chosen
-from rocketbroker.analytics.tables.root_folder import root_folder
-from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, select_by
+from rocketbroker.analytics.tables.table import BROKER, Rows, Table, TableOptions, chosen, root_folder, select_by
 from rocketbroker.codec.storefile.index_file_layout import INDEX_HEADER_SIZE, INDEX_SIZE, decode_header
 from rocketbroker.codec.storefile.index_image import IndexImage, read_entries
 from rocketbroker.codec.storefile.store_file import StoreFile

@@ -1,5 +1,6 @@
-"""Table of stores: a schema, parts that are read independently, and batches of rows."""
+"""Table of stores: a schema, parts that are read independently, and batches of the selected rows."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.columns.arrow_slices import number_array
+from rocketbroker.analytics.columns.arrow_columns import number_array
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS, field, select_fields
 from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.queue_proof import has_all_queues
 from rocketbroker.analytics.log.split import SPLIT_SIZE
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +136,64 @@ def check_table_schema(table: Table, schema: pa.Schema) -> None:
 def allowed_types(column: pa.Field) -> list[pa.DataType]:
     """Return the types in which a column is available: times also as stored, in ms since 1970."""
     return [column.type, pa.int64()] if pa.types.is_timestamp(column.type) else [column.type]
+
+
+# Readable names of the columns that a selection depends on.
+_MEANINGS: Final = {"store_timestamp": "time", "queue_id": "queue", "tags": "tag", "keys": "key", "uniq_key": "key"}
+
+
+def check_selection(table: Table, selection: Selection) -> None:
+    """Raise :class:`ConfigError` if a table does not support a selection: it would return unselected rows."""
+    possible = {"broker", *table.selects}
+    for column in selection.columns:
+        if column not in possible:
+            named = ", ".join(dict.fromkeys(_meaning(each) for each in sorted(possible)))
+            raise ConfigError(f"table {table.name} does not support selection by {_meaning(column)}, only by {named}")
+
+
+def _meaning(column: str) -> str:
+    return _MEANINGS.get(column, column.replace("_", " "))
+
+
+def chosen_stores(stores: Sequence[StoreRoot], selection: Selection) -> list[StoreRoot]:
+    """Return the stores of the selected brokers."""
+    return [store for store in stores if selection.brokers is None or store.broker in selection.brokers]
+
+
+def chosen(rows: Rows, selects: Mapping[str, str], selection: Selection, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows that ``selection`` chooses, with the columns of ``schema``; ``selects`` is that of ``Table``."""
+    batch = rows.batch(schema)
+    if not selection.columns:
+        return batch
+    columns = {name: rows.column(selects.get(name, name)) for name in selection.columns}
+    return batch.filter(selection.arrow_mask(pa.RecordBatch.from_pydict(columns)))
+
+
+# A folder with one of these is a store's root.
+_PARTS: Final = ("commitlog", "consumequeue", "config", "index")
+
+logger = logging.getLogger(__name__)
+
+
+def root_folder(root: StoreRoot) -> StoreFolder:
+    """Return the folder of a store's root; raise :class:`StoreError` if it is not one."""
+    folder = open_folder(root)
+    if not any(folder.is_folder(part) for part in _PARTS):
+        raise StoreError(
+            f"{root.shown} is not the root of a RocketMQ store: it contains none of {', '.join(_PARTS)}; only the "
+            "tables messages and corrupt_ranges can be read from a commit-log directory alone"
+        )
+    return folder
+
+
+def queues_folder(root: StoreRoot, table: str) -> StoreFolder:
+    """Return the folder for ``table``, which is read through queues; warn if entries may be missing."""
+    folder = root_folder(root)
+    if not has_all_queues(folder):
+        logger.warning(
+            "%s was not stopped cleanly: %s lacks messages whose queue entries did not reach the disk; "
+            "select their topics in the table messages to find them",
+            root.shown,
+            table,
+        )
+    return folder

@@ -1,4 +1,4 @@
-"""Reader of any table without Spark."""
+"""All tables by name, and a reader of any of them without Spark."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -7,9 +7,40 @@ import pyarrow as pa
 
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import Stores, store_roots
-from rocketbroker.analytics.tables.matching import check_selection, chosen_stores
-from rocketbroker.analytics.tables.table import TableOptions, table_schema
-from rocketbroker.analytics.tables.table_list import DEFAULT_TABLE, find_table
+from rocketbroker.analytics.tables.config_tables import ConsumerOffsetsTable, SubscriptionGroupsTable, TopicsTable
+from rocketbroker.analytics.tables.consume_queue import ConsumeQueueTable
+from rocketbroker.analytics.tables.dead_letters import DeadLettersTable
+from rocketbroker.analytics.tables.delayed import DelayedTable
+from rocketbroker.analytics.tables.index import IndexTable
+from rocketbroker.analytics.tables.log_tables import CorruptRangesTable, MessagesTable
+from rocketbroker.analytics.tables.table import Table, TableOptions, check_selection, chosen_stores, table_schema
+from rocketbroker.common.errors import ConfigError
+
+#: Default table.
+DEFAULT_TABLE: Final = MessagesTable.name
+
+TABLES: Final[dict[str, Table]] = {
+    table.name: table
+    for table in (
+        MessagesTable(),
+        ConsumeQueueTable(),
+        IndexTable(),
+        TopicsTable(),
+        SubscriptionGroupsTable(),
+        ConsumerOffsetsTable(),
+        DelayedTable(),
+        DeadLettersTable(),
+        CorruptRangesTable(),
+    )
+}
+
+
+def find_table(name: str) -> Table:
+    """Return the table called ``name``; raise :class:`ConfigError` if it is unknown."""
+    if name not in TABLES:
+        raise ConfigError(f"table {name!r} is unknown; use one of {', '.join(TABLES)}")
+    return TABLES[name]
+
 
 # One split per file: a walk from a file's start never has to search for the start of a record.
 _WHOLE_FILES: Final = TableOptions(split_size=1 << 62)

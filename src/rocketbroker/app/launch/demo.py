@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rocketbroker.analytics.spark.java_runtime import JavaRuntimeError, ensure_java_home
+from rocketbroker.analytics.spark.local_session import JavaRuntimeError, ensure_java_home
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
 from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.app.server_process import run

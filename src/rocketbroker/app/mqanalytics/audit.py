@@ -8,9 +8,15 @@ import typer
 
 from rocketbroker.app.mqadmin.rendering import print_json, print_table
 from rocketbroker.app.mqadmin.report import Column, Table
-from rocketbroker.app.mqanalytics.options import AsJson, Stores
-from rocketbroker.app.mqanalytics.rendering import camel
-from rocketbroker.app.mqanalytics.running import EXIT_FOUND, failing_in_one_line, known_stores, running
+from rocketbroker.app.mqanalytics.running import (
+    EXIT_FOUND,
+    AsJson,
+    Stores,
+    camel,
+    failing_in_one_line,
+    known_stores,
+    running,
+)
 from rocketbroker.app.terminal import say
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
@@ -113,7 +119,7 @@ def _scheduled(scope: "Scope") -> "DataFrame":
     """
     from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.files.open_store import open_folder
-    from rocketbroker.analytics.queues.queue_folders import queue_numbers
+    from rocketbroker.analytics.files.queue_files import queue_numbers
     from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
     from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 

@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketbroker.app.mqanalytics.options import Since, Stores, Topics, Until
-from rocketbroker.app.mqanalytics.running import failing_in_one_line, known_stores, reading, selection
+from rocketbroker.app.mqanalytics.running import (
+    Since,
+    Stores,
+    Topics,
+    Until,
+    failing_in_one_line,
+    known_stores,
+    reading,
+    selection,
+)
 from rocketbroker.app.terminal import say
 from rocketbroker.common.errors import ConfigError
 
@@ -39,7 +47,7 @@ def command(
 
 
 def _written(stores: list[str], output: Path, png: Path | None, wanted: "Selection", asked: str) -> list[Path]:
-    from rocketbroker.analytics.report.store_report import write_report
+    from rocketbroker.analytics.report.page import write_report
 
     if not output.parent.is_dir():
         raise ConfigError(f"--output {output}: there is no folder {output.parent}")
@@ -54,8 +62,7 @@ def _collected(stores: list[str], wanted: "Selection", asked: str) -> "StoreFact
 
 
 def _in_words(since: int | None, until: int | None, topics: list[str] | None) -> str:
-    from rocketbroker.analytics.report.figures import Unit
-    from rocketbroker.analytics.report.units import show
+    from rocketbroker.analytics.report.figures import Unit, show
 
     parts = [f"stored since {show(since, Unit.TIME)} UTC"] if since is not None else []
     parts += [f"stored before {show(until, Unit.TIME)} UTC"] if until is not None else []

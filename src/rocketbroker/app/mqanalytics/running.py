@@ -1,16 +1,20 @@
-"""Stores, selections, Spark sessions and errors of all sub-commands."""
+"""Options, stores, selections, Spark sessions, errors and output of all sub-commands."""
 
 import logging
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
+from rocketbroker.app.mqadmin.rendering import print_json, print_table
+from rocketbroker.app.mqadmin.report import Column, Table
 from rocketbroker.app.terminal import say
-from rocketbroker.app.times import shown_ms
+from rocketbroker.app.times import TIME_FORMS, parse_time, plain, shown_ms, shown_time
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 if TYPE_CHECKING:
@@ -19,6 +23,111 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.files.store_files import StoreFolder
     from rocketbroker.analytics.files.store_root import StoreRoot
+
+Stores = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STORE...",
+        help="Stores: a store's root directory or its commit-log directory, or an address such as s3://bucket/store; "
+        "NAME= before it names its broker.",
+    ),
+]
+Since = Annotated[
+    int | None,
+    typer.Option(
+        "--since",
+        parser=parse_time,
+        metavar="TIME",
+        help=f"Only messages stored at this time or later: {TIME_FORMS}.",
+    ),
+]
+Until = Annotated[
+    int | None,
+    typer.Option("--until", parser=parse_time, metavar="TIME", help="Only messages stored before this time."),
+]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Only messages of this topic; may be repeated.")
+]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="Read the whole log, instead of skipping parts by store times and queues."),
+]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many rows; 0 shows all.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+
+ROWS = 1000
+
+Row = Mapping[str, Any]
+
+
+def print_rows(
+    name: str, rows: Sequence[Row], columns: Sequence[str], summary: Mapping[str, Any], as_json: bool
+) -> None:
+    """Print the rows of the job ``name`` and a summary.
+
+    Args:
+        name: name of the job.
+        rows: values by column, times as datetimes.
+        columns: the columns in their order.
+        summary: further members of the JSON document; ``notRead`` and ``more`` are also in the last line of a table.
+        as_json: true for JSON, with names in camel case and times in ms since 1970.
+    """
+    if as_json:
+        found = [{camel(column): plain(row[column]) for column in columns} for row in rows]
+        print_json({"job": name, "rows": found, **summary})
+        return
+    print_table(Table([Column(title(column), _is_number(rows, column)) for column in columns], _texts(rows, columns)))
+    say(last_line(len(rows), summary))
+
+
+def last_line(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
+    """Return the last line of output: number of rows, a note if there are more, and unreadable ranges."""
+    parts = [f"{count:,} {what}{'' if count == 1 else 's'}"]
+    if summary.get("more"):
+        parts.append("and more (--limit)")
+    not_read = summary.get("notRead")
+    if not_read is None:
+        parts.append("not checked for damage")
+    elif not_read["ranges"]:
+        ranges = "range" if not_read["ranges"] == 1 else "ranges"
+        parts.append(f"{not_read['ranges']:,} {ranges}, {not_read['bytes']:,} bytes not read")
+    else:
+        parts.append("everything was read")
+    return "; ".join(parts)
+
+
+def camel(name: str) -> str:
+    """Return ``queue_id`` as ``queueId``."""
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def title(name: str) -> str:
+    """Return ``queue_id`` as ``Queue id``, ``p99_9`` as ``P99.9``."""
+    return re.sub(r"(\d)_(\d)", r"\1.\2", name).replace("_", " ").capitalize()
+
+
+def _is_number(rows: Sequence[Row], column: str) -> bool:
+    return any(isinstance(row[column], (int, float)) for row in rows)
+
+
+def _texts(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
+    return [[text(row[column]) for column in columns] for row in rows]
+
+
+def text(value: Any) -> str:
+    """Return a value as text for people."""
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return shown_time(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -65,7 +174,7 @@ def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[S
 
 def _warn_of_unknown(topics: list[str], folders: "list[StoreFolder]") -> None:
     """Warn of unknown topics, without an error, since the log may have messages of a deleted topic."""
-    from rocketbroker.analytics.queues.queue_folders import known_topics
+    from rocketbroker.analytics.files.queue_files import known_topics
 
     known = set().union(*map(known_topics, folders)) if topics else set()
     for topic in set(topics) - known if known else ():

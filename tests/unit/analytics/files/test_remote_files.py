@@ -15,10 +15,10 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.remote_files import RemoteFile
 from rocketbroker.analytics.files.store_files import StoreEntry, opened
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.log.minute_traffic import traffic_by_minute
+from rocketbroker.analytics.jobs.queue_traffic import traffic_by_minute
+from rocketbroker.analytics.log import queue_plan
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
 from rocketbroker.analytics.log.split import plan_splits
-from rocketbroker.analytics.queues import queue_plan
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter

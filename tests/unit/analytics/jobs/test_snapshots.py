@@ -66,7 +66,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_snapshot_loads_nothing_of_spark() -> None:
     code = (
-        "import sys, rocketbroker.app.mqanalytics.snapshot, rocketbroker.analytics.jobs.snapshots; "
+        "import sys, rocketbroker.app.mqanalytics.tables, rocketbroker.analytics.jobs.snapshots; "
         "sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0

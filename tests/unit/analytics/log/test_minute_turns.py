@@ -7,7 +7,7 @@ from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log import minute_turns as module
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns
-from rocketbroker.analytics.queues.queue_entries import CheckedQueue, QueueNotWholeError
+from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueNotWholeError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows

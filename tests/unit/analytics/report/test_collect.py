@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from rocketbroker.analytics import Selection
+from rocketbroker.analytics.report.charts import largest_of
 from rocketbroker.analytics.report.collect import collect_facts
-from rocketbroker.analytics.report.colours import Colours
 from rocketbroker.analytics.report.facts import StoreFacts
-from rocketbroker.analytics.report.flow_sections import traffic
-from rocketbroker.analytics.report.store_report import write_report
-from rocketbroker.analytics.report.trouble_sections import dead_letters
-from rocketbroker.analytics.report.value_classes import largest_of
+from rocketbroker.analytics.report.figures import Colours
+from rocketbroker.analytics.report.page import write_report
+from rocketbroker.analytics.report.sections import dead_letters, traffic
 from rocketbroker.codec.message.message_const import BORNHOST_V6_FLAG, INNER_BATCH_FLAG
 from rocketbroker.codec.message.message_decoder import STORE_TIMESTAMP_POSITION
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY

@@ -1,7 +1,6 @@
 from rocketbroker.analytics.report import facts
-from rocketbroker.analytics.report.figures import Figure, Kind, Section, Unit
+from rocketbroker.analytics.report.figures import Figure, Kind, Section, Unit, show
 from rocketbroker.analytics.report.sections import sections, tiles
-from rocketbroker.analytics.report.units import show
 from tests.support.report_facts import BEGIN_MS, MINUTE_MS, no_facts, store_facts, table
 
 

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from rocketbroker.analytics.columns.selection import NOTHING, Selection
 from rocketbroker.analytics.spark.filter_pushdown import push_filters
-from rocketbroker.analytics.tables.table_list import find_table
+from rocketbroker.analytics.tables.table_reader import find_table
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.table_rows import in_ms, table_rows
 

@@ -7,7 +7,7 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.dead_letters import DeadLetterPart
 from rocketbroker.analytics.tables.table import TableOptions
-from rocketbroker.analytics.tables.table_list import find_table
+from rocketbroker.analytics.tables.table_reader import find_table
 from tests.support.commit_log_writer import overwrite
 from tests.support.slow_tables import slow_dead_letters
 from tests.support.table_rows import named, table_rows

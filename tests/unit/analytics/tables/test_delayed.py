@@ -1,10 +1,14 @@
 import logging
+import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.tables.delayed import TimerState, slots_of
+from rocketbroker.codec.storefile.timer_slots import slot_of
 from tests.support.commit_log_writer import overwrite
 from tests.support.fakes import FakeClock
 from tests.support.golden_store import unpack
@@ -12,6 +16,21 @@ from tests.support.slow_tables import slow_waiting_levels
 from tests.support.stores import make_store
 from tests.support.table_rows import named, table_rows
 from tests.support.timers import Timer
+
+DAY_MS = 86_400_000
+
+
+def test_slots_of_many_are_those_of_each():
+    chance = random.Random(1)
+    stored = [1_795_255_168_558 + chance.randrange(DAY_MS) for _ in range(2_000)]
+    out = [at + chance.randrange(-5_000, 4 * DAY_MS) for at in stored]
+    out += [at + ahead for at in stored[:20] for ahead in (0, 2 * DAY_MS - 1000, 2 * DAY_MS, 2 * DAY_MS + 999)]
+    stored += [at for at in stored[:20] for _ in range(4)]
+    for precision_ms, window_ms in ((1000, 2 * DAY_MS), (100, 200), (500, 7 * 500), (1, 1 << 62)):
+        state = TimerState((), precision_ms, window_ms)
+        found = slots_of(np.array(out), np.array(stored), state).tolist()
+        assert found == [slot_of(*each, precision_ms, window_ms) for each in zip(out, stored, strict=True)]
+
 
 NOW_MS = 1_795_255_168_558
 DAY_S = 86_400

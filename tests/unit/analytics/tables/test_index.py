@@ -10,7 +10,7 @@ from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables import index
 from rocketbroker.analytics.tables.index import damaged_index_files
 from rocketbroker.analytics.tables.table import TableOptions
-from rocketbroker.analytics.tables.table_list import find_table
+from rocketbroker.analytics.tables.table_reader import find_table
 from rocketbroker.codec.storefile.index_image import find_slot_count
 from tests.support.golden_store import MAX_HASH_SLOT_NUM
 from tests.support.slow_tables import slow_index

@@ -7,7 +7,7 @@ import pytest
 
 from rocketbroker.analytics.spark.source_options import OPTIONS
 from rocketbroker.analytics.tables.table import Table, allowed_types
-from rocketbroker.analytics.tables.table_list import TABLES
+from rocketbroker.analytics.tables.table_reader import TABLES
 
 _PAGES = Path(__file__).parents[4] / "docs" / "reference"
 _MANUAL = (_PAGES / "store-tables.md").read_text()

@@ -1,11 +1,15 @@
+"""The folder of a store for tables."""
+
+import shutil
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from rocketbroker.analytics.tables.table import Rows, check_table_schema, table_schema
-from rocketbroker.analytics.tables.table_list import TABLES, find_table
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.tables.table import Rows, check_table_schema, queues_folder, root_folder, table_schema
+from rocketbroker.analytics.tables.table_reader import TABLES, find_table
+from rocketbroker.common.errors import ConfigError, StoreError
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
@@ -88,3 +92,18 @@ def test_a_column_is_made_once():
 def test_an_unknown_table_is_named_with_those_there_are():
     with pytest.raises(ConfigError, match="table 'queue' is unknown; use one of messages, consume_queue"):
         find_table("queue")
+
+
+def test_a_commit_log_directory_is_not_enough(tmp_path):
+    with pytest.raises(StoreError, match="is not the root of a RocketMQ store: it contains none of commitlog, "):
+        root_folder(StoreRoot("b", str(tmp_path)))
+
+
+def test_incomplete_queues_are_reported(clean, tmp_path, caplog):
+    root = StoreRoot("b", str(shutil.copytree(clean, tmp_path / "store")))
+    assert queues_folder(root, "delayed").root == root
+    assert caplog.messages == []
+    (tmp_path / "store" / "abort").write_bytes(b"1")
+    queues_folder(root, "delayed")
+    (told,) = caplog.messages
+    assert told.startswith(f"{root.uri} was not stopped cleanly: delayed lacks messages whose queue entries ")

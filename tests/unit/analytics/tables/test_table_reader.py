@@ -5,8 +5,7 @@ from rocketbroker.analytics import read_store
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.analytics.tables.table import TableOptions, table_schema
-from rocketbroker.analytics.tables.table_list import TABLES
-from rocketbroker.analytics.tables.table_reader import read_table
+from rocketbroker.analytics.tables.table_reader import TABLES, read_table
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.table_rows import named, table_rows
 

@@ -1,0 +1,149 @@
+"""``mqanalytics export`` and ``replay``: messages as files that other programs read, and sent to a broker again."""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketbroker.app.mqadmin.rendering import print_json
+from rocketbroker.app.mqanalytics.running import (
+    AsJson,
+    Exact,
+    Progress,
+    Since,
+    Stores,
+    Topics,
+    Until,
+    fail,
+    failing_in_one_line,
+    known_stores,
+    last_line,
+    running,
+    selection,
+)
+from rocketbroker.app.mqanalytics.tables import SkipDamage
+from rocketbroker.app.terminal import say
+from rocketbroker.client.producer import Producer
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rocketbroker.analytics.jobs.replay import Replayed
+
+
+def export(  # noqa: PLR0913, PLR0917 - its options
+    stores: Stores,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new folder or address; for Iceberg a new table.")],
+    form: Annotated[str, typer.Option("--format", help="parquet, jsonl, delta or iceberg.")] = "parquet",
+    since: Since = None,
+    until: Until = None,
+    topic: Topics = None,
+    exact: Exact = False,
+    skip_damage: SkipDamage = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write messages, with every column, into folders by day and topic."""
+    with failing_in_one_line():
+        wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
+        from rocketbroker.analytics.jobs.export import check_format, export
+
+        check_format(form)
+        with running("Exporting") as (spark, _):
+            from rocketbroker.analytics.jobs.scope import Scope
+
+            scope = Scope(spark, roots, wanted)
+            written = export(scope.messages(), to, form)
+            not_read = None if skip_damage else scope.not_read()._asdict()
+    summary = {"messages": written, "to": to, "format": form, "notRead": not_read}
+    if as_json:
+        print_json({"job": "export", **summary})
+    else:
+        say(f"{to}: {last_line(written, summary, 'message')}")
+
+
+def replay(  # noqa: PLR0913, PLR0917 - its options
+    source: Annotated[str, typer.Argument(metavar="EXPORT", help="An export written by `mqanalytics export`.")],
+    form: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
+    namesrv_addr: Annotated[
+        str,
+        typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", metavar="HOST:PORT[;...]", help="Name servers."),
+    ] = "",
+    send: Annotated[bool, typer.Option("--send", help="Send; without it, only count the messages to send.")] = False,
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 means no limit.")] = 100,
+    to_topic: Annotated[
+        list[str] | None,
+        typer.Option("--to-topic", metavar="OLD=NEW", help="Send a topic's messages to another; may be repeated."),
+    ] = None,
+    group: Annotated[str, typer.Option("--group", help="The producer group.")] = "mqanalytics_replay",
+    since: Since = None,
+    until: Until = None,
+    topic: Topics = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send exported messages again, at least once each, in the order in which they were stored."""
+    with failing_in_one_line():
+        wanted, topics = selection(since, until, topic), _topics(to_topic or [])
+        if send and not namesrv_addr:
+            raise ConfigError("no name server; use -n host:port or set NAMESRV_ADDR")
+        with running("Replaying") as (spark, tell):
+            from rocketbroker.analytics.jobs.replay import exported_messages, in_order, rehearse
+            from rocketbroker.analytics.jobs.scope import selected
+
+            rows = in_order(selected(exported_messages(spark, source, form), wanted))
+            sending = partial(_send, rows, topics, namesrv_addr, group, rate, tell)
+            done = asyncio.run(sending()) if send else rehearse(rows, topics)
+    ended(done, sent=send, as_json=as_json)
+
+
+def ended(done: "Replayed", *, sent: bool, as_json: bool) -> None:
+    """Print the outcome of a replay; exit with code 1 if it ended early."""
+    _print(done, sent=sent, as_json=as_json)
+    if done.failure:
+        hint = "nothing was sent" if done.resume_ms is None else f"resume with --since {done.resume_ms}"
+        fail(f"{done.failure}; {hint}")
+
+
+def _topics(given: list[str]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        old, _, new = each.partition("=")
+        if not old or not new:
+            raise ConfigError(f"--to-topic is {each!r}; give OLD=NEW")
+        found[old] = new
+    return found
+
+
+async def _send(
+    rows: "Iterable[Mapping[str, Any]]",
+    topics: dict[str, str],
+    namesrv_addr: str,
+    group: str,
+    rate: float,
+    tell: Progress,
+) -> "Replayed":
+    from rocketbroker.analytics.jobs.replay import Replay
+
+    async with Producer(group, namesrv_addr) as producer:
+        return await Replay(producer, SystemClock(), rate=rate, topics=topics, progress=lambda n: tell(n, 0)).run(rows)
+
+
+def _print(done: "Replayed", *, sent: bool, as_json: bool) -> None:
+    if as_json:
+        data = {
+            "job": "replay",
+            "dryRun": not sent,
+            "sent": dict(sorted(done.sent.items())),
+            "skipped": dict(sorted(done.skipped.items())),
+            "failure": done.failure or None,
+            "resumeFrom": done.resume_ms,
+        }
+        print_json(data)
+        return
+    for topic, count in sorted(done.sent.items()):
+        say(f"{topic}: {count:,} {'sent' if sent else 'would be sent'}")
+    for reason, count in sorted(done.skipped.items()):
+        say(f"left out, {reason}: {count:,}")
+    say(f"{done.sent.total():,} messages {'sent' if sent else 'would be sent; --send sends them'}")

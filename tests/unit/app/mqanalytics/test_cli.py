@@ -1,0 +1,40 @@
+"""The sub-commands and their options; what they do is tested where Spark runs, in tests/integration."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketbroker.analytics.jobs.job_list import JOBS
+from rocketbroker.app.mqanalytics.cli import SUB_COMMANDS, app
+
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "jobs.md").read_text()
+
+
+def test_help_lists_each_sub_command():
+    told = CliRunner().invoke(app, ["--help"])
+
+    assert told.exit_code == 0
+    assert [name for name in SUB_COMMANDS if name not in told.stdout] == []
+
+
+@pytest.mark.parametrize("name", SUB_COMMANDS)
+def test_each_tells_its_options(name: str):
+    told = CliRunner().invoke(app, [name, "-h"])
+
+    assert told.exit_code == 0
+    assert ("--json" in told.stdout) is (name != "report")
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_each_job_is_there_and_has_its_options(job):
+    told = CliRunner().invoke(app, [job.name, "-h"])
+
+    assert callable(job.load())
+    assert [each.name for each in job.options if f"--{each.name}" not in told.stdout] == []
+    assert "--since" in told.stdout
+
+
+@pytest.mark.parametrize("name", SUB_COMMANDS)
+def test_each_is_on_the_page(name: str):
+    assert f"`mqanalytics {name}" in PAGE or f"$ mqanalytics {name}" in PAGE

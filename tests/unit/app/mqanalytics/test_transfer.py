@@ -1,0 +1,27 @@
+"""How `mqanalytics replay` ends when not all was sent; without Spark and without a broker."""
+
+from collections import Counter
+
+import pytest
+import typer
+
+from rocketbroker.analytics.jobs.replay import Replayed
+from rocketbroker.app.mqanalytics.transfer import ended
+
+
+def test_a_replay_that_ends_early_says_what_was_sent_and_where_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Replayed(Counter({"T": 1200}), Counter(), "the export cannot be read: a file is gone", 1_795_255_162_876)
+    with pytest.raises(typer.Exit) as raised:
+        ended(done, sent=True, as_json=False)
+    printed = capsys.readouterr()
+    assert raised.value.exit_code == 1
+    assert printed.out == "T: 1,200 sent\n1,200 messages sent\n"
+    assert printed.err == (
+        "mqanalytics: the export cannot be read: a file is gone; resume with --since 1795255162876\n"
+    )
+
+
+def test_a_replay_that_sent_nothing_has_nothing_to_continue_from(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        ended(Replayed(failure="T: no connection"), sent=True, as_json=True)
+    assert capsys.readouterr().err == "mqanalytics: T: no connection; nothing was sent\n"
