@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.manual.pages import PAGES as GENERATED
+from docs._ext.manual import PAGES as GENERATED
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -120,4 +120,4 @@ def test_each_page_of_the_manual_is_in_its_table_of_contents():
 def test_each_generated_page_is_current(name: str):
     page = ROOT / "docs" / name
 
-    assert page.read_text() == GENERATED[name](), "run: PYTHONPATH=src .venv/bin/python -m rocketbroker.app.manual"
+    assert page.read_text() == GENERATED[name](), "run: bin/manual"

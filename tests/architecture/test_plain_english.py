@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("src", "bench", "bin") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(path for folder in ("src", "bench", "bin", "docs/_ext") for path in (ROOT / folder).rglob("*.py"))
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"])
 
 OPENING = re.compile(r"(What|Who|Whom|Whose|Which|Whether|How|Where|When|Why|Has|Have|To|The way of|Tells? if)\b")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app import request_codes_doc
-from rocketbroker.app.request_codes_doc import Row
+from docs._ext import request_codes
+from docs._ext.request_codes import Row
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode
 
@@ -17,8 +17,8 @@ PROCESSORS = ROOT / "src" / "rocketbroker" / "processor"
 TESTS = ROOT / "tests" / "unit" / "processor"
 PAGE = ROOT / "docs" / "reference" / "request-codes.md"
 HOW = "run: python -m rocketbroker.app.manual"
-ROUTES = {title: routes for title, _, routes in request_codes_doc.sections()}
-ROUTED = [row for routes in ROUTES.values() for row in request_codes_doc.rows(routes)]
+ROUTES = {title: routes for title, _, routes in request_codes.sections()}
+ROUTED = [row for routes in ROUTES.values() for row in request_codes.rows(routes)]
 FILES = sorted({row.file for row in ROUTED})
 
 

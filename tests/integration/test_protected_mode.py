@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketbroker.app import request_codes_doc
+from docs._ext import request_codes
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -16,7 +16,7 @@ from tests.support.our_servers import OurServer, OurServers
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import send_fields
 
-ROUTES = {title: routes for title, _, routes in request_codes_doc.sections()}
+ROUTES = {title: routes for title, _, routes in request_codes.sections()}
 VIP_PORT_DISTANCE = 2
 
 

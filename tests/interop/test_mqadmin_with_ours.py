@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.manual.rocketmq_commands import REQUESTS
+from docs._ext.rocketmq_commands import REQUESTS
 from tests.support.java import Java
 from tests.support.java_lines import Sent, sent
 from tests.support.our_servers import Cluster, OurServers

@@ -1,6 +1,6 @@
 """Page of RocketMQ's request codes and their state here."""
 
-from rocketbroker.app.request_codes_doc import sections
+from docs._ext.request_codes import sections
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 _INTRODUCTION = """\

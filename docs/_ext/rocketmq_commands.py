@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rocketbroker.app.manual.rocketmq_codes import served_codes
+from docs._ext.rocketmq_codes import served_codes
 from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 from rocketbroker.codec.remoting.request_code import RequestCode
 

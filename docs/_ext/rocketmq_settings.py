@@ -4,8 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from docs._ext.configuration import SECTIONS
 from rocketbroker.common.config import known_properties
-from rocketbroker.common.config.docs import SECTIONS
 from rocketbroker.common.config.fields import fields_by_name
 from rocketbroker.common.config.known_properties import is_refused_setting
 

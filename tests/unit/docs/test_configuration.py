@@ -1,6 +1,6 @@
 """The page of settings has every setting."""
 
-from rocketbroker.common.config import docs
+from docs._ext import configuration as docs
 from rocketbroker.common.config.fields import fields_by_name
 from rocketbroker.common.config.load import MODELS
 

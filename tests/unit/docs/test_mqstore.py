@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.mqadmin.docs import function_options
-from rocketbroker.app.mqstore import docs
+from docs._ext import mqstore as docs
+from docs._ext.mqadmin import function_options
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "mqstore.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "mqstore.md"
 ALL = dict(docs.all_commands())
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rocketbroker.app.manual import rocketmq_settings
+from docs._ext import rocketmq_settings
 from rocketbroker.common.config import known_properties
 from rocketbroker.common.config.fields import fields_by_name, text_of, trait_of
 from rocketbroker.common.config.known_properties import refusal

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import rocketbroker
-from rocketbroker.app.manual import rooms_picture
+from docs._ext import rooms_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURE = ET.fromstring(rooms_picture.render())

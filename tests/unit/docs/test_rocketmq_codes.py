@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rocketbroker.app.manual import rocketmq_codes
+from docs._ext import rocketmq_codes
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 ROWS = {
