@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from bench.send_path import DroppingTransport, read_event
-from rocketbroker.client.client_instance import ClientInstance
+from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.message.message_id import UniqueIds, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client import errors as client_errors
+from rocketbroker.client.core import errors as client_errors
 from rocketbroker.common import errors
 
 ROOT = Path(__file__).resolve().parent.parent.parent

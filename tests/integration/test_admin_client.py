@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.broker_errors import ConsumerNotOnlineError, ServerFaultError, TopicNotExistError
-from rocketbroker.client.consumer.received_message import ReceivedMessage
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.errors import ConsumerNotOnlineError, ServerFaultError, TopicNotExistError
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.core.received_message import ReceivedMessage
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.remoting.bodies.client import CMResult
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.testing import RocketMQServer

@@ -20,8 +20,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.our_servers import ROOT, OurServer, OurServers, wait_serving

@@ -17,7 +17,7 @@ from rocketbroker.client import (
     ReceivedMessage,
     TransactionProducer,
 )
-from rocketbroker.client.group_member import GroupMember
+from rocketbroker.client.core.client_instance import GroupMember
 from tests.support.waiting import until
 
 # Turns of the loop after which a close is cancelled. The last close of a test must have ended before that.

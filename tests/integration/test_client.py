@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.app.launch.dev_server import DevServer
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from tests.support.client_scenario import NUMBER, check_messages, consume, produce, run_scenario
 from tests.support.ports import free_ports
 from tests.support.running import running

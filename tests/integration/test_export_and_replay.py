@@ -17,9 +17,9 @@ from rocketbroker.analytics.jobs.replay import Replay, exported_messages, in_ord
 from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.app.mqanalytics import transfer
 from rocketbroker.app.mqanalytics.cli import app
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
 from tests.support.commit_log_writer import CommitLogWriter

@@ -5,9 +5,9 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import RemotingError
 from tests.support.commit_log_follower import CommitLogFollower

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rocketbroker.client import async_trace_dispatcher
-from rocketbroker.client.client_config import ClientConfig
-from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.message import Message
-from rocketbroker.client.message_sender import trace_dispatcher
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.push_consumer import PushConsumer
-from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.client_instance import ClientInstance
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.message_sender import trace_dispatcher
+from rocketbroker.client.producer.producer import Producer
+from rocketbroker.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.client.trace import async_trace_dispatcher
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.trace_data import SubAfterTrace
 from rocketbroker.common.clock import SystemClock

@@ -14,7 +14,7 @@ import pytest
 from rocketbroker.app.launch.demo import TOPIC
 from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.client import Message, Producer, PushConsumer, SendStatus
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.errors import BrokerResponseError
 
 COMMAND = (sys.executable, "-m", "rocketbroker.testing.mqdev")

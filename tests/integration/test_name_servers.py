@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from tests.support.our_servers import OurServers, make_topic
 from tests.support.waiting import LIMIT_S
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.broker.slave import slave_synchronize
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
-from rocketbroker.client.send_result import SendStatus
-from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.message import Message, SendStatus
+from rocketbroker.client.producer.producer import Producer
+from rocketbroker.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.link_proxy import BACK, LinkProxy
 from tests.support.our_servers import OurServers, make_topic, wait_serving

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client.acl_client_rpc_hook import SessionCredentials
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.client_config import ClientConfig
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.client_config import ClientConfig, SessionCredentials
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.certificates import server_context

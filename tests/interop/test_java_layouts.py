@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from tests.support.java import Java
 from tests.support.java_lines import check_content, got, sent
 from tests.support.our_servers import OurServer, OurServers, make_topic

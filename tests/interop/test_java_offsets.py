@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from tests.interop.test_java_groups import produce
 from tests.support.java import Java
 from tests.support.java_group_admin import GroupAdmin

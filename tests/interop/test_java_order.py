@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from tests.support.clocked_broker import clocked_broker
 from tests.support.java import Java

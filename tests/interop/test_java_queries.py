@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.message.message_const import (
     COMPRESSION_LZ4_TYPE,
     COMPRESSION_ZLIB_TYPE,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from tests.support.java import Java
 from tests.support.java_lines import rows
 from tests.support.our_servers import Cluster, OurServers

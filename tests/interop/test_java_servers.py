@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from tests.support.java import Java
 from tests.support.java_lines import check_content, got, sent
 from tests.support.java_process import JavaServer

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from rocketbroker.client.client_config import ClientConfig
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.testing import RocketMQServer
 from tests.support.java import Java
 

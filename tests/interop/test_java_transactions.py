@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.headers.message import ResumeCheckHalfMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketbroker.codec.storefile.config_tables import decode_table

@@ -8,10 +8,9 @@ import sys
 from contextlib import aclosing
 from typing import Any
 
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
-from rocketbroker.client.send_result import SendResult, SendStatus
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.message import Message, SendResult, SendStatus
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageExt
 
 TOPIC = "ClientScenario"

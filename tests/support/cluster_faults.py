@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rocketbroker.client import Message, PullConsumer, SendStatus
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from tests.support.clocked_broker import ClockedBroker
 from tests.support.fault_cluster import PROGRESS_LIMIT_S, SLAVE_ROLE, FaultCluster

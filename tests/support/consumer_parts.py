@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
-from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.received_message import Outcome, ReceivedMessage
+from rocketbroker.client.consumer.process_queue import FlowControl, HeldBytes, ProcessQueue
+from rocketbroker.client.core.received_message import Outcome, ReceivedMessage
 from rocketbroker.codec.message.message_decoder import decode_record, encode_record
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_id import host_bytes

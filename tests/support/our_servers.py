@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from tests.support.java_process import JavaServer, wait_registered
 from tests.support.ports import LOOPBACK, free_ports

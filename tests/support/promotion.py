@@ -15,10 +15,9 @@ from typing import Final
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.send_result import SendStatus
-from rocketbroker.client.transaction_producer import LocalTransactionState, TransactionProducer
+from rocketbroker.client.core.message import Message, SendStatus
+from rocketbroker.client.producer.producer import Producer
+from rocketbroker.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader

@@ -6,10 +6,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
-from rocketbroker.client.send_result import SendStatus
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.message import Message, SendStatus
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.crash_load import PRODUCERS, QUEUES, TOPIC

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.java_process import JavaProcess

@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rocketbroker.client.consumer.received_message import ReceivedMessage
-from rocketbroker.client.errors import ClientStateError
-from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.errors import ClientStateError
+from rocketbroker.client.core.received_message import ReceivedMessage
 
 log = logging.getLogger(__name__)
 

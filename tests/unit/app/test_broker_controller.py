@@ -16,8 +16,8 @@ from rocketbroker.app.broker_replication import BrokerRole
 from rocketbroker.app.launch.dev_server import DevServer, broker_settings
 from rocketbroker.broker.offset.consumer_offset_manager import OffsetRecovery
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request

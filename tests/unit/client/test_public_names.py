@@ -21,7 +21,7 @@ def test_names_are_listed():
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    monkeypatch.delitem(sys.modules, "rocketbroker.client.opentelemetry_hook", raising=False)
+    monkeypatch.delitem(sys.modules, "rocketbroker.client.trace.opentelemetry_hook", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'rocketbroker\[opentelemetry\]'"):
         _ = client.OpenTelemetryHook
 

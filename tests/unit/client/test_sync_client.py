@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import pytest
 
 from rocketbroker.client import sync_client
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.consumer.received_message import ReceivedMessage
-from rocketbroker.client.errors import ClientStateError, InvalidMessageError
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.errors import ClientStateError, InvalidMessageError
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.core.received_message import ReceivedMessage
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.testing import RocketMQServer
 from tests.support.waiting import LIMIT_S

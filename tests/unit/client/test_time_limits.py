@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from rocketbroker.client.client_config import ClientConfig
-from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.errors import OptionError, RequestTimeoutError, SendFailedError
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
+from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.client_instance import ClientInstance
+from rocketbroker.client.core.errors import OptionError, RequestTimeoutError, SendFailedError
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeader

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.errors import NameServerError
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import NameServerError
 
 CLIENTS = """
 import asyncio

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from rocketbroker.client.errors import SendFailedError
+from rocketbroker.client.core.errors import SendFailedError
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError, RocketBrokerError, StoreFullError, shown
 
 

@@ -18,9 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketbroker.analytics.spark.spark_progress import reason_of
-from rocketbroker.client.errors import InvalidMessageError
-from rocketbroker.client.message import Message, check_message
-from rocketbroker.client.queue_selection import QueueSelector
+from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.message import Message, check_message
+from rocketbroker.client.producer.message_sender import QueueSelector
 from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_const import (
     COMPRESSED_FLAG,

@@ -19,11 +19,11 @@ from rocketbroker.analytics.spark.local_session import JavaRuntimeError, ensure_
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
 from rocketbroker.app.launch.dev_server import DevServer
 from rocketbroker.app.server_process import run
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.errors import TopicRouteError
-from rocketbroker.client.message import Message
-from rocketbroker.client.producer import Producer
-from rocketbroker.client.pull_consumer import PullConsumer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.consumer.pull_consumer import PullConsumer
+from rocketbroker.client.core.errors import TopicRouteError
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.errors import ConfigError, RocketBrokerError

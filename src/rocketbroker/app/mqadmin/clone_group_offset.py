@@ -6,7 +6,7 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, TrueFalse, run
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 
 
 def command(

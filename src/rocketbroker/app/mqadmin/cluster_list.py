@@ -9,8 +9,8 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.errors import ClientError
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import ClientError
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import RocketBrokerError
 

@@ -8,9 +8,9 @@ import typer
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, TrueFalse, run
 from rocketbroker.app.times import human_seconds
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.errors import TopicRouteError
-from rocketbroker.client.mq_version import version_desc
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import TopicRouteError
+from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
 from rocketbroker.codec.remoting.bodies.client import ConsumeType

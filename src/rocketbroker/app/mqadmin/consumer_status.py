@@ -4,8 +4,8 @@ import msgspec
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, run
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.mq_version import version_desc
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo
 from rocketbroker.common.errors import CodecError, RocketBrokerError

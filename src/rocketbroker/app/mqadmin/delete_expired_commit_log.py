@@ -2,7 +2,7 @@
 
 from rocketbroker.app.mqadmin.on_brokers import BrokerAddr, Cluster, run_on_brokers
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 
 
 def command(

@@ -7,8 +7,8 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.errors import ClientError, TopicRouteError
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 

@@ -8,7 +8,7 @@ import typer
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.reset_report import QueueOffset, queue_offsets
 from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, Topic, run
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 
 
 class ClientRow(msgspec.Struct, rename="camel"):

@@ -8,7 +8,7 @@ from rocketbroker.app.mqadmin.on_brokers import BrokerAddr, Cluster, chosen_brok
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly, with_hint
 from rocketbroker.app.times import human_millis
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.errors import RocketBrokerError
 

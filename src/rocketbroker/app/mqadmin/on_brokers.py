@@ -7,7 +7,7 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import run, with_hint
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.errors import RocketBrokerError
 
 BrokerAddr = Annotated[

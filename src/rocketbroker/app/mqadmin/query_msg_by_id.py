@@ -10,8 +10,7 @@ import typer
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
 from rocketbroker.app.times import human_millis
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.message_track import MessageTrack, message_track_detail
+from rocketbroker.client.admin.admin_client import AdminClient, MessageTrack, message_track_detail
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.errors import RocketBrokerError
 

@@ -10,7 +10,7 @@ import typer
 
 from rocketbroker.app.mqadmin.rendering import print_error, print_report
 from rocketbroker.app.mqadmin.report import Report
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 NamesrvAddr = Annotated[

@@ -7,7 +7,7 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 

@@ -5,7 +5,7 @@ import msgspec
 from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, Topic, run
 from rocketbroker.app.times import human_millis
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 
 
 class QueueRow(msgspec.Struct, rename="camel"):

@@ -7,9 +7,9 @@ import typer
 
 from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, TrueFalse, run
-from rocketbroker.client.admin_client import AdminClient
-from rocketbroker.client.errors import InvalidMessageError
-from rocketbroker.client.message import check_topic
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.message import check_topic
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 
 FLAG_UNIT = 0x1

@@ -24,7 +24,7 @@ from rocketbroker.app.mqanalytics.running import (
 )
 from rocketbroker.app.mqanalytics.tables import SkipDamage
 from rocketbroker.app.terminal import say
-from rocketbroker.client.producer import Producer
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
 

@@ -5,15 +5,12 @@ from typing import TypedDict
 
 import msgspec
 
-from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.consumer.flow_control import FlowControl
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from rocketbroker.client.errors import OptionError
-from rocketbroker.client.options import Count, CountFrom0, Seconds, SecondsOrForever
-from rocketbroker.client.rebalance.allocate_message_queue import (
-    AllocateMessageQueueAveragely,
-    AllocateMessageQueueStrategy,
-)
+from rocketbroker.client.consumer.process_queue import FlowControl
+from rocketbroker.client.consumer.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from rocketbroker.client.core.client_instance import ClientInstance
+from rocketbroker.client.core.errors import OptionError
+from rocketbroker.client.core.options import Count, CountFrom0, Seconds, SecondsOrForever
 from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere, ConsumeType, MessageModel
 
 _STARTS = (

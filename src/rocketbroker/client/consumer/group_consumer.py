@@ -1,24 +1,78 @@
 """Common part of the consumers that share the queues of their group."""
 
 import logging
+import sys
+import threading
+import traceback
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 
-from rocketbroker.client.client_config import ClientConfig
-from rocketbroker.client.client_instance import ClientInstance
 from rocketbroker.client.consumer.consumer_settings import ConsumerSettings
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.group_queues import GroupQueues
+from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.running_info import running_info
-from rocketbroker.client.errors import ClientStateError
-from rocketbroker.client.group_member import GroupMember
-from rocketbroker.client.message_selector import MessageSelector
-from rocketbroker.client.options import checked
+from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector
+from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.client_instance import ClientInstance, GroupMember
+from rocketbroker.client.core.errors import ClientStateError
+from rocketbroker.client.core.options import checked
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
-from rocketbroker.codec.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+)
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.lifecycle import stop_all
+
+_MIB = 1024 * 1024
+
+
+def running_info(
+    properties: dict[str, str],
+    queues: GroupQueues,
+    offsets: OffsetStore,
+    stats: ConsumerStats,
+    clock: Clock,
+    *,
+    with_stacks: bool,
+) -> ConsumerRunningInfo:
+    """Return the state of a consumer, with the stacks of all threads if wanted."""
+    # Adding it turns monotonic times into wall times, in seconds.
+    difference = clock.time_ms() / 1000 - clock.monotonic()
+
+    def info(held: ProcessQueue) -> ProcessQueueInfo:
+        first, last = held.offset_range
+        return ProcessQueueInfo(
+            commit_offset=offsets.offsets.get(held.queue, held.commit_offset),
+            cached_msg_min_offset=first,
+            cached_msg_max_offset=last,
+            cached_msg_count=len(held),
+            cached_msg_size_in_mib=held.bytes // _MIB,
+            locked=queues.table.is_locked(held),
+            last_lock_timestamp=round((held.last_lock + difference) * 1000),
+            dropped=held.dropped,
+            last_pull_timestamp=round((held.last_pull + difference) * 1000),
+            last_consume_timestamp=round((held.last_consume + difference) * 1000),
+        )
+
+    return ConsumerRunningInfo(
+        properties=properties,
+        subscription_set=list(queues.subscriptions.by_topic.values()),
+        mq_table={queue: info(held) for queue, held in sorted(queues.table.queues.items())},
+        status_table=stats.status(),
+        jstack=_stacks() if with_stacks else None,
+    )
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+
 
 log = logging.getLogger(__name__)
 

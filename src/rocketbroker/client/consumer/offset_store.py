@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from rocketbroker.client.errors import ClientStateError
-from rocketbroker.client.failure_log import FailureLog
-from rocketbroker.client.options import checked
-from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.client.core.errors import ClientStateError
+from rocketbroker.client.core.options import checked
+from rocketbroker.client.core.requests import FailureLog, QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
 from rocketbroker.common.atomic_file import load_table, replace_contents

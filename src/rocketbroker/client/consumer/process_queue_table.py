@@ -1,21 +1,129 @@
-"""Queues that a consumer has, and how it takes and gives them up (RebalanceImpl.updateProcessQueueTableInRebalance)."""
+"""Queues that a consumer has, and how it takes, locks and gives them up (RebalanceImpl)."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import NamedTuple
 
-from rocketbroker.client.consumer.flow_control import HeldBytes
 from rocketbroker.client.consumer.offset_store import OffsetStore
-from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.queue_locks import QueueLocks
-from rocketbroker.client.consumer.start_offset import StartOffset
-from rocketbroker.client.failure_log import FailureLog
+from rocketbroker.client.consumer.process_queue import HeldBytes, ProcessQueue
+from rocketbroker.client.core.client_instance import ClientInstance
+from rocketbroker.client.core.requests import FailureLog, QueueOffsets, check_success, client_request
 from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumeFromWhere,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
+
+
+class Locked(NamedTuple):
+    """Result of a lock request: queues that are locked now, and those whose broker did not answer."""
+
+    locked: set[MessageQueue]
+    unknown: set[MessageQueue]
+
+
+class QueueLocks:
+    """Locks queues at their brokers for one member of a group.
+
+    Args:
+        client: connections and routes.
+        group: the consumer group.
+    """
+
+    def __init__(self, client: ClientInstance, group: str) -> None:
+        self._client = client
+        self._group = group
+        self._failures = FailureLog(log)
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> Locked:
+        """Lock queues, or renew their locks."""
+        result = Locked(set(), set())
+        await asyncio.gather(*(self._lock_at_broker(part, result) for part in _by_broker(queues)))
+        return result
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Release queues; log a failure, after which the lock expires by itself."""
+        await asyncio.gather(*map(self._unlock_at_broker, _by_broker(queues)))
+
+    async def _lock_at_broker(self, queues: list[MessageQueue], result: Locked) -> None:
+        body = LockBatchRequestBody(self._group, self._client.client_id, mq_set=queues).encode()
+        try:
+            command = client_request(RequestCode.LOCK_BATCH_MQ, body=body)
+            answer = check_success(await self._client.invoke_at_broker(queues[0], command))
+            result.locked.update(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+        except RocketBrokerError as error:
+            self._failures.warning("locking %d queues at %s failed: %s", len(queues), queues[0].broker_name, error)
+            result.unknown.update(queues)
+
+    async def _unlock_at_broker(self, queues: list[MessageQueue]) -> None:
+        body = UnlockBatchRequestBody(self._group, self._client.client_id, mq_set=queues).encode()
+        try:
+            command = client_request(RequestCode.UNLOCK_BATCH_MQ, body=body)
+            check_success(await self._client.invoke_at_broker(queues[0], command))
+        except RocketBrokerError as error:
+            log.warning("unlocking %d queues at %s failed: %s", len(queues), queues[0].broker_name, error)
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> Collection[list[MessageQueue]]:
+    brokers: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        brokers.setdefault(queue.broker_name, []).append(queue)
+    return brokers.values()
+
+
+class StartOffset:
+    """Start of each queue: the group's offset, for a new group as configured.
+
+    Args:
+        where: start of a new group.
+        timestamp_ms: store time for CONSUME_FROM_TIMESTAMP.
+        queue_offsets: asks the brokers.
+    """
+
+    def __init__(self, where: ConsumeFromWhere, timestamp_ms: int, queue_offsets: QueueOffsets) -> None:
+        self._where = where
+        self._timestamp_ms = timestamp_ms
+        self._queue_offsets = queue_offsets
+        self._from_first: set[str] = set()
+
+    def begin_at_first(self, topic: str) -> None:
+        """Start a topic at its first message: it was created after the subscription, so all its messages are new."""
+        self._from_first.add(topic)
+
+    async def find(self, queue: MessageQueue, store: OffsetStore) -> int:
+        """Return the first offset to consume.
+
+        The offset of a new group is persisted at once. Otherwise the next member to get the queue would start at its
+        end, beyond messages that this one was given and has not consumed.
+
+        Raises:
+            RocketBrokerError: a broker does not answer, or the store cannot be read.
+        """
+        offset = await store.read(queue)
+        if offset is None:
+            offset = await self._new(queue)
+            store.update(queue, offset)
+            await store.persist([queue])
+        return offset
+
+    async def _new(self, queue: MessageQueue) -> int:
+        from_first = self._where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or queue.topic in self._from_first
+        if from_first or queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return await self._queue_offsets.min_offset(queue)
+        if self._where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            return await self._queue_offsets.search_offset(queue, self._timestamp_ms)
+        return await self._queue_offsets.max_offset(queue)
+
 
 #: Seconds after which a lock that was not renewed no longer counts; brokers keep it for 60.
 LOCK_MAX_LIVE_S = 30.0

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from rocketbroker.analytics.jobs.replay import Ready, Replay, in_order, prepare, rehearse
-from rocketbroker.client.message import Message
+from rocketbroker.client.core.message import Message
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
 from rocketbroker.codec.message.message_ext import MessageQueue

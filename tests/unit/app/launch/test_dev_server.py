@@ -11,7 +11,7 @@ import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import DevBroker, DevServer, StoreFolder, broker_settings, disk_use
-from rocketbroker.client.admin_client import AdminClient
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.errors import ConfigError

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rocketbroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
-from rocketbroker.client.errors import OptionError
-from rocketbroker.client.push_consumer import PushConsumer
+from rocketbroker.client.consumer.push_consumer import PushConsumer
+from rocketbroker.client.core.errors import OptionError
 
 
 def test_each_option_is_a_setting():

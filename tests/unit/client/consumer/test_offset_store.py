@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore, RemoteBrokerOffsetStore
-from rocketbroker.client.errors import ClientStateError
-from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.client.core.errors import ClientStateError
+from rocketbroker.client.core.requests import QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode

@@ -1,26 +1,98 @@
-"""Queues taken, given up and moved."""
+"""Locks of queues at brokers."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
 
 import pytest
 
-from rocketbroker.client.client_instance import ClientInstance
-from rocketbroker.client.consumer.flow_control import FlowControl, HeldBytes
-from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.process_queue_table import ProcessQueueTable
-from rocketbroker.client.consumer.queue_locks import Locked, QueueLocks
-from rocketbroker.client.consumer.start_offset import StartOffset
-from rocketbroker.client.queue_offsets import QueueOffsets
+from rocketbroker.client.consumer.process_queue import FlowControl, HeldBytes, ProcessQueue
+from rocketbroker.client.consumer.process_queue_table import Locked, ProcessQueueTable, QueueLocks, StartOffset
+from rocketbroker.client.core.client_instance import ClientInstance
+from rocketbroker.client.core.requests import QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
+from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere, LockBatchRequestBody, LockBatchResponseBody
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RemotingTimeoutError
-from tests.support.consumer_parts import MemoryOffsets, consumption, message
+from tests.support.consumer_parts import QUEUE, MemoryOffsets, consumption, message
 from tests.support.fakes import FakeClock
+from tests.support.scripted_server import ScriptedServer, name_server, route_of
 from tests.support.waiting import turns, until
 
 FIRST, SECOND = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
+ELSEWHERE = MessageQueue("T", "broker-b", 0)
+
+
+def lock(_fields: dict[str, str], body: bytes) -> Command:
+    return response(body=LockBatchResponseBody(LockBatchRequestBody.decode(body).mq_set[:1]).encode())
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.client: ClientInstance
+        self.broker = ScriptedServer(
+            {RequestCode.LOCK_BATCH_MQ: lock, RequestCode.UNLOCK_BATCH_MQ: lambda _fields, _body: response()}
+        )
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        stage = Stage()
+        await stack.enter_async_context(stage.broker)
+        routes = {"T": route_of({"broker-a": stage.broker.address, "broker-b": "127.0.0.1:1"})}
+        names = await stack.enter_async_context(name_server(routes))
+        stage.client = await stack.enter_async_context(ClientInstance(names.address))
+        yield stage
+
+
+async def test_each_broker_locks_its_queues(stage: Stage, caplog: pytest.LogCaptureFixture):
+    result = await QueueLocks(stage.client, "CG").lock([FIRST, ELSEWHERE, SECOND])
+    assert (result.locked, result.unknown) == ({FIRST}, {ELSEWHERE})
+    (asked,) = stage.broker.of(RequestCode.LOCK_BATCH_MQ)
+    body = LockBatchRequestBody.decode(asked.body)
+    assert (body.consumer_group, body.client_id) == ("CG", stage.client.client_id)
+    assert body.mq_set == [FIRST, SECOND]
+    assert "locking 1 queues at broker-b failed" in caplog.text
+
+
+async def test_each_broker_unlocks_its_queues(stage: Stage, caplog: pytest.LogCaptureFixture):
+    await QueueLocks(stage.client, "CG").unlock([FIRST, ELSEWHERE])
+    (asked,) = stage.broker.of(RequestCode.UNLOCK_BATCH_MQ)
+    assert LockBatchRequestBody.decode(asked.body).mq_set == [FIRST]
+    assert "unlocking 1 queues at broker-b failed" in caplog.text
+
+
+ANSWERS = {RequestCode.GET_MIN_OFFSET: 10, RequestCode.GET_MAX_OFFSET: 90, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: 50}
+
+
+async def invoke(queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
+    return response(header={"offset": str(ANSWERS[RequestCode(command.code)])})
+
+
+@pytest.mark.parametrize(
+    ("where", "offset"),
+    [
+        (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 90),
+        (ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 10),
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, 50),
+    ],
+)
+async def test_a_new_group_starts_as_configured_and_others_where_they_stopped(where: ConsumeFromWhere, offset: int):
+    start = StartOffset(where, 5, QueueOffsets(invoke))
+    offsets = MemoryOffsets()
+    assert await start.find(QUEUE, offsets) == offset
+    assert offsets.persisted == {QUEUE: offset}, "where the next member continues"
+    assert await start.find(QUEUE, MemoryOffsets({QUEUE: 0})) == 0
+    retry = MessageQueue("%RETRY%CG", "broker-a", 0)
+    assert await start.find(retry, MemoryOffsets()) == 10
+
+
+async def test_a_topic_created_after_the_subscription_starts_at_its_first_message():
+    start = StartOffset(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 0, QueueOffsets(invoke))
+    start.begin_at_first("T")
+    assert await start.find(QUEUE, MemoryOffsets()) == 10
 
 
 class Locks(QueueLocks):
@@ -38,7 +110,7 @@ class Locks(QueueLocks):
         self.unlocked += queues
 
 
-class Stage:
+class StageProcessQueueTable:
     def __init__(self, *, locks: bool = False) -> None:
         self.offsets = MemoryOffsets({FIRST: 5, SECOND: 6})
         self.pulled: list[tuple[int, int]] = []
@@ -69,7 +141,7 @@ class Stage:
 
 
 async def test_queues_start_where_the_group_stopped_and_are_committed_when_given_up():
-    stage = Stage()
+    stage = StageProcessQueueTable()
     assert await stage.table.update("T", [FIRST, SECOND])
     await until(lambda: sorted(stage.pulled) == [(0, 5), (1, 6)])
     stage.offsets.update(FIRST, 9)
@@ -84,7 +156,7 @@ async def test_queues_start_where_the_group_stopped_and_are_committed_when_given
 
 
 async def test_a_queue_whose_offset_is_unknown_is_not_taken_yet(caplog: pytest.LogCaptureFixture):
-    stage = Stage()
+    stage = StageProcessQueueTable()
     stage.offsets.persisted.clear()
     stage.silent = True
     assert not await stage.table.update("T", [FIRST])
@@ -95,7 +167,7 @@ async def test_a_queue_whose_offset_is_unknown_is_not_taken_yet(caplog: pytest.L
 
 
 async def test_an_update_under_way_takes_no_queue_after_the_stop():
-    stage = Stage()
+    stage = StageProcessQueueTable()
     stage.offsets.persisted.clear()
     stage.answers.clear()
     update = asyncio.create_task(stage.table.update("T", [FIRST]))
@@ -108,7 +180,7 @@ async def test_an_update_under_way_takes_no_queue_after_the_stop():
 
 
 async def test_a_reset_drops_what_is_held_and_moves_the_offset():
-    stage = Stage()
+    stage = StageProcessQueueTable()
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     held.put([message(5)])
@@ -123,7 +195,7 @@ async def test_a_reset_drops_what_is_held_and_moves_the_offset():
 
 
 async def test_a_lock_in_doubt_stays_in_doubt_over_a_reset_and_a_seek():
-    stage = Stage(locks=True)
+    stage = StageProcessQueueTable(locks=True)
     await stage.table.update("T", [FIRST, SECOND])
     stage.table.doubt_locks()
     await stage.table.move({FIRST: 1})
@@ -133,7 +205,7 @@ async def test_a_lock_in_doubt_stays_in_doubt_over_a_reset_and_a_seek():
 
 
 async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
-    stage = Stage(locks=True)
+    stage = StageProcessQueueTable(locks=True)
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     (under_way,) = held.put([message(5)])
@@ -155,7 +227,7 @@ async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
 
 
 async def test_an_orderly_consumer_takes_locked_queues_only():
-    stage = Stage(locks=True)
+    stage = StageProcessQueueTable(locks=True)
     await stage.table.start()
     stage.locks.refused = {SECOND}
     assert not await stage.table.update("T", [FIRST, SECOND])
@@ -167,7 +239,7 @@ async def test_an_orderly_consumer_takes_locked_queues_only():
 
 
 async def test_a_queue_is_unlocked_when_its_message_has_ended():
-    stage = Stage(locks=True)
+    stage = StageProcessQueueTable(locks=True)
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     (under_way,) = held.put([message(5)])
@@ -185,7 +257,7 @@ async def test_a_queue_is_unlocked_when_its_message_has_ended():
 
 
 async def test_a_lost_lock_drops_the_queue_and_a_silent_broker_lets_it_expire(caplog: pytest.LogCaptureFixture):
-    stage = Stage(locks=True)
+    stage = StageProcessQueueTable(locks=True)
     await stage.table.renew_locks()
     await stage.table.update("T", [FIRST, SECOND])
     second = stage.table.queues[SECOND]
@@ -202,7 +274,7 @@ async def test_a_lost_lock_drops_the_queue_and_a_silent_broker_lets_it_expire(ca
 
 
 async def test_a_queue_whose_lock_was_in_doubt_is_taken_again_at_the_offset_of_the_group():
-    stage = Stage(locks=True)
+    stage = StageProcessQueueTable(locks=True)
     await stage.table.update("T", [FIRST, SECOND])
     stage.table.doubt_locks()
     assert stage.table.has_doubtful_locks

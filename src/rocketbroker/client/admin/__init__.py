@@ -1,0 +1,1 @@
+"""Admin client of name servers and brokers."""

@@ -1,0 +1,359 @@
+"""Administration of topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
+
+from enum import StrEnum
+
+import msgspec
+
+from rocketbroker.client.admin.admin_connection import address_in, addresses_of
+from rocketbroker.client.admin.server_admin import ServerAdmin
+from rocketbroker.client.admin.topic_and_group_admin import GroupAdmin, TopicAdmin
+from rocketbroker.client.core.errors import BrokerNotFoundError, ClientError, TopicRouteError
+from rocketbroker.client.core.message import check_group
+from rocketbroker.client.core.requests import check_success, client_request
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
+from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, GetConsumerStatusBody, ResetOffsetBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList, KVTable, TopicList
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo
+from rocketbroker.codec.remoting.headers.admin import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumeStatsRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.message import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumerStatusRequestHeader,
+    QueryMessageRequestHeader,
+    ResetOffsetRequestHeader,
+    ViewMessageRequestHeader,
+)
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+
+_NO_END = 2**63 - 1
+
+
+class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
+    """Admin client of name servers and brokers.
+
+    Every method may raise NameServerError, RemotingError and BrokerResponseError.
+
+    Args:
+        config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
+        timeout_s: limit for each request; by default that of the settings, or 5 s without settings.
+    """
+
+    # -- clusters and routes
+
+    async def examine_broker_cluster_info(self) -> ClusterInfo:
+        """Return the clusters, brokers and their addresses."""
+        return ClusterInfo.decode((await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def fetch_all_topic_list(self) -> list[str]:
+        """Return the names of all topics."""
+        answer = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return TopicList.decode(answer.body).topic_list
+
+    async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
+        """Return the addresses of a cluster's masters by broker name.
+
+        Raises:
+            ClientError: unknown cluster; the text names the known ones.
+        """
+        info = await self.examine_broker_cluster_info()
+        names = info.cluster_addr_table.get(cluster)
+        if not names:
+            raise _no_cluster(cluster, info)
+        brokers = {name: info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table}
+        return {name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs}
+
+    async def fetch_broker_addresses(self, cluster: str | None = None) -> list[str]:
+        """Return the addresses of all brokers of a cluster, slaves too, or of all clusters.
+
+        Raises:
+            ClientError: unknown cluster; the text names the known ones.
+        """
+        info = await self.examine_broker_cluster_info()
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            raise _no_cluster(cluster, info)
+        names = info.cluster_addr_table if cluster is None else [cluster]
+        brokers = sorted({name for each in names for name in info.cluster_addr_table[each]})
+        found = [info.broker_addr_table[name] for name in brokers if name in info.broker_addr_table]
+        return [data.broker_addrs[number] for data in found for number in sorted(data.broker_addrs)]
+
+    async def fetch_broker_name(self, address: str) -> str:
+        """Return the name of the broker with that address; BrokerNotFoundError when the name server knows none."""
+        names = await self.broker_names_at(address)
+        if not names:
+            raise BrokerNotFoundError(f"no registered broker has the address {address}")
+        return min(names)
+
+    async def broker_names_at(self, address: str) -> set[str]:
+        """Return the names of the brokers with that address: one, or none when it is not registered."""
+        info = await self.examine_broker_cluster_info()
+        return {name for name, data in info.broker_addr_table.items() if address in data.broker_addrs.values()}
+
+    async def fetch_broker_address(self, broker: str) -> str:
+        """Return the address of a broker's master by its name; an address is returned as it is.
+
+        Raises:
+            BrokerNotFoundError: no registered broker has the name; the text names the known ones.
+        """
+        if ":" in broker:
+            return broker
+        table = (await self.examine_broker_cluster_info()).broker_addr_table
+        if broker in table:
+            return addresses_of([table[broker]])[0]
+        raise BrokerNotFoundError(f"no registered broker is named {broker!r}; there are {', '.join(sorted(table))}")
+
+    async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
+        """Return the runtime statistics of a broker, all values as text."""
+        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return KVTable.decode(answer.body).table
+
+    # -- cleaning
+
+    async def clean_expired_consumer_queue(self, address: str) -> None:
+        """Remove queue and index files without messages on a broker, and wait for it."""
+        await self._ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def clean_unused_topic(self, address: str) -> None:
+        """Remove the queues of unknown topics on a broker, and wait for it."""
+        await self._ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
+
+    async def delete_expired_commit_log(self, address: str) -> None:
+        """Remove expired CommitLog files on a broker soon."""
+        await self._ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    # -- consumers
+
+    async def query_topic_consume_by_who(self, topic: str) -> list[str]:
+        """Return the groups that consume a topic, as reported by one of its brokers."""
+        route = await self.examine_topic_route_info(topic)
+        for address in addresses_of(route.broker_datas):
+            header = QueryTopicConsumeByWhoRequestHeader(topic)
+            answer = await self._ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            return GroupList.decode(answer.body).group_list
+        return []
+
+    async def examine_consume_stats(
+        self, group: str, topic: str | None = None, route_topic: str | None = None
+    ) -> ConsumeStats:
+        """Return the progress of a group in each queue, of one ``topic`` or of all.
+
+        Raises:
+            TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
+        """
+        check_group(group)
+        route = await self._group_route(group, topic, route_topic)
+        total = ConsumeStats()
+        for address in addresses_of(route.broker_datas):
+            header = GetConsumeStatsRequestHeader(group, topic)
+            stats = ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
+            total.offset_table.update(stats.offset_table)
+            total.consume_tps += stats.consume_tps
+        return total
+
+    async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
+        """Return the clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""
+        return (await self.examine_consumers(group))[0]
+
+    async def examine_consumers(self, group: str) -> tuple[ConsumerConnection, str]:
+        """Return the clients of a group, and the conflict of their subscriptions, which Apache's broker does not name.
+
+        Raises:
+            BrokerResponseError: CONSUMER_NOT_ONLINE; the group has no clients.
+        """
+        answer = await self._ask_first(
+            group, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader(group)
+        )
+        return ConsumerConnection.decode(answer.body), answer.remark or ""
+
+    async def get_consumer_running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
+        """Return the state that a client of a group reports."""
+        answer = await self._ask_first(
+            group, RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader(group, client_id)
+        )
+        return ConsumerRunningInfo.decode(answer.body)
+
+    async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
+        """Return the queues that a client of a group consumes now, as the client reports."""
+        return list((await self.get_consumer_running_info(group, client_id)).mq_table)
+
+    async def get_consume_status(
+        self, topic: str, group: str, client_id: str = ""
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """Return the offsets that the clients of a group, or one of them, report; by client id."""
+        header = GetConsumerStatusRequestHeader(topic, group, client_id)
+        answer = await self._ask_first(group, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
+        return GetConsumerStatusBody.decode(answer.body).consumer_table
+
+    # -- offsets
+
+    async def reset_offset_by_timestamp(
+        self, topic: str, group: str, timestamp_ms: int, *, force: bool = True, route_topic: str | None = None
+    ) -> dict[MessageQueue, int]:
+        """Move a group to a time, -1 to the ends of the queues; return the new offsets.
+
+        Without ``force`` it goes back only.
+        """
+        route = await self.examine_topic_route_info(route_topic or topic)
+        header = ResetOffsetRequestHeader(group, topic, timestamp_ms, force)
+        found: dict[MessageQueue, int] = {}
+        for address in addresses_of(route.broker_datas):
+            found |= await self._reset(address, header)
+        return found
+
+    async def reset_offset_by_queue_id(
+        self, address: str, group: str, topic: str, queue_id: int, *, offset: int = -1, timestamp_ms: int = -1
+    ) -> dict[MessageQueue, int]:
+        """Move a group to an offset of one queue of a broker, or to a time there; return the new offsets."""
+        return await self._reset(address, ResetOffsetRequestHeader(group, topic, timestamp_ms, True, queue_id, offset))
+
+    async def clone_group_offset(self, src_group: str, dest_group: str, topic: str, *, offline: bool = False) -> None:
+        """Copy the offsets of one group in a topic to another; ``offline``: even if no client consumes it."""
+        header = CloneGroupOffsetRequestHeader(src_group, dest_group, topic, offline)
+        route = await self.examine_topic_route_info(topic)
+        for address in addresses_of(route.broker_datas):
+            await self._ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
+
+    async def _reset(self, address: str, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        answer = await self._ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        return ResetOffsetBody.decode(answer.body).offset_table
+
+    # -- messages
+
+    async def view_message(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
+        """Return the message with an offset message id, from the broker that the id names.
+
+        Raises:
+            CodecError: the id is invalid.
+        """
+        header = ViewMessageRequestHeader(decode_message_id(offset_msg_id).offset, topic)
+        answer = await self._ask(address_in(offset_msg_id), RequestCode.VIEW_MESSAGE_BY_ID, header)
+        return decode_messages(answer.body)[0]
+
+    async def find_message(self, topic: str, msg_id: str) -> MessageExt:
+        """Return the message with an id of either kind: an offset message id or a unique id (which look alike).
+
+        Raises:
+            ClientError: no such message.
+        """
+        try:
+            address = address_in(msg_id)
+        except CodecError:
+            address = None
+        if address is not None and await self.broker_names_at(address):
+            return await self.view_message(msg_id, topic)
+        found = await self.query_message(topic, msg_id, index_type="U")
+        if not found:
+            raise ClientError(f"topic {topic} has no message with this id")
+        return found[0]
+
+    async def query_message(
+        self,
+        topic: str,
+        key: str,
+        *,
+        index_type: str = "K",
+        max_num: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = _NO_END,
+    ) -> list[MessageExt]:
+        """Return the messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time."""
+        route = await self.examine_topic_route_info(topic)
+        found: list[MessageExt] = []
+        for address in addresses_of(route.broker_datas):
+            header = QueryMessageRequestHeader(
+                topic, key, max_num, begin_ms, end_ms, index_type, unique_key_query=index_type == "U"
+            )
+            answer = await self._invoke(address, client_request(RequestCode.QUERY_MESSAGE, header))
+            if answer.code != ResponseCode.QUERY_NOT_FOUND:
+                found += decode_messages(check_success(answer).body)
+        # The index knows a hash of the key only.
+        matching = [message for message in found if message.topic == topic and key in looked_up_by(message, index_type)]
+        return sorted(matching, key=lambda message: message.store_timestamp)
+
+
+def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
+    known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+    return ClientError(f"cluster {cluster!r} does not exist; the name server knows: {known}")
+
+
+def looked_up_by(message: MessageExt, index_type: str) -> list[str | None]:
+    """Return the text that a message is found by in an index of that type."""
+    if index_type == "U":
+        return [message.uniq_key]
+    return [message.tags] if index_type == "T" else [*message.keys, message.uniq_key]
+
+
+class TrackType(StrEnum):
+    """State of a message in a group."""
+
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
+    PULL = "PULL"
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    NOT_ONLINE = "NOT_ONLINE"
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
+    UNKNOWN = "UNKNOWN"
+
+
+class MessageTrack(msgspec.Struct, rename="camel", frozen=True):
+    """One group and a message; ``exception_desc`` says why it is not known better."""
+
+    consumer_group: str
+    track_type: TrackType
+    exception_desc: str | None = None
+
+    def __str__(self) -> str:
+        reason = self.exception_desc or "null"
+        fields = f"consumerGroup={self.consumer_group}, trackType={self.track_type}, exceptionDesc={reason}"
+        return f"MessageTrack [{fields}]"
+
+
+async def message_track_detail(admin: AdminClient, message: MessageExt) -> list[MessageTrack]:
+    """Return the state of a message in each group that consumes its topic."""
+    groups = await admin.query_topic_consume_by_who(message.topic)
+    return [await _track(admin, message, group) for group in sorted(groups)]
+
+
+async def _track(admin: AdminClient, message: MessageExt, group: str) -> MessageTrack:
+    try:
+        clients = await admin.examine_consumer_connection_info(group)
+        return MessageTrack(group, await _track_type(admin, message, group, clients))
+    except BrokerResponseError as error:
+        offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
+        kind = TrackType.NOT_ONLINE if offline else TrackType.UNKNOWN
+        return MessageTrack(group, kind, f"CODE:{error.code} DESC:{error.remark}")
+    except TopicRouteError as error:
+        return MessageTrack(group, TrackType.UNKNOWN, str(error))
+
+
+async def _track_type(admin: AdminClient, message: MessageExt, group: str, clients: ConsumerConnection) -> TrackType:
+    if clients.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        return TrackType.PULL
+    if clients.message_model is MessageModel.BROADCASTING:
+        return TrackType.CONSUME_BROADCASTING
+    if not await _consumed(admin, message, group):
+        return TrackType.NOT_CONSUME_YET
+    subscription = clients.subscription_table.get(message.topic)
+    tags = set(subscription.tags_set) if subscription is not None else set()
+    return TrackType.CONSUMED if not tags or "*" in tags or message.tags in tags else TrackType.CONSUMED_BUT_FILTERED
+
+
+async def _consumed(admin: AdminClient, message: MessageExt, group: str) -> bool:
+    """Return true if the group has committed an offset after the message, on the broker that stored it."""
+    stats = await admin.examine_consume_stats(group, message.topic)
+    names = await admin.broker_names_at(message.store_host_text)
+    return any(
+        queue.topic == message.topic
+        and queue.queue_id == message.queue_id
+        and queue.broker_name in names
+        and offsets.consumer_offset > message.queue_offset
+        for queue, offsets in stats.offset_table.items()
+    )

@@ -1,0 +1,1 @@
+"""Producers: sends, transactions, requests with replies."""

@@ -1,1 +1,0 @@
-"""Allocation of queues to the consumers of a group."""

@@ -1,0 +1,1 @@
+"""Traces of messages: RocketMQ's own, and OpenTelemetry's."""
