@@ -1,4 +1,4 @@
-"""Output of the commands. Texts that clients chose reach a terminal escaped.
+"""Output of the commands: text, tables by rich, JSON by msgspec. Texts that clients chose reach a terminal escaped.
 
 Clients choose their ids, and the tags, keys and bodies of messages. An escape sequence in one of them would hide lines,
 rename the window, or type for the reader. So all that the commands print goes through this file; a test holds them to
@@ -8,9 +8,16 @@ it.
 import json
 import re
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+
+# Output of the commands. Texts that clients chose reach a terminal escaped.
+#
+# Clients choose their ids, and the tags, keys and bodies of messages. An escape sequence in one of them would hide
+# lines, rename the window, or type for the reader. So all that the commands print goes through this file; a test holds
+# them to it.
 
 # Controls that JSON leaves as they are: DEL, the 8-bit ones (0x9B begins a sequence), and those that turn text around.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -38,3 +45,113 @@ def json_text(data: Any, indent: int | None = None) -> str:
 def say_json(data: Any, indent: int | None = None) -> None:
     """Print one JSON value."""
     print(json_text(data, indent))
+
+
+class Column(NamedTuple):
+    """A column of a table; ``right`` aligns numbers."""
+
+    title: str
+    right: bool = False
+
+
+class Table(NamedTuple):
+    """Rows of text under columns."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+
+
+class Report(NamedTuple):
+    """The outcome of a sub-command.
+
+    ``--json`` prints ``data`` (structs, lists and dicts), otherwise ``parts`` are printed. ``failures`` are lines for
+    stderr; any failure makes the exit code 1.
+    """
+
+    data: Any
+    parts: Sequence[str | Table]
+    failures: Sequence[str] = ()
+
+
+# Files and other programs get rows that are never folded.
+_UNLIMITED = 100_000
+# Columns between those of a table, and the least width of a text that is longer.
+_GAP = 2
+_LEAST_TEXT = 10
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print a report to stdout and its failures to stderr."""
+    if as_json:
+        print_json(report.data)
+    else:
+        for part in report.parts:
+            say(part) if isinstance(part, str) else print_table(part)
+    for failure in report.failures:
+        print_error(failure)
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON value."""
+    say_json(data, indent=2)
+
+
+def print_table(table: Table) -> None:
+    """Print a table, folded to the width of a terminal; elsewhere print each row on one line.
+
+    Where folding would cut numbers and the words of titles, print a line for each cell instead.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = Table(table.columns, [[escaped(cell) for cell in row] for row in table.rows])
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_UNLIMITED)
+    cells = [[column.title, *(row[at] for row in table.rows)] for at, column in enumerate(table.columns)]
+    widths = [_least_width(column, cells[at]) for at, column in enumerate(table.columns)]
+    folds = sum(max(map(len, each)) + _GAP for each in cells) + 1 > console.width
+    if sum(widths) + len(widths) * _GAP + 1 > console.width:
+        print_cells(table)
+        return
+    # The box has a blank between two columns, and one at each edge.
+    grid = (
+        RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+        if console.is_terminal
+        else RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    )
+    for column, width in zip(table.columns, widths, strict=True):
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        # A column with a width is not made narrower for the others.
+        fixed = width if folds and column.right else None
+        grid.add_column(Text(column.title), justify=side, overflow="fold", width=fixed)
+    for row in table.rows:
+        grid.add_row(*map(Text, row))
+    console.print(grid)
+
+
+def _least_width(column: Column, cells: Sequence[str]) -> int:
+    """Return the width below which a column cannot be read: numbers stay whole, and texts fold at ``_LEAST_TEXT``.
+
+    Args:
+        column: the column.
+        cells: its title and its values.
+    """
+    longest = max(map(len, cells[1:]), default=0)
+    return max(*map(len, column.title.split()), longest if column.right else min(longest, _LEAST_TEXT))
+
+
+def print_cells(table: Table) -> None:
+    """Print title and value of each cell on a line of its own, and an empty line after each row."""
+    width = max(len(column.title) for column in table.columns) + _GAP
+    for row in table.rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            say(f"{column.title:{width}}{cell}".rstrip())
+        say()
+
+
+def print_error(reason: str) -> None:
+    """Print the reason to stderr as one line."""
+    say("mqadmin:", " ".join(reason.split()), err=True)

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.common.clock import SystemClock

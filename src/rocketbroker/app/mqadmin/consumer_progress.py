@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, TrueFalse, run
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import TopicRouteError

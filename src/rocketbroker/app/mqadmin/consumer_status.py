@@ -2,8 +2,8 @@
 
 import msgspec
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, run
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
+from rocketbroker.app.terminal import Report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.codec.remoting.response_code import ResponseCode

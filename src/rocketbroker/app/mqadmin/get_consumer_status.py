@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.reset_report import QueueOffset, queue_offsets
 from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, Topic, run
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.client.admin.admin_client import AdminClient
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from rocketbroker.app.mqadmin.on_brokers import BrokerAddr, Cluster, chosen_brokers, refuse_both
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly, with_hint
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import run, with_hint
+from rocketbroker.app.terminal import Report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.errors import RocketBrokerError
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
+from rocketbroker.app.terminal import Report
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient, MessageTrack, message_track_detail
 from rocketbroker.codec.message.message_ext import MessageExt

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.reset_report import reset_report
 from rocketbroker.app.mqadmin.running import AsJson, Group, NamesrvAddr, RouteCluster, Topic, TrueFalse, run
+from rocketbroker.app.terminal import Report
 from rocketbroker.app.times import TIME_FORMS, parse_time
 from rocketbroker.client.admin.admin_client import AdminClient
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.codec.message.message_ext import MessageQueue
 
 

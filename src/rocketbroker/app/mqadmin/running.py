@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqadmin.rendering import print_error, print_report
-from rocketbroker.app.mqadmin.report import Report
+from rocketbroker.app.terminal import Report, print_error, print_report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 

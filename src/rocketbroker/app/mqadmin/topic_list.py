@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, run
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import TopicRouteError
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX

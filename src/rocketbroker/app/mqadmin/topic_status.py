@@ -2,8 +2,8 @@
 
 import msgspec
 
-from rocketbroker.app.mqadmin.report import Column, Report, Table
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, Topic, run
+from rocketbroker.app.terminal import Column, Report, Table
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.report import Report
 from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, TrueFalse, run
+from rocketbroker.app.terminal import Report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import InvalidMessageError
 from rocketbroker.client.core.message import check_topic

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rocketbroker.app.mqadmin.rendering import print_json, print_table
-from rocketbroker.app.mqadmin.report import Column, Table
 from rocketbroker.app.mqanalytics.running import (
     EXIT_FOUND,
     AsJson,
@@ -17,7 +15,7 @@ from rocketbroker.app.mqanalytics.running import (
     known_stores,
     running,
 )
-from rocketbroker.app.terminal import say
+from rocketbroker.app.terminal import Column, Table, print_json, print_table, say
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.clock import SystemClock

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from rocketbroker.app.command_line import INSTALL_ANALYTICS
-from rocketbroker.app.mqadmin.rendering import print_json, print_table
-from rocketbroker.app.mqadmin.report import Column, Table
-from rocketbroker.app.terminal import say
+from rocketbroker.app.terminal import Column, Table, print_json, print_table, say
 from rocketbroker.app.times import TIME_FORMS, parse_time, plain, shown_ms, shown_time
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 

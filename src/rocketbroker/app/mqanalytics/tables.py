@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rocketbroker.analytics.jobs.job_list import Job, Option
-from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.running import (
     EXIT_FOUND,
     ROWS,
@@ -28,7 +27,7 @@ from rocketbroker.app.mqanalytics.running import (
     running,
     selection,
 )
-from rocketbroker.app.terminal import escaped, say
+from rocketbroker.app.terminal import escaped, print_json, say
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
 

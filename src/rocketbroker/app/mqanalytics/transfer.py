@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqanalytics.running import (
     AsJson,
     Exact,
@@ -23,7 +22,7 @@ from rocketbroker.app.mqanalytics.running import (
     selection,
 )
 from rocketbroker.app.mqanalytics.tables import SkipDamage
-from rocketbroker.app.terminal import say
+from rocketbroker.app.terminal import print_json, say
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError

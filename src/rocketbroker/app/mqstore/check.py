@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketbroker.app.mqadmin.rendering import print_json, print_table
-from rocketbroker.app.mqadmin.report import Column, Table
 from rocketbroker.app.mqstore.running import EXIT_ERRORS, AsJson, ConfigFile, StoreDir, reading_a_store, store_config
-from rocketbroker.app.terminal import say
+from rocketbroker.app.terminal import Column, Table, print_json, print_table, say
 from rocketbroker.audit.store_audit import AuditOptions, AuditReport, audit
 from rocketbroker.codec.storefile.audit_rules import Finding, Severity
 from rocketbroker.common.config import MessageStoreConfig

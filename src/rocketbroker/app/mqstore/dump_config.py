@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketbroker.app.mqadmin.rendering import print_json
 from rocketbroker.app.mqstore.rows import print_rows
 from rocketbroker.app.mqstore.running import AsJson, ConfigFile, StoreDir, reading_a_store, store_config
-from rocketbroker.app.terminal import say
+from rocketbroker.app.terminal import print_json, say
 from rocketbroker.audit.store_audit import read_state
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.codec.storefile.config_tables import loads_config

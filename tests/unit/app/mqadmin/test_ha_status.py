@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.ha_status import examine
-from rocketbroker.app.mqadmin.rendering import print_report
+from rocketbroker.app.terminal import print_report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.errors import RemotingConnectError
