@@ -164,7 +164,7 @@ class StoreGenerator:
         self._mark(StoreCheckpoint(timestamp, timestamp, timestamp if index_known else 0))
         self.config.abort_path.write_bytes(str(os.getpid()).encode())
         # Recovery trusts the notes of a clean stop, whatever the checkpoint says.
-        for path in self.config.config_dir.glob(f"{queue_recovery.FILE_NAME}*"):
+        for path in self.config.config_dir.glob(f"{queue_recovery.QUEUE_ENDS_FILE}*"):
             path.unlink()
 
     def _mark(self, checkpoint: StoreCheckpoint) -> None:

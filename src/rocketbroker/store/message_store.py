@@ -100,7 +100,7 @@ class MessageStore:
         self.lock = StoreLock(Path(config.store_path_root_dir), config.abort_path, file_system)
         self._checkpoint = StoreCheckpoint(config.checkpoint_path, file_system)
         self._checkpoint_logged_at = float("-inf")
-        self._ends_path = config.config_dir / queue_recovery.FILE_NAME
+        self._ends_path = config.config_dir / queue_recovery.QUEUE_ENDS_FILE
         self._deleted_topics = DeletedTopics(config.config_dir / topic_deletion.FILE_NAME, file_system)
         self._allocate_service = AllocateMappedFileService(file_system)
         self.commit_log = self._make_commit_log(store_host)
@@ -259,7 +259,7 @@ class MessageStore:
         parts = self.commit_log, self.queues, self.index_service
         # A crash after a change must leave an unclean store.
         changing = partial(self.lock.mark_running, os.getpid())
-        note = RebuildNote(self.config.config_dir / loaded_store.FILE_NAME, self._file_system)
+        note = RebuildNote(self.config.config_dir / loaded_store.REBUILD_NOTE_FILE, self._file_system)
         loaded = load(*parts, self._ends_path, note, changing, clean_stop=clean)
         self._load_checkpoint(loaded, changing)
         self._deleted_topics.load(loaded.report.damaged_files)

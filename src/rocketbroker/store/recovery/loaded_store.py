@@ -20,22 +20,16 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.recovery.queue_recovery import QueueEnds, read_queue_ends
 
-# ``config/rebuild.json``: the part of the store that is being rebuilt from the CommitLog, until that is done.
-#
-# A crash meanwhile leaves queues and index incomplete before the offset up to which they would otherwise count as
-# complete.
-
 log = logging.getLogger(__name__)
 
-FILE_NAME = "rebuild.json"
+REBUILD_NOTE_FILE = "rebuild.json"
 
 
 class RebuildNote:
-    """CommitLog offsets from which queues and index may be incomplete, and up to which the log was repaired.
+    """``config/rebuild.json``: the part of the store that is being rebuilt from the CommitLog, until that is done.
 
-    Args:
-        path: the file.
-        file_system: the disk.
+    It has the CommitLog offset from which on queues and index may be incomplete, and the one up to which the log was
+    repaired. A crash meanwhile leaves queues and index incomplete where they would otherwise count as complete.
 
     Attributes:
         found_from: the first offset of a start that did not finish, ``None`` without one.
@@ -190,12 +184,6 @@ class LoadedStore(NamedTuple):
     ends: QueueEnds | None
     ends_path: Path
     note: RebuildNote
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folders of log, queues and index."""
-        index = [] if self.index_service is None else [self.index_service.directory]
-        return [self.commit_log.queue.directory, *self.queues.directories, *index]
 
     @property
     def known_to(self) -> int:

@@ -1,19 +1,10 @@
-"""End of the log at a start (CommitLog.recoverNormally, recoverAbnormally).
-
-After a clean stop all of the log is on disk. A queue entry moves the end only if it leads to its message. So does the
-end noted at the clean stop. Without such a note, an entry whose message the log has lost also does, up to the end of
-the file of the last sound record.
-
-After an unclean stop, messages stored 3 s before the times of the checkpoint are known to be on disk. Damage in the
-known part is skipped; after it the first damage ends the log.
-"""
+"""End of the log at a start (CommitLog.recoverNormally, recoverAbnormally)."""
 
 import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rocketbroker.codec.message.message_decoder import BODY_POSITION, peek
-from rocketbroker.codec.message.raw_records import QueuedRecord
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, is_begun, store_timestamp_at
 from rocketbroker.store.dispatch.reput_message_service import ReputMessageService
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
@@ -23,18 +14,33 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.recovery.loaded_store import LoadedStore
 from rocketbroker.store.recovery.queue_recovery import QueueTails, most_end
 
-# End of the log after a clean stop, when all of it is on disk (CommitLog.recoverNormally).
+log = logging.getLogger(__name__)
+
+# A clock that is set back by less may not show in the checkpoint: the log is synced every 10 s by default.
+_UNNOTICED_MS = 10_000
+
+
+# -- after a clean stop
+
+
+# All of the log is on disk, and a file has its full size from the start: the end is where the last record ends. Two
+# things can hide it. Damage at the end stops a walk too early, and then offsets would be used twice. Old bytes after
+# the end look like records: RocketMQ leaves them when it truncates its log.
 #
-# A queue entry moves the end only if it leads to its message. So does the end noted at the clean stop. Without such a
-# note, an entry whose message the log has lost also does, up to the end of the file of the last sound record.
-
-
+# So the end must not be before what is known otherwise. In the order of trust:
+#
+# 1. The end noted at the clean stop (``known_to``). A note that contradicts the files was ignored when it was read.
+# 2. The last queue entry that leads to its message. The walk starts there: the messages before it are in the queues,
+#    and half messages, which no queue has, may follow.
+# 3. Without such a note, an entry whose message the log has lost. It counts up to the end of the file of the last sound
+#    record: a damaged number must not lengthen the log. It counts only if its message is nowhere else in the log.
+#
+# Before the end by 1 and 2 (``least``) damage is skipped, as sound records follow. After it damage is skipped if a
+# sound record follows that is not older than the last one; older ones are those that RocketMQ left.
 def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
-    """Return the end of the log, all of which is on disk: the end of the last queued message, or later.
-
-    Messages in the queues are not walked; half messages, which no queue has, may follow them.
-    """
+    """Return the end of the log, all of which is on disk: the end of the last queued message, or later."""
     queue, report = loaded.commit_log.queue, loaded.report
+    # Queue offsets after the last entries that lead to their messages.
     ends = {each: tails.sound_end(each, each.max_offset) for each in loaded.queues}
     start, least = _last_queued(loaded, ends)
     report.checked_from = start
@@ -47,10 +53,9 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
         if begin >= least and not walk.damage:
             break
         found = walk.next_sound()
-        if found is not None and found >= least and (store_timestamp_at(queue, found) or last_stored) < last_stored:
-            # RocketMQ leaves older records after the end of a log that it has truncated.
-            found = None
         if found is None:
+            break
+        if found >= least and (store_timestamp_at(queue, found) or last_stored) < last_stored:
             break
         report.add_range(queue, begin, found, walk.why)
         walk.offset = found
@@ -64,11 +69,7 @@ def end_after_clean_stop(loaded: LoadedStore, tails: QueueTails) -> int:
 def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int]) -> tuple[int, int]:
     """Return the record from which the search for the end starts, and the lowest possible end.
 
-    Without messages in the queues the search starts at the last file.
-
-    Args:
-        loaded: the store.
-        ends: queue offsets after the last entries that lead to their messages.
+    Without messages in the queues the search starts at the last file. Without a log only the entries tell its end.
     """
     log_queue, known_to = loaded.commit_log.queue, loaded.known_to
     entries = [entry for queue, end in ends.items() if (entry := queue.message_entry(end - 1))]
@@ -76,7 +77,6 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
     if last is not None and log_queue.find(last.physical_offset) is not None:
         return last.physical_offset, max(last.end, known_to)
     if not log_queue.files:
-        # Only the queue entries tell where the log ended.
         offset, size, _ = last or (0, 0, 0)
         base = offset - offset % log_queue.file_size
         return base, known_to or min(offset + size, base + log_queue.file_size)
@@ -85,10 +85,7 @@ def _last_queued(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int])
 
 
 def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int], begin: int) -> int:
-    """Return the end of the last message that a queue names but the log lacks, in the file of the last record.
-
-    An entry whose message is elsewhere in the log is damaged, and does not count.
-    """
+    """Return the end of the last message that a queue names but the log lacks, in the file of the last record."""
     log_queue = loaded.commit_log.queue
     size = log_queue.file_size
     limit = -(-begin // size) * size
@@ -98,35 +95,22 @@ def _claimed_end(loaded: LoadedStore, ends: Mapping[ConsumeQueueInterface, int],
         if end == queue.max_offset or record is None or record.size < queue.record_check.least_size:
             continue
         claimed = record.physical_offset + record.size
-        in_the_file = limit - size <= record.physical_offset and begin < claimed <= limit
-        if in_the_file and not _has_record(loaded, queue, end, record, begin):
+        if not limit - size <= record.physical_offset or not begin < claimed <= limit:
+            continue
+        # A damaged entry: its message is between the last sound entry and the end of the log.
+        walk = LogWalk(log_queue, max(queue.message_end(end - 1), log_queue.min_offset), check_crc=False, end=begin)
+        heads = (
+            (offset, bytes(stretch[number][:BODY_POSITION]))
+            for stretch in walk
+            for number, offset in enumerate(stretch.offsets)
+        )
+        is_head, number = queue.record_check.is_head, record.queue_offset
+        if not any(is_head(head, (number, offset, peek(head)[0], 0)) for offset, head in heads):
             found = max(found, claimed)
     return found
 
 
-def _has_record(
-    loaded: LoadedStore, queue: ConsumeQueueInterface, end: int, record: QueuedRecord, log_end: int
-) -> bool:
-    """Return true if the message of a queue offset is between the last sound entry and the end of the log."""
-    is_head, queue_offset = queue.record_check.is_head, record.queue_offset
-    start = max(queue.message_end(end - 1), loaded.commit_log.min_offset)
-    for stretch in LogWalk(loaded.commit_log.queue, start, check_crc=False, end=log_end):
-        for number, offset in enumerate(stretch.offsets):
-            head = bytes(stretch[number][:BODY_POSITION])
-            if is_head(head, (queue_offset, offset, peek(head)[0], 0)):
-                return True
-    return False
-
-
-# The part of a store that may not be on disk after an unclean stop (CommitLog.recoverAbnormally).
-#
-# Messages stored 3 s before the times of the checkpoint are known to be on disk. Damage in the known part is skipped;
-# after it the first damage ends the log.
-
-log = logging.getLogger(__name__)
-
-# A clock that is set back by less may not show in the checkpoint: the log is synced every 10 s by default.
-_UNNOTICED_MS = 10_000
+# -- after an unclean stop
 
 
 class UnknownPart(NamedTuple):
@@ -140,6 +124,15 @@ class UnknownPart(NamedTuple):
     led_to: int
 
 
+# The checkpoint says up to which store time all is on disk. Its times are taken before each sync, and stepped back by
+# 3 s, as messages of one millisecond may be on both sides of a sync. So the unknown part begins with the first record
+# that was stored after them. A record is found by its time, and times may go back with the clock:
+#
+# - The checkpoint goes back with the clock, before any message stored since is acknowledged (``StoreCheckpoint``). A
+#   record before the first one that is too new is known, whatever comes after it.
+# - So the search must not begin after a record that is too new. ``_last_known_begin`` chooses where it may begin.
+#
+# The index has a part of its own: it is synced every 10 s only, and cutting the queues as far back would cost more.
 def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPart:
     """Return the part that is not known to be on disk, by the times of the checkpoint."""
     known = checkpoint.min_timestamp(with_index=False)
@@ -160,7 +153,7 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
 
 
 def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
-    """Return the first record from ``least`` on that was stored after the time up to which everything is on disk.
+    """Return the end of the known part: the first record from ``least`` on that was stored after ``known_ms``.
 
     Without one, return the end of the log. Damage before it is skipped.
     """
@@ -181,13 +174,17 @@ def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -
         loaded.report.add_range(queue, begin, walk.offset, walk.why)
 
 
+# To read the whole log at each start would take minutes, so the search begins with the last file whose first record is
+# old enough. Is everything before that file old enough as well? While times ascend it is. After the clock was set back
+# it may not be: a message with a late time, in no checkpoint yet, and behind it the older one that begins the file.
+# Such a file follows the message of the checkpoint's latest time, as later checkpoints would have gone back. So a file
+# qualifies only if a message of that time or a later one is in it or after it. If neither the last file nor the whole
+# one before it has such a message, the checkpoint is taken to be later than all records, and the search begins at
+# ``least``: that costs time and loses nothing.
 def _last_known_begin(queue: MappedFileQueue, least: int, known_ms: int, latest_ms: int) -> int:
     """Return ``least``, or a later begin of a file with nothing before it that was stored after ``known_ms``.
 
-    A message after a clock that was set back may begin a file that no checkpoint knows yet. Such a file follows the
-    message of ``latest_ms``, the latest time of the checkpoint. So a file qualifies only if that message is in it or
-    after it. The search for it ends after the last file and the whole one before it: a checkpoint later than those may
-    be later than all records.
+    ``latest_ms`` is the latest time of the checkpoint.
     """
     has_latest, lacking = False, 0
     for file in reversed(queue.files):
@@ -227,7 +224,7 @@ def take_unknown_part(
 ) -> int:
     """Check and dispatch the unknown part; return the offset of its first damage, or of its end.
 
-    Lost files are skipped: no crash removes a whole file from the middle.
+    Damage before ``mended_to`` is a lost file and is skipped: no crash removes a whole file from the middle.
     """
     queue, report = loaded.commit_log.queue, loaded.report
     walk, last = LogWalk(queue, unknown.log_from, check_crc=True), -1

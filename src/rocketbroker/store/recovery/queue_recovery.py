@@ -24,12 +24,7 @@ from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, is_folder_name
 
-# Ends of log, queues and index when all was last known to be on disk: ``config/consumeQueueEnds.json``.
-#
-# Nothing else shows that a queue is missing, or that its last file was lost: it would be taken for a new one, and its
-# offsets would be used again. Everything before the noted end of the log was on disk at that time.
-
-FILE_NAME = "consumeQueueEnds.json"
+QUEUE_ENDS_FILE = "consumeQueueEnds.json"
 _CHECKSUM = "crc32"
 # Largest distance, in files, between the end of the existing files and the noted end of the log.
 _MOST_FILES_LOST = 1
@@ -144,14 +139,6 @@ def most_end(log: MappedFileQueue) -> int:
     return log.max_file_end + _MOST_FILES_LOST * log.file_size
 
 
-def lost_first_files(ends: QueueEnds, log: MappedFileQueue) -> list[str]:
-    """Return a text if the log has lost its first files."""
-    if ends.begin_of_log >= log.min_offset:
-        return []
-    path = log.path_of(ends.begin_of_log)
-    return [f"{path}: is missing; the CommitLog began there and now begins at {log.min_offset}"]
-
-
 def find_lost_queues(
     ends: QueueEnds, queues: ConsumeQueueStore, read_log: Callable[[int, int], bytes | None], report: list[str]
 ) -> tuple[list[ConsumeQueueInterface], list[ConsumeQueueInterface]]:
@@ -173,18 +160,13 @@ def find_lost_queues(
         queue = queues.find_or_create(topic, queue_id)
         report.append(_text_of(queue, begin, end))
         lost.append(queue)
-        if queue.min_offset > begin or not _ends_with_its_message(queue, read_log):
+        # If the last entry leads to no message, others may be damaged too.
+        record = queue.expected_record(queue.max_offset - 1)
+        head = read_log(record.physical_offset, BODY_POSITION) if record else None
+        is_sound = record is None or (head is not None and queue.record_check.is_head(head, record))
+        if queue.min_offset > begin or not is_sound:
             without_begin.append(queue)
     return lost, without_begin
-
-
-def _ends_with_its_message(queue: ConsumeQueueInterface, read_log: Callable[[int, int], bytes | None]) -> bool:
-    """Return true if there is no entry or the last one leads to its message: otherwise others may be damaged too."""
-    record = queue.expected_record(queue.max_offset - 1)
-    if record is None:
-        return True
-    head = read_log(record.physical_offset, BODY_POSITION)
-    return head is not None and queue.record_check.is_head(head, record)
 
 
 def find_lost_begins(
@@ -243,18 +225,8 @@ def _text_of(queue: ConsumeQueueInterface, begin: int, end: int) -> str:
     )
 
 
-# Check of the last queue entries against the log.
-#
-# A damaged entry leads to no message, or beyond the end of the log. A queue that ends with such entries is truncated
-# before them, and they are rebuilt from the log.
-
-
 class QueueTails:
-    """Finds the last entries that lead to their messages (blocks).
-
-    Args:
-        commit_log: the log.
-    """
+    """Finds the last entries that lead to their messages (blocks)."""
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._commit_log = commit_log
@@ -311,8 +283,18 @@ def _says_nothing(record: QueuedRecord) -> bool:
     return record.size == MIN_RECORD_SIZE or is_filler(record.physical_offset, record.size)
 
 
+# A queue is cut where the unknown part of the log begins, and its entries from there on come from the log again. The
+# place is found by bisection, which relies on entries that may be wrong. So the entries around it are checked:
+#
+# - Entries before it that lead to no message are damage. The cut moves before them, in growing steps.
+# - A sound entry of a known message after it means that the bisection went wrong: by a damaged entry, at ``position``.
+# - After an unclean stop the entry at it may lead to nothing: a power loss took the message and left the entry. That is
+#   the common case and no finding. After a clean stop it is damage too.
+#
+# The log may have lost the messages of entries that are cut. Their offsets were used, so the queue must end no earlier
+# than before (``_keep_end``), unless it is known to have ended earlier: noise looks like entries too.
 class QueueCuts:
-    """Finds where to truncate all queues; nothing is changed before ``cut``.
+    """Offsets at which queues are truncated; nothing is changed before ``cut``.
 
     Args:
         queues: the queues.
@@ -332,35 +314,28 @@ class QueueCuts:
         findings: list[str],
         ended: Mapping[tuple[str, int], tuple[int, int]] | None,
     ) -> None:
-        self._tails, self._findings, self._ended = tails, findings, ended
+        self._ended = ended
         self._positions = queues.positions_of(physical_offset)
-        # Ends of the rebuilt queues: the log may have lost messages that were in them.
+        # Ends of the rebuilt queues.
         self._known = {queue: self._positions[queue] for queue in without_begin}
-        #: Earliest CommitLog offset to dispatch again after the queues were truncated.
+        # : Earliest CommitLog offset to dispatch again after the queues were truncated.
         self.lacks_from = 0 if self._known else physical_offset
-        for queue in self._positions:
-            self._find_damage(queue, physical_offset)
+        for queue, position in list(self._positions.items()):
+            name = f"queue {queue.queue_id} of {queue.topic}"
+            sound = self._positions[queue] = tails.sound_end(queue, position)
+            is_behind = queue.has_before(physical_offset, position)
+            if sound < position:
+                findings.append(f"entries {sound} to {position} of {name} lead to no message, and are rebuilt")
+                self._keep_end(queue, position)
+            elif is_behind or (ended is not None and not tails.leads(queue, position)):
+                findings.append(f"entry {position} of {name} is damaged, and rebuilt")
+                self._keep_end(queue, position + 1)
+            elif tails.leads(queue, position) or tails.may_be_lost(queue, position, physical_offset):
+                continue
+            self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
         self._positions.update(dict.fromkeys(without_begin, 0))
 
-    def _find_damage(self, queue: ConsumeQueueInterface, physical_offset: int) -> None:
-        """Plan to truncate a queue after its last sound entry, or earlier if needed, to rebuild it from the log."""
-        position, name = self._positions[queue], f"queue {queue.queue_id} of {queue.topic}"
-        sound = self._positions[queue] = self._tails.sound_end(queue, position)
-        is_behind = queue.has_before(physical_offset, position)
-        if sound < position:
-            self._findings.append(f"entries {sound} to {position} of {name} lead to no message, and are rebuilt")
-            self._keep_end(queue, position)
-        elif is_behind or (self._ended is not None and not self._tails.leads(queue, position)):
-            self._findings.append(f"entry {position} of {name} is damaged, and rebuilt")
-            self._keep_end(queue, position + 1)
-        elif self._tails.leads(queue, position) or self._tails.may_be_lost(queue, position, physical_offset):
-            # A power loss takes messages and leaves their entries.
-            return
-        self.lacks_from = min(self.lacks_from, queue.message_end(sound - 1))
-
     def _keep_end(self, queue: ConsumeQueueInterface, end: int) -> None:
-        """Reserve the offsets before a queue offset, unless they are known to have never been used."""
-        # Noise looks like entries too.
         _, known = (self._ended or {}).get((queue.topic, queue.queue_id), (0, end))
         self._known.setdefault(queue, min(end, known))
 

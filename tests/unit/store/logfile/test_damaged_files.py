@@ -9,7 +9,7 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store.logfile.damaged_files import set_aside
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.recovery.queue_recovery import FILE_NAME
+from rocketbroker.store.recovery.queue_recovery import QUEUE_ENDS_FILE
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, Filled, check, flushed, log_file, opened, serves_all_but, stopped
 from tests.support.store_audit import check_store
@@ -26,7 +26,7 @@ async def left(filled: Filled, tmp_path: Path, *, clean: bool) -> Path:
     if not clean:
         (root / "abort").write_text("1")
         (root / "checkpoint").unlink()
-        (root / "config" / FILE_NAME).unlink()
+        (root / "config" / QUEUE_ENDS_FILE).unlink()
     return root
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rocketbroker.common.file_system import LOCAL
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.recovery.loaded_store import FILE_NAME, RebuildNote, RecoveryReport
+from rocketbroker.store.recovery.loaded_store import REBUILD_NOTE_FILE, RebuildNote, RecoveryReport
 from tests.support.recording_file_system import RecordingFileSystem
 
 
@@ -15,12 +15,12 @@ def loaded(path: Path, findings: list[str] | None = None) -> RebuildNote:
 
 
 def test_without_a_note_nothing_is_half_made(tmp_path: Path):
-    note = loaded(tmp_path / FILE_NAME)
+    note = loaded(tmp_path / REBUILD_NOTE_FILE)
     assert (note.found_from, note.found_mended_to, note.stands) == (None, 0, False)
 
 
 def test_the_next_start_finds_what_was_noted_last(tmp_path: Path):
-    path = tmp_path / FILE_NAME
+    path = tmp_path / REBUILD_NOTE_FILE
     note = loaded(path)
     note.write(0, 4096)
     note.write(700)
@@ -34,7 +34,7 @@ def test_the_next_start_finds_what_was_noted_last(tmp_path: Path):
 
 
 def test_a_mended_log_is_not_forgotten_by_the_start_after_next(tmp_path: Path):
-    path = tmp_path / FILE_NAME
+    path = tmp_path / REBUILD_NOTE_FILE
     loaded(path).write(700, 4096)
     loaded(path).write(800)
     assert loaded(path).found_mended_to == 4096
@@ -42,7 +42,7 @@ def test_a_mended_log_is_not_forgotten_by_the_start_after_next(tmp_path: Path):
 
 @pytest.mark.parametrize("text", ["", "{}", '{"from":-1,"mendedTo":0}', '{"from":"x","mendedTo":0}', '{"from":1}'])
 def test_a_damaged_note_has_everything_rebuilt(tmp_path: Path, text: str):
-    path, findings = tmp_path / FILE_NAME, list[str]()
+    path, findings = tmp_path / REBUILD_NOTE_FILE, list[str]()
     path.write_text(text)
 
     note = loaded(path, findings)
@@ -53,7 +53,7 @@ def test_a_damaged_note_has_everything_rebuilt(tmp_path: Path, text: str):
 
 def test_a_disk_that_refuses_the_note_does_not_keep_the_store_closed(tmp_path: Path, caplog):
     file_system = RecordingFileSystem(tmp_path / "disk")
-    note = RebuildNote(tmp_path / "disk" / FILE_NAME, file_system)
+    note = RebuildNote(tmp_path / "disk" / REBUILD_NOTE_FILE, file_system)
 
     def refuse(operation: str, _path: Path) -> None:
         if operation == "sync":

@@ -13,7 +13,7 @@ from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.recovery import loaded_store
 from rocketbroker.store.recovery.loaded_store import RebuildNote
-from rocketbroker.store.recovery.queue_recovery import FILE_NAME, QueueEnds, read_queue_ends, write_queue_ends
+from rocketbroker.store.recovery.queue_recovery import QUEUE_ENDS_FILE, QueueEnds, read_queue_ends, write_queue_ends
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import COUNT, QUEUES, Filled, check, log_file, opened, serves_all_but, stopped, zeroed
 from tests.support.stores import LOG_FILE, QUEUE_FILE, crash_copy, inner_batch, make_store, message
@@ -26,7 +26,7 @@ def test_written_bytes_are_read(tmp_path: Path):
     for topic, queue_id, count in (("A", 0, 3), ("A", 7, 1), ("B", 2, 2)):
         for number in range(count):
             queues.find_or_create(topic, queue_id).put(number, 100 * number, 100, 0)
-    path = tmp_path / "config" / FILE_NAME
+    path = tmp_path / "config" / QUEUE_ENDS_FILE
 
     write_queue_ends(path, (0, 12345), queues, ["20261121095923270"], LOCAL)
 
@@ -71,7 +71,7 @@ async def test_a_missing_first_file_of_the_log_is_reported(filled: Filled, tmp_p
     ],
 )
 def test_a_damaged_file_is_reported_and_not_used(tmp_path: Path, text: str):
-    path = tmp_path / FILE_NAME
+    path = tmp_path / QUEUE_ENDS_FILE
     path.write_text(text)
     told: list[str] = []
 
@@ -95,7 +95,7 @@ async def test_what_log_and_queues_cannot_have_held_is_reported_and_not_used(
     filled: Filled, tmp_path: Path, before: str, after: str, why: str
 ):
     root = await stopped(filled, tmp_path)
-    path = root / "config" / FILE_NAME
+    path = root / "config" / QUEUE_ENDS_FILE
     text = without_checksum(path).replace(before, after)
     assert after in text
     path.write_text(text)
@@ -114,7 +114,7 @@ async def test_a_number_or_a_name_that_changed_is_reported_and_not_used(
     filled: Filled, tmp_path: Path, before: str, after: str
 ):
     root = await stopped(filled, tmp_path)
-    path = root / "config" / FILE_NAME
+    path = root / "config" / QUEUE_ENDS_FILE
     path.write_text(path.read_text().replace(before, after))
 
     store = await check(root, filled)
@@ -135,7 +135,7 @@ def without_checksum(path: Path) -> str:
 def read(folder: Path, told: list[str]) -> QueueEnds | None:
     """Read the file in a folder, in a store without anything else."""
     log, queues = MappedFileQueue(folder / "commitlog", LOG_FILE), ConsumeQueueStore(folder / "cq", QUEUE_FILE)
-    return read_queue_ends(folder / FILE_NAME, log, queues, told)
+    return read_queue_ends(folder / QUEUE_ENDS_FILE, log, queues, told)
 
 
 def test_without_a_file_nothing_is_known(tmp_path: Path):
@@ -324,7 +324,7 @@ async def test_a_kill_amid_the_start_that_found_used_offsets_lost_has_none_of_th
         store = await opened(root, filled)
     await store.stop()
     assert (killed / "abort").exists()
-    assert not (killed / "config" / loaded_store.FILE_NAME).exists()
+    assert not (killed / "config" / loaded_store.REBUILD_NOTE_FILE).exists()
 
     store = await opened(killed, filled)
 
@@ -353,7 +353,7 @@ async def test_a_topic_that_was_deleted_since_does_not_come_back_by_where_its_qu
         store.appender.put_message(message(b"again", "Early"))
     store.appender.dispatch()
     killed = crash_copy(root, tmp_path / "killed")
-    RebuildNote(killed / "config" / loaded_store.FILE_NAME, LOCAL).write(0)
+    RebuildNote(killed / "config" / loaded_store.REBUILD_NOTE_FILE, LOCAL).write(0)
 
     store = await opened(killed, filled)
 
@@ -403,13 +403,13 @@ async def test_what_was_on_disk_at_the_last_clean_stop_is_known_after_a_kill(fil
 
 async def test_a_broker_that_ran_since_determines_the_ends(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
-    old = without_checksum(root / "config" / FILE_NAME)
+    old = without_checksum(root / "config" / QUEUE_ENDS_FILE)
     store = await opened(root, filled)
     filled.store = store
     filled.put(COUNT)
     await store.deletion.delete_topics({"Nothing"})
     await store.stop()
-    (root / "config" / FILE_NAME).write_text(old.replace("Topic", "Other"))
+    (root / "config" / QUEUE_ENDS_FILE).write_text(old.replace("Topic", "Other"))
 
     store = await opened(root, filled)
 
@@ -420,7 +420,7 @@ async def test_a_broker_that_ran_since_determines_the_ends(filled: Filled, tmp_p
 
 async def test_a_number_that_cannot_be_makes_no_log_of_that_length(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
-    path = root / "config" / FILE_NAME
+    path = root / "config" / QUEUE_ENDS_FILE
     path.write_text(path.read_text().replace(str(filled.log_end), str(filled.log_end + 100 * LOG_FILE)))
 
     store = await check(root, filled)
@@ -453,7 +453,7 @@ async def test_a_damaged_last_entry_is_rebuilt_and_reported(
     root = await stopped(filled, tmp_path)
     files = commit_log_files(root)
     if not with_ends:
-        (root / "config" / FILE_NAME).unlink()
+        (root / "config" / QUEUE_ENDS_FILE).unlink()
     entry = ENTRY.pack(filled.offsets[number] + moved, size, 0)
     overwrite_entries(root, number % QUEUES, number // QUEUES, entry)
 
@@ -498,7 +498,7 @@ async def check_again(root: Path, filled: Filled) -> list[str]:
 async def test_noise_at_the_end_of_a_queue_is_rebuilt(filled: Filled, tmp_path: Path, count: int, with_ends: bool):
     root = await stopped(filled, tmp_path)
     if not with_ends:
-        (root / "config" / FILE_NAME).unlink()
+        (root / "config" / QUEUE_ENDS_FILE).unlink()
     noise = b"\x13\x57\x9b" * (count * ENTRY.size)
     overwrite_entries(root, LAST_QUEUE, LAST // QUEUES + 1 - count, noise[: count * ENTRY.size])
 
@@ -545,7 +545,7 @@ async def test_entries_whose_messages_a_power_loss_took_have_nothing_before_them
 async def test_an_entry_whose_message_the_log_has_lost_says_where_the_log_ended(filled: Filled, tmp_path: Path):
     """Nothing else does, since another broker stopped the store."""
     root = await stopped(filled, tmp_path)
-    (root / "config" / FILE_NAME).unlink()
+    (root / "config" / QUEUE_ENDS_FILE).unlink()
     zeroed(*log_file(root, filled.offsets[LAST]), filled.sizes[LAST])
 
     store = await opened(root, filled)
@@ -556,7 +556,7 @@ async def test_an_entry_whose_message_the_log_has_lost_says_where_the_log_ended(
 
 async def test_entries_say_nothing_beyond_the_file_of_the_last_sound_record(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
-    (root / "config" / FILE_NAME).unlink()
+    (root / "config" / QUEUE_ENDS_FILE).unlink()
     path, position = log_file(root, filled.offsets[LAST])
     zeroed(path, position, filled.sizes[LAST])
     overwrite_entries(root, LAST_QUEUE, LAST // QUEUES, ENTRY.pack(int(path.name) + LOG_FILE, 800, 0))
@@ -609,7 +609,7 @@ async def test_a_damaged_last_entry_of_batches_is_rebuilt_and_reported(
     root = tmp_path / "store"
     last = await batches(root)
     if not with_ends:
-        (root / "config" / FILE_NAME).unlink()
+        (root / "config" / QUEUE_ENDS_FILE).unlink()
     files = commit_log_files(root)
     path = root / "batchconsumequeue" / "Batches" / "0" / f"{0:020d}"
     entry = path.read_bytes()[4 * BATCH : 5 * BATCH]

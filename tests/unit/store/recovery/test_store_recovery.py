@@ -14,7 +14,7 @@ from rocketbroker.store.index.index_file import IndexFile
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.recovery import loaded_store
 from rocketbroker.store.recovery.loaded_store import RebuildNote
-from rocketbroker.store.recovery.queue_recovery import FILE_NAME
+from rocketbroker.store.recovery.queue_recovery import QUEUE_ENDS_FILE
 from tests.support.commit_log_writer import overwrite
 from tests.support.filled_store import (
     BODY,
@@ -132,19 +132,19 @@ async def test_a_kill_after_a_start_adds_nothing_to_what_is_not_known_to_be_on_d
 async def test_what_an_index_has_no_room_for_is_rebuilt_by_a_later_start(
     filled: Filled, killed: Path, tmp_path: Path, monkeypatch
 ):
-    note = RebuildNote(killed / "config" / loaded_store.FILE_NAME, LOCAL)
+    note = RebuildNote(killed / "config" / loaded_store.REBUILD_NOTE_FILE, LOCAL)
     note.write(0)
     full = make_store(killed, filled.clock)
     with monkeypatch.context() as patched:
         patched.setattr(IndexFile, "put_keys", refuse)
         await full.start()
         again = crash_copy(killed, tmp_path / "again")
-        assert (again / "config" / loaded_store.FILE_NAME).exists()
+        assert (again / "config" / loaded_store.REBUILD_NOTE_FILE).exists()
         await full.stop()
 
     store = await check(again, filled)
 
-    assert not (again / "config" / loaded_store.FILE_NAME).exists()
+    assert not (again / "config" / loaded_store.REBUILD_NOTE_FILE).exists()
     await store.stop()
 
 
@@ -222,7 +222,7 @@ async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: F
     await filled.store.stop()
     root = crash_copy(filled.root, tmp_path / "damaged")
     (root / "abort").write_text("1")
-    (root / "config" / FILE_NAME).unlink()
+    (root / "config" / QUEUE_ENDS_FILE).unlink()
     zeroed(*log_file(root, filled.offsets[-1]), filled.sizes[-1])
 
     store = await check(root, filled, COUNT - 1)
@@ -421,7 +421,7 @@ async def test_the_note_and_then_the_abort_file_are_there_before_anything_is_cha
     root = await stopped(filled, tmp_path)
     damage(root)
     file_system = RecordingFileSystem(root)
-    abort, note = root / "abort", root / "config" / loaded_store.FILE_NAME
+    abort, note = root / "abort", root / "config" / loaded_store.REBUILD_NOTE_FILE
     early: list[tuple[str, Path]] = []
     noted: list[bool] = []
 
