@@ -17,7 +17,7 @@ from rocketbroker.codec.remoting.hot_responses import frames, send_responses
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.store.commitlog.put_message import MessageRun
-from rocketbroker.transport import request_run
+from rocketbroker.transport import frame_reader
 
 _SEND = b'{"code":310,'
 # The opaque is one of the last fields.
@@ -96,7 +96,7 @@ def shorten(bound: str, replace: Callable[[object, str, object], None] = setattr
         template = make_template(*arguments)
         return None if template is None else _OpaqueAlone(template)
 
-    replace(request_run, "make_template", make)
+    replace(frame_reader, "make_template", make)
     replace(SendRuns, "process", _store)
 
 

@@ -143,7 +143,7 @@ async def sent(
         endpoint.on_batch_end = broker.store.appender.dispatch
         for event in events:
             feed(connection, event)
-        await until(lambda: not connection._responder._open_requests)
+        await until(lambda: not connection.open_requests)
         await asyncio.sleep(0)  # the answers are written
         item = broker.stats.topic_put("T")
         requests = sum(latency.count for latency in endpoint.meter.figures.values())

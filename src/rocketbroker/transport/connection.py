@@ -1,15 +1,18 @@
-"""Options of connected sockets."""
+"""One TCP connection that carries requests and answers in both directions (NettyRemotingAbstract).
+
+One read event is one batch: ``FrameReader`` handles all complete frames, ``FrameWriter`` sends their answers with one
+write. ``Responder`` sends the answers that must wait.
+"""
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import cast
 
-from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Answer, Audience
-from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.handler import Audience
+from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.errors import RemoteProtocolError
@@ -19,20 +22,6 @@ from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
 from rocketbroker.transport.peer_limits import SHARED_SIZE, HeldMemory, PeerProgress, ReceiveBuffer
 from rocketbroker.transport.responder import Responder
-
-
-def set_options(sock: socket.socket | None, send_buffer: int) -> None:
-    """Disable Nagle's algorithm and set the send buffer, if not 0; for TCP sockets only."""
-    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if send_buffer:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-
-
-# One TCP connection that carries requests and answers in both directions (NettyRemotingAbstract).
-#
-# One read event is one batch: ``FrameReader`` handles all complete frames, ``FrameWriter`` sends their answers with one
-# write. ``Responder`` sends the answers that must wait.
 
 log = logging.getLogger(__name__)
 
@@ -68,24 +57,32 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self, self._writer, endpoint.opaque, endpoint.limits.max_push_bytes, endpoint.before_request
         )
         self._reader = FrameReader(self, endpoint, self._writer, self._responder, self._outgoing)
+        # Methods of ``codec.remoting.handler.Connection`` that belong to one part.
+        self.answer, self.drop_waiting = self._responder.answer, self._responder.drop_waiting
+        self.send_oneway, self.invoke = self._outgoing.send_oneway, self._outgoing.invoke
+        self.flush = self._writer.flush
 
     # -- asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
+        """Admit the peer, or abort its connection if there are too many."""
         # uvloop's transports do not derive from asyncio.Transport.
         self._writer.transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         if address:
-            self.remote_address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+            self.remote_address = join_address(*address[:2])
             # Show the IPv4 peer of an IPv6 socket as IPv4.
             self.remote_host = host_bytes(address[0].removeprefix("::ffff:"), address[1])
         if not self._endpoint.accept(self, transport):
             transport.abort()
             return
         self.admit()
-        set_options(transport.get_extra_info("socket"), self._endpoint.limits.send_buffer)
-        transport.set_write_buffer_limits(high=self._endpoint.limits.write_high_water)
+        limits, sock = self._endpoint.limits, transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if limits.send_buffer:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer)
+        transport.set_write_buffer_limits(high=limits.write_high_water)
         self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
 
     def admit(self) -> None:
@@ -96,18 +93,18 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._reader.use(table)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """Free the memory and fail the requests of this side."""
         self._writer.transport = None
         self._release()
         self._outgoing.lost()
         self._endpoint.gone(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by asyncio for the memory to read into."""
+        """Return the memory to read into."""
         return self._buffer.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by asyncio after a read: handle one batch."""
+        """Handle the frames of one read event as one batch."""
         self.last_read = self._loop.time()
         data = self._buffer.received(nbytes)
         if self._unread:
@@ -132,22 +129,22 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._endpoint.read_later(self)
 
     def pause_writing(self) -> None:
-        """Called by asyncio: stop reading from a slow peer until it has taken its answers."""
+        """Stop reading from a slow peer until it has taken its answers."""
         if self._endpoint.throttles:
             self.is_behind = True
-            self._responder.turns.stop()
+            self._responder.stop()
             self.stop_reading()
         if self.memory.is_settled:
             self.memory.is_settled = False
             self._loop.call_soon(self.memory.settle)
 
     def resume_writing(self) -> None:
-        """Called by asyncio."""
+        """Read again: the peer has taken its answers."""
         if self.is_behind:
             self.is_behind = False
             self._outgoing.caught_up()
             self._progress.taken_at = self._loop.time()
-            self._responder.turns.resume()
+            self._responder.resume()
             self.read_again()
             self.memory.settle(progressed=True)
 
@@ -218,38 +215,30 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._writer.flush()
         self.close(reason)
 
-    # -- answers and requests
+    # -- memory and end
 
-    def answer(self, command: Command, make: Callable[[], Answer]) -> None:
-        """Answer a ``HELD`` request with what ``make`` returns or raises; the caller flushes."""
-        self._responder.answer(command, make)
+    @property
+    def is_open(self) -> bool:
+        """True if writes still reach the peer."""
+        return self._writer.is_open
 
-    def flush(self) -> None:
-        """Write the collected answers."""
-        self._writer.flush()
-
-    def drop_waiting(self) -> None:
-        """Drop the queued requests."""
-        self._responder.drop_waiting()
+    @property
+    def is_paused(self) -> bool:
+        """True while nothing is read: the peer is behind, has too many open requests, or has used up its turn."""
+        return self._reader.is_stopped
 
     @property
     def was_answered(self) -> bool:
         """True once the peer has answered a request."""
         return self._outgoing.was_answered
 
-    def send_oneway(self, command: Command) -> bool:
-        """Send a one-way request; return false if it was dropped because the peer is gone or too far behind."""
-        return self._outgoing.send_oneway(command)
-
-    def invoke(self, command: Command, timeout_s: float) -> Coroutine[Any, Any, Command]:
-        """Send a request and wait for its answer."""
-        return self._outgoing.invoke(command, timeout_s)
-
-    # -- memory and end
+    @property
+    def open_requests(self) -> int:
+        """Number of requests of the peer without an answer."""
+        return self._responder.open_requests
 
     def _held_bytes(self) -> int:
-        bodies = self._responder.turns.body_bytes
-        return self._buffer.held + len(self._unread) + bodies + self._writer.unsent_bytes
+        return self._buffer.held + len(self._unread) + self._responder.body_bytes + self._writer.unsent_bytes
 
     def _release(self) -> None:
         """Free the held memory, except that of running requests."""
@@ -265,11 +254,6 @@ class RemotingConnection(asyncio.BufferedProtocol):
             log.warning("dropping the connection from %s: %s", self.remote_address, reason)
             transport.abort()
         self._release()
-
-    @property
-    def is_open(self) -> bool:
-        """True if writes still reach the peer."""
-        return self._writer.is_open
 
     def close(self, reason: str) -> None:
         """Send the written answers, then close; log the reason."""

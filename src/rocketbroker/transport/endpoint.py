@@ -1,4 +1,10 @@
-"""State shared by all connections of one server or client, and the count of them."""
+"""State shared by all connections of one server or client: routes, number of connections, memory, turns.
+
+A limit on each connection bounds nothing as long as strangers choose their number. So connections are counted by
+address, with some kept for administrators (``ConnectionCount``); the memory of all is one account, from which the worst
+is dropped (``Endpoint.hold``); and connections whose turn ended go on one by one (``Endpoint.read_later``), so that
+the time until any other is served grows with the number of busy connections, never with what one of them sends.
+"""
 
 import asyncio
 import ipaddress
@@ -13,7 +19,7 @@ from typing import Protocol
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
+from rocketbroker.transport.access import Admit, RefusalLog, RouteTable, admit_all, is_this_machine, route_tables
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
 from rocketbroker.transport.request_meter import RequestMeter
 
@@ -66,15 +72,14 @@ class ConnectionCount:
         self._max_descriptor = limits.max_descriptor
         self._count = 0
         self._by_source: Counter[str] = Counter()
-        self._turned_away = 0
-        self._told = float("-inf")
+        self._rejections = RefusalLog(log)
 
     def enter(self, address: str, descriptor: int = -1, *, is_trusted: bool = False) -> bool:
         """Count a connection from ``ip:port``; return false if a limit is reached and it must be closed."""
         source, is_local = _source(address)
         reason = self._why_full(source, descriptor, is_trusted=is_trusted or is_local)
         if reason:
-            self._log(address, reason)
+            self._rejections.add(f"connection from {address} rejected: {reason}")
             return False
         self._count += 1
         self._by_source[source] += 1
@@ -114,18 +119,6 @@ class ConnectionCount:
         self._by_source[source] -= 1
         if not self._by_source[source]:
             del self._by_source[source]
-
-    def _log(self, address: str, reason: str) -> None:
-        self._turned_away += 1
-        now = time.monotonic()
-        if now >= self._told + _REPEAT_LOG_S:
-            log.warning(
-                "connection from %s rejected: %s; rejected since the last such line: %d",
-                address,
-                reason,
-                self._turned_away,
-            )
-            self._turned_away, self._told = 0, now
 
 
 _CLOSE_TIMEOUT_S = 1.0

@@ -1,4 +1,11 @@
-"""Write path: outgoing frames of one connection coalesced into few writes, also from a second thread and over TLS."""
+"""Write path: outgoing frames of one connection coalesced into few writes, also from a second thread and over TLS.
+
+A client's heartbeats must leave while its event loop is blocked by a listener, so a second thread writes to the same
+socket. Two things must hold: bytes of two frames never mix, and TLS records keep their order. The loop's writes and the
+thread's are under one lock (``SharedWriter``); what the socket did not take whole stays in the transport, and while
+something is there the thread does not send. Over TLS, encrypting and handing over are one step under the lock of
+``TlsTransport``: the transports of asyncio and uvloop encrypt in the thread of their loop alone.
+"""
 
 import asyncio
 import logging
@@ -12,6 +19,8 @@ from typing import Any, cast
 
 from rocketbroker.codec.remoting.frame import JOIN_LIMIT
 from rocketbroker.codec.remoting.handler import Buffer
+
+log = logging.getLogger(__name__)
 
 # In these releases of Python, asyncio does not pause the protocol in ``writelines``: memory would grow without bound
 # for a peer that does not read (CVE-2024-12254).
@@ -80,13 +89,6 @@ class FrameWriter:
         self.flush()
 
 
-# TLS of a client's connection, which a second thread may use while the event loop is blocked.
-#
-# The TLS transports of asyncio and uvloop belong to the thread of their loop alone.
-
-log = logging.getLogger(__name__)
-
-
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """Transport of a protocol's plain data over one of encrypted data, whose protocol it is.
 
@@ -112,7 +114,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._error: ssl.SSLError | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
         # Nobody awaits the future of a connect that was cancelled.
-        self.ready.add_done_callback(_retrieve_error)
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self.lock = threading.RLock()
 
     # -- callbacks of the encrypted transport
@@ -259,11 +261,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return self._tls if name == "ssl_object" else self._plain.get_extra_info(name, default)
 
 
-def _retrieve_error(ready: asyncio.Future[None]) -> None:
-    if not ready.cancelled():
-        ready.exception()
-
-
 # Bytes from which a frame gains nothing by waiting for others.
 _LARGE_FRAME = 16 * 1024
 # Seconds for a frame to fit into the socket's buffer.
@@ -271,11 +268,7 @@ _SEND_TIMEOUT_S = 1.0
 
 
 class SharedWriter(FrameWriter):
-    """FrameWriter whose frames never mix with one that another thread sends.
-
-    The lock covers each write of the loop. A write that the socket did not take whole stays in the transport, and while
-    something is there the other thread does not send.
-    """
+    """FrameWriter whose frames never mix with one that another thread sends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)

@@ -1,4 +1,12 @@
-"""Bounds of the memory and time that one peer may cost: limits, receive buffer, held memory, progress."""
+"""Bounds of the memory and time that one peer may cost: limits, receive buffer, held memory, progress.
+
+A peer may claim a frame of 16 MiB and send little of it, send a byte a second, send requests and take no answers, or do
+each on many connections. A length is checked before memory is taken for it, and the memory of an incomplete frame is at
+most twice what was received (``ReceiveBuffer``). What a connection keeps between events is accounted for, and above
+``max_held_bytes`` in all, the one that has kept most for longest is dropped (``HeldMemory``, ``Endpoint.hold``). A peer
+that makes no progress is dropped in time even where memory is not short (``PeerProgress``): what it has not taken also
+holds disk blocks of deleted log files.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,12 +15,6 @@ from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH
 
 # Unsent answer bytes above which a connection is not read until the peer has taken some.
 WRITE_HIGH_WATER = 1024 * 1024
-# A message's properties have at most 32,767 bytes, JSON writes up to six for each, and other fields add few.
-_MAX_HEADER_LENGTH = 256 * 1024
-_MAX_REQUEST_BODY_SIZE = 1024 * 1024
-_MAX_HELD_BYTES = 512 * 1024 * 1024
-# Requests to a peer that is slow to take its answers.
-_MAX_PUSH_BYTES = 1024 * 1024
 
 
 class ConnectionLimits(NamedTuple):
@@ -40,28 +42,28 @@ class ConnectionLimits(NamedTuple):
     write_high_water: int = WRITE_HIGH_WATER
     max_idle_s: float = 120.0
     send_buffer: int = 0
-    max_header_length: int = _MAX_HEADER_LENGTH
-    max_request_body_size: int = _MAX_REQUEST_BODY_SIZE
-    max_held_bytes: int = _MAX_HELD_BYTES
+    # A message's properties have at most 32,767 bytes, JSON writes up to six for each, and other fields add few.
+    max_header_length: int = 256 * 1024
+    max_request_body_size: int = 1024 * 1024
+    max_held_bytes: int = 512 * 1024 * 1024
     frame_timeout_s: float = 60.0
-    max_push_bytes: int = _MAX_PUSH_BYTES
+    max_push_bytes: int = 1024 * 1024
     slow_request_s: float = 0.0
     max_descriptor: int = 0
 
 
 DEFAULT_LIMITS = ConnectionLimits()
 
-# Receive buffer of one connection.
-#
-# All connections of an endpoint read into one shared buffer, because one read event is handled completely before the
-# next begins. Each connection keeps its own incomplete frame. Memory for a large frame grows with the bytes received,
-# never with the length that the peer claims.
-
+# Bytes that one read of a connection can take.
 SHARED_SIZE = 256 * 1024
 
 
 class ReceiveBuffer:
     """Provide room for the next read and keep the incomplete frame that a read leaves.
+
+    All connections of an endpoint read into one shared buffer, because one read event is handled completely before the
+    next begins. Each connection keeps its own incomplete frame. Memory for a large frame grows with the bytes received,
+    never with the length that the peer claims.
 
     Args:
         shared: the buffer that all connections of the endpoint read into.
@@ -162,10 +164,7 @@ _SLOWEST_RATE = 64 * 1024
 
 
 class PeerProgress:
-    """Detect a peer that is late with a frame or with taking its answers.
-
-    Unsent answers hold memory, and disk blocks of deleted log files.
-    """
+    """Detect a peer that is late with a frame or with taking its answers."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits

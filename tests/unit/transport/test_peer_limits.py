@@ -270,7 +270,7 @@ class TestWaitingRequests:
         assert endpoint.held_bytes == 4 * 10_000, "what has begun goes on"
         handlers.gate.set()
         await until(lambda: not endpoint.held_bytes)
-        assert (len(handlers.seen), connection._responder._open_requests) == (4, 0)
+        assert (len(handlers.seen), connection.open_requests) == (4, 0)
 
     async def test_bodies_at_work_out_of_turn_count_and_stop_the_reading(self, handlers: Handlers):
         async def work(body: bytes) -> Command:
@@ -292,7 +292,7 @@ class TestWaitingRequests:
         handlers.gate.set()
         await until(lambda: transport.reading)
         await until(lambda: not endpoint.held_bytes)
-        assert connection._responder._open_requests == 0
+        assert connection.open_requests == 0
         await endpoint.stop("done")
 
     async def test_a_request_that_is_kept_keeps_no_receive_buffer(self, handlers: Handlers):

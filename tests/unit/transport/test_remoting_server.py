@@ -146,7 +146,7 @@ async def peer_that_does_not_read(server: RemotingServer) -> AsyncIterator[None]
         await loop.sock_connect(slow, ("127.0.0.1", server.port))
         sending = asyncio.create_task(loop.sock_sendall(slow, frame(ECHO, b"x" * 100_000) * 200))
         try:
-            await until(lambda: any(connection._reader.is_stopped for connection in server.connections))
+            await until(lambda: any(connection.is_paused for connection in server.connections))
             yield
         finally:
             sending.cancel()
@@ -264,7 +264,7 @@ async def test_a_peer_that_does_not_read_is_not_read_either(server: RemotingServ
         sending = asyncio.create_task(
             loop.sock_sendall(slow, b"".join(frame(ECHO, body, number) for number in range(count)))
         )
-        await until(lambda: any(connection._reader.is_stopped for connection in server.connections))
+        await until(lambda: any(connection.is_paused for connection in server.connections))
         # While it is stopped nothing more is handled, however much there is to read.
         seen = len(handlers.seen)
         await asyncio.sleep(0.1)

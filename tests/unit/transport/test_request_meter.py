@@ -218,7 +218,7 @@ class TestSlowRequests:
         connection, transport, endpoint = connect(handlers.routes(), limits=SLOW)
         feed(connection, b"".join(frame(LATER, b"", opaque) for opaque in range(5)))
         # As if they had come 2 s ago.
-        for command, _ in connection._responder.turns._waiting:
+        for command, _ in connection._responder._waiting:
             command.received_at -= 2.0
 
         handlers.gate.set()

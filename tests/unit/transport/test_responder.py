@@ -273,7 +273,7 @@ class TestManyOpenRequests:
         feed(connection, b"".join(frame(code, b"", number) for number in range(3000)))
         assert transport.stopped
         for number in range(3000):
-            assert connection._responder._open_requests <= 1024
+            assert connection.open_requests <= 1024
             async with asyncio.timeout(60):
                 while len(futures) <= number:  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0)
@@ -321,4 +321,4 @@ class TestManyOpenRequests:
         await endpoint.stop("done")
 
         assert handlers.seen == []
-        assert connection._responder._open_requests == 0
+        assert connection.open_requests == 0
