@@ -297,7 +297,7 @@ self._dispatching = True
     ),
     Mutation(
         "a queue is taken for synced without a sync",
-        "ConsumeQueueFlusher._flush",
+        "ConsumeQueueFlusher.flush",
         """
 self._check_before_rewrite(queue, file)
 file.flush()

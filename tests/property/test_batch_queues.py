@@ -91,7 +91,7 @@ class BatchMachine(RuleBasedStateMachine):
     @rule()
     def sync(self) -> None:
         self.store.flusher.flush()
-        self.store._queue_flusher.flush()
+        self.store.queue_flusher.flush()
 
     @rule(lost=st.booleans(), clean=st.booleans())
     def stop_and_start(self, lost: bool, clean: bool) -> None:

@@ -52,7 +52,7 @@ class Template:
             self.bodies += bodies
             store.appender.dispatch()
         store.flusher.flush()
-        store._queue_flusher.flush()
+        store.queue_flusher.flush()
         crash_copy(self.folder / "clean", self.folder / "killed")
         await store.stop()
 

@@ -163,7 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def sync(self) -> None:
         self.store.flusher.flush()
-        self.store._queue_flusher.flush()
+        self.store.queue_flusher.flush()
 
     @rule()
     def stop_and_start(self) -> None:

@@ -86,7 +86,7 @@ class BusyReplicaScript(ReplicaCrashScript):
         return True
 
     async def _flush_queues(self) -> None:
-        await asyncio.gather(self._pull(), asyncio.to_thread(self._running._queue_flusher.flush), self._pull())
+        await asyncio.gather(self._pull(), asyncio.to_thread(self._running.queue_flusher.flush), self._pull())
         if self._chance.random() < 0.3:
             await asyncio.gather(self._pull(), self._clean(), self._pull())
 

@@ -287,7 +287,7 @@ class CrashScript(RecordedScript[Promised]):
         self.file_system.mark(Deleted(DELETED[0]))
         with contextlib.suppress(StoreError, OSError):
             await self._store.deletion.delete_topics({DELETED[0]})
-        self._store._queue_flusher.flush()
+        self._store.queue_flusher.flush()
 
     async def start_on(self, root: Path) -> tuple[list[Event], int]:
         """Open what a crash left; return what was there and was written until then, and how many entries the first are.

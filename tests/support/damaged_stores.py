@@ -79,7 +79,7 @@ class Template:
             if number == MESSAGES * 2 // 3:
                 _checkpoint(store, self.clock.time_ms())
         store.appender.dispatch()
-        store._dispatcher.flush_index()
+        store.dispatcher.flush_index()
         crash_copy(root, self.folder / "killed")
         await store.stop()
         assert len(list((root / "commitlog").iterdir())) >= 4
@@ -124,9 +124,9 @@ def _checkpoint(store: MessageStore, now_ms: int) -> None:
     """Have all on disk that was put, so that an unclean start knows of a part that is."""
     store.appender.dispatch()
     store.flusher.flush()
-    store._dispatcher.flush_index()
-    store._checkpoint.advance(index_msg_timestamp=now_ms)
-    store._queue_flusher.flush()
+    store.dispatcher.flush_index()
+    store.checkpoint.advance(index_msg_timestamp=now_ms)
+    store.queue_flusher.flush()
 
 
 def _tables(root: Path) -> tuple[AnyConfigManager, ...]:

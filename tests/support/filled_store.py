@@ -50,7 +50,7 @@ async def fill(root: Path, clock: FakeClock) -> Filled:
     for number in range(COUNT):
         made.put(number)
         store.appender.dispatch()
-    store._dispatcher.flush_index()
+    store.dispatcher.flush_index()
     return made
 
 
@@ -120,9 +120,9 @@ async def stopped(filled: Filled, tmp_path: Path) -> Path:
 def flushed(filled: Filled, tmp_path: Path) -> Path:
     """Return a copy of the store as after a kill; all but the last 3 s (30 messages) is known to be on disk."""
     filled.store.flusher.flush()
-    filled.store._queue_flusher.flush()
-    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
-    filled.store._checkpoint.save()
+    filled.store.queue_flusher.flush()
+    filled.store.checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store.checkpoint.save()
     return crash_copy(filled.root, tmp_path / "flushed")
 
 

@@ -72,7 +72,7 @@ class OrderedThreadsScript(CrashScript):
         if len(present) < 3:
             return
         passed_over, synced, third = present
-        store._queue_flusher.flush()
+        store.queue_flusher.flush()
         self._append(synced)
         self._append(passed_over)
         self.file_system.fault = _Sync("commitlog", lambda: self._append_later(third))
@@ -85,7 +85,7 @@ class OrderedThreadsScript(CrashScript):
             go_on.wait()
 
         def flush() -> None:
-            store._queue_flusher.flush()
+            store.queue_flusher.flush()
             amid.set()
 
         flushing = threading.Thread(target=flush)
@@ -116,9 +116,9 @@ class OrderedThreadsScript(CrashScript):
             self._store.flusher.flush()
             self.file_system.mark(OnDisk())
             self._store.appender.dispatch()
-            if self._store._index_sync is not None:
-                self._store._index_sync.sync()
-            self._store._queue_flusher.flush()
+            if self._store.index_sync is not None:
+                self._store.index_sync.sync()
+            self._store.queue_flusher.flush()
 
     def _present(self) -> list[Queue]:
         """Return the queues that there are, in the order in which they are flushed; those of batches left out."""

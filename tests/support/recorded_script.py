@@ -101,10 +101,10 @@ class RecordedScript(ABC, Generic[PromisedT]):
         return b"%d " % number + bytes(self._chance.choice([0, 100, 2000]))
 
     async def _flush_queues(self) -> None:
-        self._running._queue_flusher.flush()
+        self._running.queue_flusher.flush()
 
     async def _flush_index(self) -> None:
-        self._running._dispatcher.flush_index()
+        self._running.dispatcher.flush_index()
 
 
 async def nothing_to_wait_for() -> Collection[Path]:

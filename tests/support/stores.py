@@ -193,7 +193,7 @@ def pulled(result: GetMessageResult) -> bytes:
 
 def count_as_far_back(store: MessageStore) -> None:
     """Make all messages count as too far from the log end to be in memory."""
-    store._reader._memory_bytes = 0
+    store.reader._memory_bytes = 0
 
 
 def crash_copy(root: Path, into: Path) -> Path:

@@ -27,7 +27,8 @@ from rocketbroker.store.dispatch.reput_message_service import (
     ReputMessageService,
     step_like,
 )
-from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher
+from rocketbroker.store.flush.flush_consume_queue_service import ConsumeQueueFlusher
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
@@ -177,11 +178,6 @@ class LogTruncation:
         self._file_system.unlink(self._ends_path)
         self._file_system.sync_folder(self._ends_path.parent)
 
-
-# Log of a store that copies another store's log, as a replica does (DefaultMessageStore.appendToCommitLog).
-#
-# Bytes are appended as they come, and dispatched by a ``ReputMessageService`` that follows the end of the log. The end
-# can be truncated while the store runs, if the master's log differs from there on.
 
 # Modules with numpy, whose import would hold the event loop.
 _DISPATCH_MODULES: Final = (

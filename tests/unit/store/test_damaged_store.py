@@ -276,7 +276,7 @@ async def test_the_index_is_cut_where_it_is_unknown_and_entered_again(filled: Fi
 
 async def test_an_index_that_was_synced_before_the_queues_is_entered_again_from_there(filled: Filled, tmp_path: Path):
     flushed(filled, tmp_path)
-    checkpoint = filled.store._checkpoint
+    checkpoint = filled.store.checkpoint
     checkpoint.layout = checkpoint.layout._replace(index_msg_timestamp=filled.clock.time_ms() - 4000)
     checkpoint.save()
     root = crash_copy(filled.root, tmp_path / "killed")
@@ -291,5 +291,5 @@ async def test_an_index_that_was_synced_before_the_queues_is_entered_again_from_
 
 async def test_the_index_reaches_the_disk_beside_the_queues(filled: Filled, tmp_path: Path):
     filled.store.flusher.flush()
-    filled.store._queue_flusher.flush()
-    assert filled.store._checkpoint.layout.index_msg_timestamp == filled.clock.time_ms()
+    filled.store.queue_flusher.flush()
+    assert filled.store.checkpoint.layout.index_msg_timestamp == filled.clock.time_ms()

@@ -303,9 +303,9 @@ class TestLife:
         clock.advance(60)
 
         store.flusher.flush()
-        assert store._checkpoint.layout[:2] == (stored, 0)
-        store._queue_flusher.flush()
-        assert store._checkpoint.layout[:2] == (stored, stored)
+        assert store.checkpoint.layout[:2] == (stored, 0)
+        store.queue_flusher.flush()
+        assert store.checkpoint.layout[:2] == (stored, stored)
 
 
 async def test_default_sizes_are_rocketmqs_and_take_no_room_before_they_are_written(tmp_path: Path):
@@ -352,7 +352,7 @@ async def test_queries_read_the_disk_on_a_thread_of_their_own(store: MessageStor
 
     result = store.appender.put_message(message(properties={"KEYS": "k"}))
     store.appender.dispatch()
-    store._dispatcher.flush_index()
+    store.dispatcher.flush_index()
     monkeypatch.setattr(os, "pread", reading)
 
     assert len((await store.queries.query_message("Topic", "k", 9, 0, ALWAYS)).records) == 1
@@ -366,7 +366,7 @@ async def test_a_stop_waits_for_a_query_and_closes_nothing_under_it(tmp_path: Pa
     await store.start()
     store.appender.put_message(message(properties={"KEYS": "k"}))
     store.appender.dispatch()
-    store._dispatcher.flush_index()
+    store.dispatcher.flush_index()
     reading, go = threading.Event(), threading.Event()
     pread = os.pread
 
@@ -394,7 +394,7 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
     for _ in range(100):
         store.appender.put_message(message())
     store.appender.dispatch()
-    reader = store._reader.store_timestamp
+    reader = store.reader.store_timestamp
 
     def deleting(queue, queue_offset: int) -> int:
         if store.queues.find("Topic", 0) is not None:
@@ -402,7 +402,7 @@ async def test_a_time_is_searched_in_a_queue_that_is_deleted_meanwhile(tmp_path:
             store.queues.remove_retired()
         return reader(queue, queue_offset)
 
-    monkeypatch.setattr(store._reader, "store_timestamp", deleting)
+    monkeypatch.setattr(store.reader, "store_timestamp", deleting)
 
     assert await store.queries.offset_in_queue_by_time("Topic", 0, ALWAYS) == 0
     await store.stop()

@@ -192,22 +192,22 @@ class TestSync:
         store.appender.dispatch()
         with monkeypatch.context() as patched:
             patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
-            store._queue_flusher.flush()
+            store.queue_flusher.flush()
         synced: list[object] = []
         with monkeypatch.context() as patched:
             patched.setattr(LocalFileSystem, "sync_mapped", lambda _, mapping: synced.append(mapping))
-            store._queue_flusher.flush()
-            store._queue_flusher.flush()
+            store.queue_flusher.flush()
+            store.queue_flusher.flush()
 
         assert len(synced) == 1
 
     async def test_a_checkpoint_that_cannot_be_written_is_logged_once_a_minute(
         self, store: MessageStore, clock: FakeClock, monkeypatch, caplog
     ):
-        monkeypatch.setattr(store._checkpoint, "save", refuse(errno.EIO))
+        monkeypatch.setattr(store.checkpoint, "save", refuse(errno.EIO))
         for seconds in (0, 30, 29, 1, 30):
             clock.advance(seconds)
-            store._queue_flusher.flush()
+            store.queue_flusher.flush()
 
         assert caplog.text.count("checkpoint cannot be written: [Errno 5]") == 2
         assert "Traceback" not in caplog.text
@@ -219,7 +219,7 @@ class TestSync:
         queue = store.queues.queues_of("Topic")[0]
         with monkeypatch.context() as patched:
             patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
-            store._queue_flusher.flush()
+            store.queue_flusher.flush()
         await until(lambda: queue.trusted_from == 3)
         # As the disk has it: the entry never got there, and was read back.
         overwrite(queue.queue.files[0], 20, bytes(20))
@@ -334,8 +334,8 @@ async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path
         for number in range(250):
             store.appender.put_message(message(properties={"KEYS": f"k{number}"}))
         store.appender.dispatch()
-        store._dispatcher.flush_index()
-        store._queue_flusher.flush()
+        store.dispatcher.flush_index()
+        store.queue_flusher.flush()
         assert "index: a sync failed" in caplog.text
     await store.stop()
 
@@ -396,7 +396,7 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
         patched.setattr(MappedFile, "sync", failing)
         store.appender.put_message(message(b"kept"))
         store.appender.dispatch()
-        await until(lambda: store._queue_flusher.error)
+        await until(lambda: store.queue_flusher.error)
         await store.stop()
 
     await check_kept_after_an_unclean_stop(tmp_path / "store")
@@ -410,14 +410,14 @@ async def test_queue_entries_that_the_kernel_dropped_are_not_rewritten(tmp_path:
     file = store.queues.queues_of("Topic")[0].queue.files[0]
     with monkeypatch.context() as patched:
         patched.setattr(LocalFileSystem, "sync_mapped", refuse(errno.EIO))
-        store._queue_flusher.flush()
+        store.queue_flusher.flush()
     # As the disk has it: the page never got there.
     overwrite(file, 0, bytes(20))
 
-    store._queue_flusher.flush()
+    store.queue_flusher.flush()
 
-    assert "no longer in memory" in store._queue_flusher.error
-    assert f"{file.path} at 0" in store._queue_flusher.error
+    assert "no longer in memory" in store.queue_flusher.error
+    assert f"{file.path} at 0" in store.queue_flusher.error
     await store.stop()
     await check_kept_after_an_unclean_stop(tmp_path / "store")
 
@@ -454,9 +454,9 @@ async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageS
     clock.advance(10)
     store.appender.put_message(message())
 
-    assert entered <= store._last_dispatched() < clock.time_ms()
+    assert entered <= store.appender.last_dispatched_timestamp < clock.time_ms()
     store.appender.dispatch()
-    assert store._last_dispatched() == clock.time_ms()
+    assert store.appender.last_dispatched_timestamp == clock.time_ms()
 
 
 async def test_a_disk_that_cannot_be_read_refuses_the_start(tmp_path: Path, monkeypatch):
@@ -504,7 +504,7 @@ class TestNoDescriptors:
             results = [store.appender.put_message(message(bytes(9000), properties={"KEYS": "k"})) for _ in range(60)]
             new_topic = store.appender.put_message(message(b"new", "New"))
             store.appender.dispatch()
-            store._dispatcher.flush_index()
+            store.dispatcher.flush_index()
             await until(lambda: "checkpoint cannot be written" in caplog.text)
             taken = sum(result.status is PutMessageStatus.PUT_OK for result in results)
             assert 0 < taken < 60, "until the log needs a file that is not prepared"

@@ -638,14 +638,14 @@ def refusing(error: Exception) -> Callable[..., None]:
 async def test_a_cut_never_calls_more_of_the_store_known_to_be_on_disk(tmp_path: Path, master: MessageStore):
     store = make_store(tmp_path / "copy")
     async with replica(store) as copy:
-        before = store._checkpoint.layout
+        before = store.checkpoint.layout
         copy.append(0, log_bytes(master))
         await dispatched(store, master)
 
         await copy.truncate(record_at(master, "Topic", 0, 20))
 
-        assert [min(pair) for pair in zip(store._checkpoint.layout, before, strict=True)] == list(
-            store._checkpoint.layout
+        assert [min(pair) for pair in zip(store.checkpoint.layout, before, strict=True)] == list(
+            store.checkpoint.layout
         )
 
 

@@ -23,11 +23,6 @@ from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, MovedBegin
 
-# Retention of CommitLog files (DefaultMessageStore.CleanCommitLogService).
-#
-# Work that waits for the disk runs on the cleaning thread. Decisions, and changes of the files in service, are made on
-# the event loop between two reads: no pull ever sees a queue that begins before the log does.
-
 log = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000

@@ -147,12 +147,6 @@ def _parse(content: dict[str, object]) -> dict[str, int]:
     return {str(topic): int(mark) for topic, mark in marks.items()}
 
 
-# Deletion of topics with their queues (DefaultMessageStore.deleteTopics).
-#
-# During a deletion the topics accept no messages. The deletion is noted on disk before the queues are removed
-# (``DeletedTopics``), so that a start never restores them; the flush thread removes their files.
-
-
 class TopicDeletion:
     """Deletion of topics, one call after the other.
 

@@ -38,11 +38,6 @@ class NoListener:
         """Do nothing."""
 
 
-# Dispatch of appended messages: queue entries, index keys, wake-ups (CommitLogDispatcher).
-#
-# The append path supplies all fields, so nothing is read back. ``ReputMessageService`` fills queues itself where the
-# log is ahead of them, and passes on the keys.
-
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0

@@ -1,29 +1,17 @@
-"""Flush threads of CommitLog and queues (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
-
-The event loop never waits for a disk. Under ASYNC_FLUSH the log is synced every ``flushIntervalCommitLog`` if
-``flushCommitLogLeastPages`` were written, and every ``flushCommitLogThoroughInterval`` in any case. Under SYNC_FLUSH
-one sync serves all sends before it.
-
-A failed sync does not report which pages it missed. A later successful one does not either: a kernel that could not
-write pages marks them clean. So the store becomes read-only until the unsynced data has been read back, checked against
-its checksums, rewritten and synced.
-"""
+"""Flush of the log: group commit, and what a failed sync means (FlushRealTimeService, GroupCommitService)."""
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, peek
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.lifecycle import ServiceThread
-from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import sound_until
 from rocketbroker.store.commitlog.put_message import (
     ACKNOWLEDGED,
@@ -38,25 +26,22 @@ from rocketbroker.store.commitlog.put_message import (
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
-from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
-# Start of each sync of the log, chosen so that one sync serves many sends (GroupCommitService).
-#
-# Synchronous senders send again once a sync has answered them, one after the other. A sync that starts with the first
-# of them serves and answers few, and so does each later one. So a sync is delayed until as many sends wait as before,
-# for 3 ms at most. That costs less than it gains where processors are the limit, and a lone sender never waits.
+log = logging.getLogger(__name__)
 
 HOLD_S: Final = 0.003
 # Divisor of the step by which the number of awaited senders falls when fewer come.
 _DECAY: Final = 16
+PAGE = 4096
+# Pause between a failed sync and the next attempt.
+RETRY_S = 1.0
 
 
+# Synchronous senders send again once a sync has answered them, one after the other. A sync that starts with the first
+# of them serves and answers few, and so does each later one. So a sync is delayed until as many sends wait as before,
+# for 3 ms at most. That costs less than it gains where processors are the limit, and a lone sender never waits.
 class GroupCommit:
-    """Starts syncs; all calls are on the event loop.
-
-    Args:
-        begin: starts a sync.
-    """
+    """Starts each sync of the log, so that one serves many sends; all calls are on the event loop."""
 
     def __init__(self, begin: Callable[[], None]) -> None:
         self._begin = begin
@@ -94,23 +79,6 @@ class GroupCommit:
         self._begin()
 
 
-# Flush threads of CommitLog and queues (FlushRealTimeService, GroupCommitService, FlushConsumeQueueService).
-#
-# The event loop never waits for a disk. Under ASYNC_FLUSH the log is synced every ``flushIntervalCommitLog`` if
-# ``flushCommitLogLeastPages`` were written, and every ``flushCommitLogThoroughInterval`` in any case. Under SYNC_FLUSH
-# one sync serves all sends before it.
-#
-# A failed sync does not report which pages it missed. A later successful one does not either: a kernel that could not
-# write pages marks them clean. So the store becomes read-only until the unsynced data has been read back, checked
-# against its checksums, rewritten and synced.
-
-log = logging.getLogger(__name__)
-
-PAGE = 4096
-# Pause between a failed sync and the next attempt.
-RETRY_S = 1.0
-
-
 class _Wait(NamedTuple):
     """Wait of one send, or of those of a run, for the log to be on disk up to ``offset``; deadline in loop time."""
 
@@ -120,6 +88,31 @@ class _Wait(NamedTuple):
     tell: OnAcknowledged
 
 
+# The event loop never waits for a disk: it writes into the mapping, and one thread syncs. A send under SYNC_FLUSH
+# leaves a wait and goes on. No power loss takes a message that was acknowledged:
+#
+# - A file's position ``wrote`` is read before its sync begins, and becomes ``flushed`` when that has succeeded. What is
+#   written meanwhile waits for the next sync.
+# - The log is on disk up to the first byte that is not: ``_synced_end`` stops at the first file that is not whole. A
+#   sync of a later file alone acknowledges nothing.
+# - A wait ends well when ``flushed_offset`` has reached its end, never earlier. A late one ends with an error, while
+#   its message stays in the log: a sender that tries again may store it twice.
+# - Names of files are on disk before their bytes count (``MappedFile.sync``).
+#
+# The checkpoint gets the store time that was read before the sync: all messages up to it were in the files that the
+# sync covered. If the clock was set back meanwhile, the earlier time counts.
+#
+# A failed sync does not report which pages it missed. A later successful one does not either: a kernel that could not
+# write pages marks them clean. So after a failure all waits end with an error, and the store is read-only until the
+# unsynced bytes were read back, checked against their checksums, rewritten and synced. If the kernel has dropped them
+# meanwhile, the check fails, and the store stays read-only: only a restart may cut the log there.
+#
+# Under ASYNC_FLUSH a sync is due every ``flushIntervalCommitLog`` if ``flushCommitLogLeastPages`` were written, and
+# every ``flushCommitLogThoroughInterval`` in any case. Under SYNC_FLUSH it is due whenever something was written:
+# messages are readable only once they are on disk, and some are stored without a wait.
+#
+# Waits and their queues belong to the loop. The thread reads whether there are any, and has the loop end them
+# (``_tell``). ``_woken`` is cleared by the loop only, so that a wait that joins during a sync asks for the next one.
 class CommitLogFlusher:
     """Syncs the CommitLog.
 
@@ -287,7 +280,19 @@ class CommitLogFlusher:
     def flush(self) -> None:
         """Sync each file that has unsynced bytes (on the flush thread)."""
         with self.pause:
-            self._flush()
+            stored = self._last_stored()
+            try:
+                for file in list(self._queue.files):
+                    if file.to_flush:
+                        if self.error:
+                            _check_before_rewrite(file)
+                        file.flush()
+                self._note_on_disk(stored)
+            except OSError as error:
+                self._failed(error)
+            else:
+                self._succeeded()
+            self._tell()
 
     def cut(self, offset: int) -> None:
         """Note that the log was truncated at an offset; for the event loop, while ``pause`` is held."""
@@ -298,21 +303,6 @@ class CommitLogFlusher:
         self._patient = deque(wait for wait in self._patient if wait.offset <= offset)
         while gone:
             self._end_first(gone, _not_flushed(f"the CommitLog was cut at {offset}"))
-
-    def _flush(self) -> None:
-        stored = self._last_stored()
-        try:
-            for file in list(self._queue.files):
-                if file.to_flush:
-                    if self.error:
-                        _check_before_rewrite(file)
-                    file.flush()
-            self._note_on_disk(stored)
-        except OSError as error:
-            self._failed(error)
-        else:
-            self._succeeded()
-        self._tell()
 
     def _note_on_disk(self, stored: int) -> None:
         """Record in the checkpoint the store time up to which the log is on disk.
@@ -399,87 +389,3 @@ def _check_before_rewrite(file: MappedFile) -> None:
     if position < end:
         where = f"{file.path} at {position}: {why}"
         raise OSError(0, f"stored data is no longer in memory ({where}); a restart truncates the log there")
-
-
-class ConsumeQueueFlusher:
-    """Syncs the queues that changed.
-
-    Args:
-        changed: returns the queues and files to sync, and clears their list.
-        commit_log: holds the messages of their entries.
-        interval_s: seconds between rounds.
-        last_stored: returns the store time of the last message in ms; called before each round.
-        on_flushed: called on the flush thread after each round with the store time from before it, or ``None`` after a
-            failed sync.
-    """
-
-    def __init__(
-        self,
-        changed: Callable[[], Generator[tuple[ConsumeQueueInterface, MappedFile]]],
-        commit_log: CommitLog,
-        interval_s: float,
-        last_stored: Callable[[], int],
-        on_flushed: Callable[[int | None], None],
-    ) -> None:
-        self._changed = changed
-        self._commit_log = commit_log
-        self._last_stored = last_stored
-        self._on_flushed = on_flushed
-        self._thread = ServiceThread("FlushConsumeQueueService", interval_s, self.flush)
-        # End of the log before the last round.
-        self._log_end = -1
-        # Reason of a failed sync, until what it left out is rewritten and synced; a start rebuilds it from the log.
-        self.error = ""
-        # Held while queues are synced or truncated.
-        self.pause = threading.Lock()
-        self.start = self._thread.start
-        self.stop = self._thread.stop
-
-    def look(self) -> None:
-        """Wake the thread if it is idle while the log has grown; for the event loop, every tick."""
-        if self._commit_log.max_offset != self._log_end:
-            self._thread.wake_idle()
-
-    def flush(self) -> bool:
-        """Sync the changed queues (on the flush thread); the next round retries those that failed.
-
-        Return true if nothing had changed since the last round, nor did the log grow, whose messages follow.
-        """
-        with self.pause:
-            return self._flush()
-
-    def _flush(self) -> bool:
-        stored = self._last_stored()
-        end = self._commit_log.max_offset
-        grown, self._log_end = end != self._log_end, end
-        changed = False
-        try:
-            with contextlib.closing(self._changed()) as files:
-                for queue, file in files:
-                    changed = True
-                    self._check_before_rewrite(queue, file)
-                    file.flush()
-        except OSError as error:
-            if not self.error:
-                log.exception("queues: a sync failed; its entries are rewritten and synced again until that succeeds")
-            self.error = f"a queue could not be synced: {error.strerror}"
-            self._on_flushed(None)
-        else:
-            self.error = ""
-            # The clock may have been set back meanwhile.
-            self._on_flushed(min(stored, self._last_stored()))
-        return not (grown or changed or self.error)
-
-    def _check_before_rewrite(self, queue: ConsumeQueueInterface, file: MappedFile) -> None:
-        """Check that each entry to rewrite still leads to its message.
-
-        Raises:
-            OSError: An entry does not.
-        """
-        if not file.to_write_again:
-            return
-        for position, offset, size in queue.unsynced_entries(file):
-            head = self._commit_log.bytes_at(offset, BLANK_LENGTH)
-            if head is None or peek(head)[0] != size:
-                where = f"{file.path} at {position}"
-                raise OSError(0, f"stored entries are no longer in memory ({where}); a restart rebuilds them")

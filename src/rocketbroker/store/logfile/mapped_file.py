@@ -77,13 +77,6 @@ class RemovedFile:
             self._file_system.close(fd)
 
 
-# One file of fixed size, mapped into memory (org.apache.rocketmq.store.logfile.DefaultMappedFile).
-#
-# The file has its full size from the start, but blocks are allocated in steps ahead of the write position: a store into
-# a hole of a sparse mapping would kill the process by SIGBUS when the disk is full. No mapped file is ever shortened.
-#
-# Only this module of the store maps, allocates and syncs.
-
 #: Suffix of a copy that is about to replace a file; a start removes the copy.
 CUT_SUFFIX = ".cut"
 # Queue files are named by their offset, 20 digits; index files by their time.

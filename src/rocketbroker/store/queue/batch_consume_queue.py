@@ -30,11 +30,6 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
-# The index of one queue of a topic with ``queue.type=BatchCQ`` (org.apache.rocketmq.store.queue.BatchConsumeQueue).
-#
-# An entry takes 46 bytes and represents one record: a message or a whole batch, with as many queue offsets as messages.
-# So an entry has two numbers: its place in the files, and the queue offset of its first message, which ascends with it.
-
 # Returns bytes of the CommitLog by offset and size, ``None`` where there are fewer.
 ReadLog = Callable[[int, int], ReadableBuffer | None]
 

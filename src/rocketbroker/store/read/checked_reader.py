@@ -183,15 +183,6 @@ def _parts(
             offset += size
 
 
-# Reads of messages that may come from the disk; damaged ones are left out.
-#
-# New messages are in the page cache as this process wrote them, and are sent unchecked. Older ones, stored before the
-# start or a failed sync or far back in the log, may come from a disk that has changed them. Each of these is checked
-# against its queue entry and its own checksum.
-#
-# The event loop reads only the page cache, because it must not wait for the disk; a thread reads the rest. The distance
-# of a message from the end of the log does not determine where it is.
-
 # Replaces an entry that cannot name a record; skipped like one whose message was removed.
 _NO_RECORD: Final = (-1, 0, 0)
 # Checking more would block the event loop for over a millisecond.

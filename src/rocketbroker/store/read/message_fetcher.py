@@ -25,11 +25,6 @@ from rocketbroker.store.read.get_message import (
 )
 from rocketbroker.store.read.queue_reader import BatchQueueReader, QueueReader
 
-# Reads from queues, the only entry to messages in order (DefaultMessageStore.getMessage).
-#
-# A queue's entries select the messages. New ones are slices of the mapped files. The others are checked: at once if
-# they are in the page cache, else on a thread when the result is awaited.
-
 
 class MessageFetcher:
     """Reads messages of all queues.

@@ -30,10 +30,6 @@ class QueryMessageResult(msgspec.Struct):
     index_last_update_physical_offset: int
 
 
-# Queries for messages by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
-#
-# They have a thread of their own, because a long chain of the index would delay pulls.
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

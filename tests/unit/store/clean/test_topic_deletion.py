@@ -237,14 +237,14 @@ async def test_a_mark_that_cannot_be_taken_back_is_reported_once_and_tried_until
     with pytest.raises(OSError, match="Input/output error"):
         await store.deletion.delete_topics({"Topic"})
     for _ in range(2):
-        store._queue_flusher.flush()
+        store.queue_flusher.flush()
     path = tmp_path / "store" / "config" / FILE_NAME
     assert len([record for record in caplog.records if "marks existing topics" in record.message]) == 1
     assert f"{path} marks existing topics as deleted and cannot be rewritten" in caplog.text
     assert "Input/output error" in caplog.text
 
     disk.full = False
-    store._queue_flusher.flush()
+    store.queue_flusher.flush()
 
     assert f"{path} is rewritten" in caplog.text
     root = crash_copy(tmp_path / "store", tmp_path / "killed")

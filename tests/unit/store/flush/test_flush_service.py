@@ -19,7 +19,8 @@ from rocketbroker.common.file_system import LocalFileSystem
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import ACKNOWLEDGED, Refusal, StandingRefusals
 from rocketbroker.store.flush import flush_service
-from rocketbroker.store.flush.flush_service import CommitLogFlusher, ConsumeQueueFlusher, GroupCommit
+from rocketbroker.store.flush.flush_consume_queue_service import ConsumeQueueFlusher
+from rocketbroker.store.flush.flush_service import CommitLogFlusher, GroupCommit
 from rocketbroker.store.flush.store_checkpoint import StoreCheckpoint
 from rocketbroker.store.logfile.allocate_mapped_file_service import AllocateMappedFileService
 from rocketbroker.store.logfile.mapped_file import MappedFile

@@ -227,7 +227,7 @@ async def test_sound_messages_in_the_page_cache_need_no_second_look(
 ):
     def second_look(offset: int, max_bytes: int = 1 << 20) -> tuple[bool, int]:
         request = GetMessageRequest("Topic", 0, offset, 16, max_bytes)
-        selection = store._reader.select(store.queues.queues_of("Topic")[0], request)
+        selection = store.reader.select(store.queues.queues_of("Topic")[0], request)
         return selection.unchecked is not None, selection.message_count
 
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: True)

@@ -24,11 +24,11 @@ def put(store: MessageStore, name: bytes, queue_id: int, size: int) -> int:
 
 def note_on_disk(store: MessageStore) -> None:
     """Sync all parts, and note that in the checkpoint."""
-    store._dispatcher.flush_index()
-    if store._index_sync is not None:
-        store._index_sync.sync()
+    store.dispatcher.flush_index()
+    if store.index_sync is not None:
+        store.index_sync.sync()
     store.flusher.flush()
-    store._queue_flusher.flush()
+    store.queue_flusher.flush()
 
 
 async def killed_after_the_clock_was_set_back(folder: Path, clock: FakeClock, *, has_index: bool) -> Path:
@@ -82,14 +82,14 @@ async def test_no_key_that_waited_while_the_index_was_synced_is_missing(tmp_path
     clock.advance(-60)
     put(store, b"older", 0, 0)
     store.flusher.flush()
-    assert store._index_sync is not None
-    store._index_sync.sync()
+    assert store.index_sync is not None
+    store.index_sync.sync()
     clock.advance(1)
     assert put(store, b"filler", 0, LOG_FILE - 200) == LOG_FILE
     clock.advance(60)
     put(store, b"later", 0, 0)
     store.flusher.flush()
-    store._queue_flusher.flush()
+    store.queue_flusher.flush()
     killed = crash_copy(tmp_path / "live", tmp_path / "killed")
     await store.stop()
 
@@ -132,8 +132,8 @@ async def test_the_whole_log_is_not_searched_for_a_time_that_no_record_has(
         put(store, b"%d" % number, 0, LOG_FILE // 2)
     note_on_disk(store)
     later = clock.time_ms() + 60_000
-    store._checkpoint.advance(physic_msg_timestamp=later, logics_msg_timestamp=later)
-    store._checkpoint.save()
+    store.checkpoint.advance(physic_msg_timestamp=later, logics_msg_timestamp=later)
+    store.checkpoint.save()
     killed = crash_copy(tmp_path / "live", tmp_path / "killed")
     await store.stop()
     searched: list[int] = []

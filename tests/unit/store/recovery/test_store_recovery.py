@@ -119,7 +119,7 @@ async def test_a_kill_after_a_start_adds_nothing_to_what_is_not_known_to_be_on_d
     await store.start()
     assert store.recovery_report.checked_from == 0
     store.flusher.flush()
-    store._queue_flusher.flush()
+    store.queue_flusher.flush()
     again = crash_copy(killed, tmp_path / "again")
     await store.stop()
 
@@ -291,9 +291,9 @@ async def test_files_of_another_size_are_an_error_that_names_the_setting(filled:
 
 async def test_with_a_checkpoint_only_what_follows_it_is_checked(filled: Filled, tmp_path: Path, caplog):
     filled.store.flusher.flush()
-    filled.store._queue_flusher.flush()
-    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
-    filled.store._checkpoint.save()
+    filled.store.queue_flusher.flush()
+    filled.store.checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store.checkpoint.save()
     root = crash_copy(filled.root, tmp_path / "flushed")
 
     store = await check(root, filled)
@@ -310,7 +310,7 @@ async def test_a_restart_without_a_message_keeps_the_checkpoint(filled: Filled, 
         idle = make_store(filled.root, filled.clock)
         await idle.start()
         idle.flusher.flush()
-        idle._queue_flusher.flush()
+        idle.queue_flusher.flush()
         await idle.stop()
     store = make_store(filled.root, filled.clock)
     await store.start()
@@ -341,9 +341,9 @@ async def test_a_power_loss_that_takes_pages_of_a_queue_leaves_no_hole(
 async def test_entries_before_the_checkpoint_are_kept_and_later_ones_rebuilt(filled: Filled, tmp_path: Path, caplog):
     caplog.set_level("INFO")
     filled.store.flusher.flush()
-    filled.store._queue_flusher.flush()
-    filled.store._checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
-    filled.store._checkpoint.save()
+    filled.store.queue_flusher.flush()
+    filled.store.checkpoint.advance(index_msg_timestamp=filled.clock.time_ms())
+    filled.store.checkpoint.save()
     root = crash_copy(filled.root, tmp_path / "killed")
     # The last file that began before the checkpoint, less its three seconds.
     path = root / "consumequeue" / "Topic" / "1" / f"{QUEUE_FILE:020d}"
