@@ -14,8 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.jobs.audit_findings import local_frame
 from rocketbroker.analytics.jobs.compare import compare
-from rocketbroker.analytics.jobs.lag import lag
-from rocketbroker.analytics.jobs.message_jobs import delays, hot_keys, retries, retry_delays, sizes, skew, traffic
+from rocketbroker.analytics.jobs.message_jobs import delays, hot_keys, lag, retries, retry_delays, sizes, skew, traffic
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
 from rocketbroker.common.errors import ConfigError
 from tests.support.job_frames import found, frame, made_store, row, rows_of

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.columns.selection import Selection as Selection
     from rocketbroker.analytics.files.store_root import StoreRoot as StoreRoot
     from rocketbroker.analytics.files.store_root import store_roots as store_roots
-    from rocketbroker.analytics.log.message_reader import TopicQueueCount as TopicQueueCount
-    from rocketbroker.analytics.log.message_reader import count_locally as count_locally
+    from rocketbroker.analytics.jobs.message_count import TopicQueueCount as TopicQueueCount
+    from rocketbroker.analytics.jobs.message_count import count_locally as count_locally
+    from rocketbroker.analytics.jobs.message_count import count_messages as count_messages
     from rocketbroker.analytics.log.message_reader import read_store as read_store
     from rocketbroker.analytics.spark.local_session import spark_session as spark_session
     from rocketbroker.analytics.spark.rocketmq_store import create_views as create_views
     from rocketbroker.analytics.spark.rocketmq_store import messages as messages
     from rocketbroker.analytics.spark.rocketmq_store import register as register
     from rocketbroker.analytics.spark.rocketmq_store import table as table
-    from rocketbroker.analytics.spark.spark_progress import count_messages as count_messages
     from rocketbroker.analytics.tables.table import TableOptions as TableOptions
     from rocketbroker.analytics.tables.table_reader import read_table as read_table
 
@@ -29,9 +29,9 @@ _HOMES = {
     "Selection": ".columns.selection",
     "StoreRoot": ".files.store_root",
     "TableOptions": ".tables.table",
-    "TopicQueueCount": ".log.message_reader",
-    "count_locally": ".log.message_reader",
-    "count_messages": ".spark.spark_progress",
+    "TopicQueueCount": ".jobs.message_count",
+    "count_locally": ".jobs.message_count",
+    "count_messages": ".jobs.message_count",
     "create_views": ".spark.rocketmq_store",
     "messages": ".spark.rocketmq_store",
     "read_store": ".log.message_reader",

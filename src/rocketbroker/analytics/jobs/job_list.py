@@ -32,7 +32,6 @@ class Job:
     reads: dict[str, tuple[str, ...]]  # tables and their columns, ``messages`` first, as the function takes them
     order: tuple[str, ...]  # sort columns of its rows; "-" before a name for descending
     options: tuple[Option, ...] = ()
-    module: str = ""  # its file in this package, if it is not named like the function
     needs_now: bool = False  # true if the function takes the current time in ms as ``now_ms``
 
     def load(self) -> Callable[..., Any]:
@@ -64,7 +63,6 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": ("broker", "topic", "size")},
             ("broker", "topic"),
             (_PERCENTILES,),
-            "distributions",
         ),
         Job(
             "hot-keys",
@@ -72,7 +70,6 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": ("broker", "topic", "keys", "size")},
             ("broker", "topic", "rank"),
             (Option("top", 20, "Number of keys per topic.", 1),),
-            "skew",
         ),
         Job(
             "skew",
@@ -86,7 +83,6 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": _TIMES},
             ("broker", "topic"),
             (_PERCENTILES,),
-            "distributions",
         ),
         Job(
             "retry-delays",
@@ -94,7 +90,6 @@ JOBS: Final[dict[str, Job]] = {
             {"messages": (*_TIMES, "reconsume_times", "msg_id", "properties")},
             ("group_name", "reconsume_times"),
             (_PERCENTILES,),
-            "distributions",
         ),
         Job(
             "retries",

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from rocketbroker.analytics.columns.arrow_columns import number_array
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
@@ -26,20 +26,13 @@ from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minu
 from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError
 from rocketbroker.analytics.log.queue_proof import is_closed
 from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.sql.facts import TRAFFIC, GroupedSums, grouped
 from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.common.errors import CodecError, ConfigError
 
-# Messages and bytes by topic and minute from the ConsumeQueues, without reading most of the log.
-#
-# A queue has the offsets and sizes of its messages. Store times are in the log alone, but only the starts of minutes
-# are needed (``minute_turns.py``). The queues must cover the log without a gap; otherwise the log itself is read.
-# Queues are read twice, a block at a time, so that memory does not grow with them.
-
-#: Columns of the result; ``minute_ms`` is the start of the minute, ms since 1970.
-TRAFFIC_SCHEMA: Final = pa.schema(
-    dict.fromkeys(("broker", "topic"), pa.string()) | dict.fromkeys(("minute_ms", "messages", "bytes"), pa.int64())
-)
+_MS: Final = 1000
+_LONGEST: Final = 366 * 24 * 3600
 # Times as stored: a damaged one may be any number.
 _DECODED: Final = pa.schema(
     [("broker", pa.string()), ("topic", pa.string()), ("store_timestamp", pa.int64()), ("size", pa.int32())]
@@ -49,55 +42,44 @@ logger = logging.getLogger(__name__)
 
 
 def traffic_by_minute(stores: Stores, report: DecodeReport | None = None) -> pa.Table:
-    """Return messages and bytes of each topic in each minute that has any, sorted, as ``TRAFFIC_SCHEMA``.
+    """Return messages and bytes of each topic in each minute that has any, sorted, as ``facts.TRAFFIC``.
 
     A damaged record with a queue entry counts unless it is read; :func:`decoded_traffic` reads all records. ``report``
     records damage where the log itself is read. Errors are those of ``read_store``.
     """
-    found = DecodeReport() if report is None else report
-    parts = [TRAFFIC_SCHEMA.empty_table(), *(_of_store(root, found) for root in store_roots(stores))]
-    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in _BY_MINUTE])
+    found, sums = DecodeReport() if report is None else report, GroupedSums(TRAFFIC.schema, TRAFFIC.how)
+    for root in store_roots(stores):
+        _add_store(root, found, sums)
+    return sums.result()
 
 
 def decoded_traffic(stores: Stores, selection: Selection = EVERYTHING, report: DecodeReport | None = None) -> pa.Table:
     """Return the same as :func:`traffic_by_minute`, from the selected messages of the log."""
-    parts, found = [TRAFFIC_SCHEMA.empty_table()], DecodeReport() if report is None else report
-    for split in plan_splits(stores, _WHOLE_FILE, selection, report=found):
-        for batch in read_split(split, _DECODED, found, selection=selection):
-            minutes = pa.array(batch.column("store_timestamp").to_numpy() // MINUTE_MS * MINUTE_MS)
-            rows = [batch.column("broker"), batch.column("topic"), minutes, batch.column("size").cast(pa.int64())]
-            grouped = pa.table(rows, names=["broker", "topic", "minute_ms", "bytes"]).group_by(_BY_MINUTE)
-            parts.append(_named(grouped.aggregate([("bytes", "count"), ("bytes", "sum")]), "bytes_count", "bytes_sum"))
-    return _grouped(parts).sort_by([(name, "ascending") for name in _BY_MINUTE])
+    found, sums = DecodeReport() if report is None else report, GroupedSums(TRAFFIC.schema, TRAFFIC.how)
+    _add_decoded(stores, selection, found, sums)
+    return sums.result()
 
 
-_BY_MINUTE: Final = ["broker", "topic", "minute_ms"]
+def _add_decoded(stores: Stores, selection: Selection, report: DecodeReport, sums: GroupedSums) -> None:
+    for split in plan_splits(stores, _WHOLE_FILE, selection, report=report):
+        for batch in read_split(split, _DECODED, report, selection=selection):
+            sums.add(TRAFFIC.rows_of(batch))
 
 
-def _named(grouped: pa.Table, messages: str, size: str) -> pa.Table:
-    columns = [*(grouped.column(name) for name in _BY_MINUTE), grouped.column(messages), grouped.column(size)]
-    return pa.table(columns, TRAFFIC_SCHEMA.names).cast(TRAFFIC_SCHEMA)
-
-
-def _grouped(parts: Sequence[pa.Table]) -> pa.Table:
-    grouped = pa.concat_tables(parts).group_by(_BY_MINUTE).aggregate([("messages", "sum"), ("bytes", "sum")])
-    return _named(grouped, "messages_sum", "bytes_sum")
-
-
-def _of_store(root: StoreRoot, report: DecodeReport) -> pa.Table:
+def _add_store(root: StoreRoot, report: DecodeReport, sums: GroupedSums) -> None:
     files = [file for file in commit_log_files(root) if file.data_end]
     if not files:
-        return TRAFFIC_SCHEMA.empty_table()
+        return
     try:
         counted, covered = _of_queues(root, files)
     except (QueueNotWholeError, CodecError) as error:
         logger.warning("%s: %s; traffic is counted from the log instead", root.shown, error)
-        return decoded_traffic([root], report=report)
+        _add_decoded([root], EVERYTHING, report, sums)
+        return
+    sums.add(counted)
     end = files[-1].base + files[-1].data_end
     if covered < end:  # a broker has stored more than it has dispatched
-        rest = decoded_traffic([root], Selection(physical_offsets=(covered, end)), report)
-        return _grouped([counted, rest]) if rest.num_rows else counted
-    return counted
+        _add_decoded([root], Selection(physical_offsets=(covered, end)), report, sums)
 
 
 def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int]:
@@ -114,8 +96,8 @@ def _of_queues(root: StoreRoot, files: Sequence[LogFile]) -> tuple[pa.Table, int
         seen = np.flatnonzero(messages)
         names = [pa.repeat(name, len(seen)) for name in (root.broker, topic)]
         numbers = [pa.array(values[seen]) for values in (turns.minutes, messages, size)]
-        tables.append(pa.table([*names, *numbers], schema=TRAFFIC_SCHEMA))
-    return pa.concat_tables([TRAFFIC_SCHEMA.empty_table(), *tables]), log.covered()
+        tables.append(pa.table([*names, *numbers], schema=TRAFFIC.schema))
+    return pa.concat_tables([TRAFFIC.schema.empty_table(), *tables]), log.covered()
 
 
 class _Stretches:
@@ -166,11 +148,6 @@ class _Stretches:
         return end
 
 
-_MS: Final = 1000
-_LONGEST: Final = 366 * 24 * 3600
-_BY: Final = ["broker", "topic", "from_ms"]
-
-
 def check_interval(seconds: int, unit: int = 1) -> None:
     """Raise :class:`ConfigError` unless an interval is 1 second to a year long, and a multiple of ``unit`` seconds."""
     if not 1 <= seconds <= _LONGEST:
@@ -188,7 +165,7 @@ def queue_traffic(
     topics: Collection[str] | None = None,
     report: DecodeReport | None = None,
 ) -> pa.Table:
-    """Count the messages and bytes of each topic by interval, as ``minute_traffic.traffic_by_minute`` does by minute.
+    """Count the messages and bytes of each topic by interval, as ``traffic_by_minute`` does by minute.
 
     Args:
         stores: the stores.
@@ -206,31 +183,23 @@ def queue_traffic(
         if time_ms is not None and time_ms % MINUTE_MS:
             raise ConfigError(f"{name} {time_ms} (ms since 1970) is not a whole minute; traffic from queues needs one")
     found = traffic_by_minute(stores, report)
-    return _by_interval(found.filter(_chosen(found, since_ms, until_ms, topics)), interval * _MS)
-
-
-def _chosen(
-    found: pa.Table, since_ms: int | None, until_ms: int | None, topics: Collection[str] | None
-) -> NDArray[np.bool_]:
-    minutes = found.column("minute_ms").to_numpy()
-    chosen = np.ones(len(minutes), np.bool_)
+    starts = found.column("from_ms").to_numpy()
+    chosen = np.ones(len(starts), np.bool_)
     if since_ms is not None:
-        chosen &= minutes >= since_ms
+        chosen &= starts >= since_ms
     if until_ms is not None:
-        chosen &= minutes < until_ms
+        chosen &= starts < until_ms
     if topics is not None:
         chosen &= pc.is_in(found.column("topic"), pa.array(sorted(topics), pa.string())).to_numpy()
-    return chosen
+    return _by_interval(found.filter(chosen), interval * _MS)
 
 
 def _by_interval(found: pa.Table, interval_ms: int) -> pa.Table:
-    minutes = found.column("minute_ms").to_numpy()
-    is_shown = (minutes >= FIRST_MS + interval_ms) & (minutes <= LAST_MS)
-    begins = pa.array(minutes // interval_ms * interval_ms, mask=~is_shown)
-    rows = found.drop_columns("minute_ms").append_column("from_ms", begins)
-    grouped = rows.group_by(_BY).aggregate([("messages", "sum"), ("bytes", "sum")])
-    ordered = grouped.sort_by([(name, "ascending") for name in ("from_ms", "broker", "topic")])
+    """Return the traffic of longer intervals; ``from_time`` is null outside the years 1 to 9999, as for ``traffic``."""
+    starts = found.column("from_ms").to_numpy() // interval_ms * interval_ms
+    shown = number_array(starts, missing=(starts < FIRST_MS) | (starts > LAST_MS))
+    rows = found.set_column(found.schema.get_field_index("from_ms"), "from_ms", shown)
+    wanted = grouped(rows, TRAFFIC.schema, TRAFFIC.how)
+    ordered = wanted.sort_by([(name, "ascending") for name in ("from_ms", "broker", "topic")])
     times = ordered.column("from_ms").cast(pa.timestamp("ms", "UTC"))
-    columns = [ordered.column("broker"), ordered.column("topic"), times]
-    columns += [ordered.column("messages_sum"), ordered.column("bytes_sum")]
-    return pa.table(columns, ["broker", "topic", "from_time", "messages", "bytes"])
+    return ordered.set_column(2, "from_time", times)

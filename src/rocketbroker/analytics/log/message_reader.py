@@ -1,9 +1,7 @@
 """Messages of stores as Arrow batches, with or without Spark, and a report of the bytes without a record."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -171,29 +169,3 @@ def _records(split: Split, report: DecodeReport) -> Iterator[Records]:
         for records in walk_split(split, report):
             new = ~np.isin(records.starts + records.base, known)
             yield Records(records.base, records.data, records.starts[new])
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TopicQueueCount:
-    """Number of messages of a topic's queue in the commit log."""
-
-    topic: str
-    queue_id: int
-    messages: int
-
-
-def count_locally(
-    stores: Stores, report: DecodeReport, progress: Callable[[int], object] | None = None
-) -> list[TopicQueueCount]:
-    """Count messages like ``spark.message_count.count_messages``, without Spark; faster unless the stores are large.
-
-    ``report`` records damage; ``progress`` is called with the number of messages read.
-    """
-    counts: Counter[tuple[str, int]] = Counter()
-    for batch in read_store(stores, ["topic", "queue_id"], report=report):
-        rows = pa.Table.from_batches([batch]).group_by(["topic", "queue_id"]).aggregate([([], "count_all")])
-        for row in rows.to_pylist():
-            counts[row["topic"], row["queue_id"]] += row["count_all"]
-        if progress is not None:
-            progress(report.messages)
-    return sorted(TopicQueueCount(*key, messages) for key, messages in counts.items())

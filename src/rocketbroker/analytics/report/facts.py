@@ -1,17 +1,18 @@
-"""Small tables that a report is made from, aggregates of messages or of a broker's state, summed in bounded memory."""
+"""Small tables that a report is made from, aggregates of messages or of a broker's state."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketbroker.analytics.sql.facts import GroupedSums
+
 _TEXT: Final = pa.string()
 _INT: Final = pa.int64()
 
-#: Stored messages and their bytes by topic and minute; ``minute_ms`` is its start, ms since 1970.
-TRAFFIC: Final = pa.schema([("topic", _TEXT), ("minute_ms", _INT), ("messages", _INT), ("bytes", _INT)])
+#: Stored messages and their bytes by topic and minute; ``from_ms`` is its start, ms since 1970.
+TRAFFIC: Final = pa.schema([("topic", _TEXT), ("from_ms", _INT), ("messages", _INT), ("bytes", _INT)])
 #: Messages by topic and class of size (``value_classes``), with the class's total and greatest size in bytes.
 SIZES: Final = pa.schema([("topic", _TEXT), ("size_class", _INT), ("messages", _INT), ("total", _INT), ("most", _INT)])
 #: Messages by topic and key.
@@ -59,59 +60,6 @@ class StoreFacts:
     dead_letters: pa.Table
     lag: pa.Table
     corrupt: pa.Table
-
-
-# Rows are grouped with the others once at least this many, and as many as there are groups, are pending.
-_PENDING: Final = 200_000
-
-How = Literal["sum", "min", "max"]
-
-
-class GroupedSums:
-    """Aggregates of tables, grouped by the columns of ``schema`` that ``how`` does not aggregate."""
-
-    def __init__(self, schema: pa.Schema, how: Mapping[str, How]) -> None:
-        self._schema = schema
-        self._how = how
-        self._by = [name for name in schema.names if name not in how]
-        self._parts: list[pa.Table] = []
-        self._pending = 0
-        self._groups = 0
-
-    def add(self, rows: pa.Table) -> None:
-        """Add rows; columns as in the schema, in any order."""
-        if rows.num_rows:
-            grouped = self._grouped(rows)
-            self._parts.append(grouped)
-            self._pending += grouped.num_rows
-        if self._pending > max(_PENDING, self._groups):
-            self._compact()
-
-    def result(self) -> pa.Table:
-        """Return the aggregates, sorted by group."""
-        return self.peek().sort_by([(name, "ascending") for name in self._by])
-
-    def keep(self, mask: pa.Array) -> None:
-        """Drop the groups, in the order of ``peek``, for which ``mask`` is false."""
-        self._parts = [self._parts[0].filter(mask)]
-        self._groups = self._parts[0].num_rows
-
-    def peek(self) -> pa.Table:
-        """Return the aggregates so far, unsorted."""
-        self._compact()
-        return self._parts[0]
-
-    def _compact(self) -> None:
-        whole = pa.concat_tables(self._parts) if self._parts else self._schema.empty_table()
-        self._parts = [self._grouped(whole) if len(self._parts) != 1 else whole]
-        self._pending, self._groups = 0, self._parts[0].num_rows
-
-    def _grouped(self, rows: pa.Table) -> pa.Table:
-        grouped = rows.group_by(self._by).aggregate([(name, how) for name, how in self._how.items()])
-        renamed = [
-            grouped.column(f"{name}_{self._how[name]}" if name in self._how else name) for name in self._schema.names
-        ]
-        return pa.table(renamed, names=self._schema.names).cast(self._schema)
 
 
 class TopKeys:

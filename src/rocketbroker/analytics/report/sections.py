@@ -47,7 +47,7 @@ def traffic(facts: StoreFacts, colours: Colours) -> Section:
     """Show messages per minute by topic."""
     topics, figure = by_value(facts.traffic, "topic"), None
     # A damaged record may have a time outside the calendar: it counts in the total, but in no minute.
-    timed = facts.traffic.filter(pc.is_valid(facts.traffic.column("minute_ms")))
+    timed = facts.traffic.filter(pc.is_valid(facts.traffic.column("from_ms")))
     of_minutes = by_value(timed, "topic")
     all_messages = pc.sum(facts.traffic.column("messages")).as_py() or 0
     rows: list[Row] = []
@@ -56,7 +56,7 @@ def traffic(facts: StoreFacts, colours: Colours) -> Section:
         most = pc.max(of_minutes[topic].column("messages")).as_py() if topic in of_minutes else None
         rows.append((topic, messages, messages / all_messages, pc.sum(mine.column("bytes")).as_py(), most))
     if timed.num_rows:
-        step, times = _time_axis(timed.column("minute_ms"))
+        step, times = _time_axis(timed.column("from_ms"))
         lines = {topic: _per_minute(mine, times, step) for topic, mine in of_minutes.items()}
         # An area over one minute has no width, and a time axis without a span shows years.
         kind, places = (Kind.AREAS, times.tolist()) if len(times) >= _FEWEST else (Kind.BARS, _labels(times))
@@ -80,7 +80,7 @@ def _labels(times: Any) -> list[str]:
 
 
 def _per_minute(rows: pa.Table, times: Any, step: int) -> list[float]:
-    places = (rows.column("minute_ms").to_numpy() - times[0]) // step
+    places = (rows.column("from_ms").to_numpy() - times[0]) // step
     counts = np.bincount(places, rows.column("messages").to_numpy(), len(times))
     return [round(float(count), 2) for count in counts / (step // _MINUTE_MS)]
 

@@ -379,7 +379,7 @@ def lag(
         roots = known_stores(stores)
         with running("Reading offsets") as (spark, _):
             from rocketbroker.analytics.columns.selection import EVERYTHING
-            from rocketbroker.analytics.jobs.lag import LEVELS, lag
+            from rocketbroker.analytics.jobs.message_jobs import LEVELS, lag
             from rocketbroker.analytics.jobs.scope import Scope
             from rocketbroker.analytics.jobs.snapshots import snapshot_frame, take_snapshot
 

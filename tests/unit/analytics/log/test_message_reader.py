@@ -1,7 +1,5 @@
 """What the walk does where the log is damaged, unfinished, or made to mislead."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +7,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from rocketbroker.analytics import DecodeReport as DecodeReportMessageReader
 from rocketbroker.analytics import read_store
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.files import commit_log_files
-from rocketbroker.analytics.log.message_reader import count_locally, read_split, walk_split
+from rocketbroker.analytics.log.message_reader import read_split, walk_split
 from rocketbroker.analytics.log.split import plan_splits
-from rocketbroker.app.mqanalytics import tables
-from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import V4_HOST, V6_HOST, CommitLogWriter, overwrite
-from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
 
 SPLIT_SIZES = [3_000, 50_000, 1 << 26]
@@ -179,11 +172,9 @@ def test_a_garbage_file_is_one_broken_range(tmp_path: Path) -> None:
 SCHEMA_IN_MS = pa.schema([(f.name, pa.int64() if f.name.endswith("_timestamp") else f.type) for f in MESSAGE_SCHEMA])
 
 
-def read_rows(
-    store: Path, split_size: int = 1 << 26, report: DecodeReportMessageReader | None = None
-) -> list[dict[str, Any]]:
+def read_rows(store: Path, split_size: int = 1 << 26, report: DecodeReport | None = None) -> list[dict[str, Any]]:
     """All rows, split by split, as `slow_rows` gives them."""
-    found = DecodeReportMessageReader() if report is None else report
+    found = DecodeReport() if report is None else report
     splits = plan_splits(store, split_size)
     batches = [batch for split in splits for batch in read_split(split, SCHEMA_IN_MS, found)]
     rows = pa.Table.from_batches(batches, SCHEMA_IN_MS).to_pylist()
@@ -203,10 +194,10 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("split_size", [20, 500, 4096, 1 << 26])
 def test_recorded_stores_equal_the_slow_reader_however_split(recorded: tuple[str, Path], split_size: int) -> None:
     _, root = recorded
-    report = DecodeReportMessageReader()
+    report = DecodeReport()
     expected = slow_rows(root / "commitlog")
     assert read_rows(root, split_size, report) == expected
-    assert report == DecodeReportMessageReader(messages=len(expected))
+    assert report == DecodeReport(messages=len(expected))
 
 
 _IN_MANIFEST = {
@@ -245,7 +236,7 @@ def test_recorded_stores_equal_their_manifest(recorded: tuple[str, Path]) -> Non
 def test_a_log_of_all_kinds_of_records_equals_the_slow_reader(tmp_path: Path, split_size: int) -> None:
     writer = CommitLogWriter(tmp_path, file_size=1 << 19)
     writer.append_many(4_000)  # three files, the first two with several walking chains
-    report = DecodeReportMessageReader()
+    report = DecodeReport()
     assert read_rows(tmp_path, split_size, report) == slow_rows(writer.directory)
     assert (report.messages, report.broken, report.unfinished) == (4_000, [], [])
 
@@ -315,48 +306,7 @@ def test_a_file_that_a_broker_removes_while_it_is_read_ends_the_rows_by_an_error
     with pytest.raises(StoreError, match=f"cannot read the commit-log file {paths[1]}: .*a broker deletes old files"):
         list(batches)
     assert first == sum(path == paths[0] for path, _, _ in writer.records)
-    report = DecodeReportMessageReader()
+    report = DecodeReport()
     left = sum(batch.num_rows for batch in read_store(tmp_path, ["size"], report=report))
     assert left == sum(path != paths[1] for path, _, _ in writer.records)
     assert [(each.path, each.length) for each in report.missing] == [(str(paths[0]), 1 << 13)]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("count") / "store"
-    MixedStore(root, 500, 3).make()
-    return root
-
-
-def test_each_message_is_counted_once(store: Path):
-    report, seen = DecodeReport(), list[int]()
-
-    counts = count_locally([store], report, seen.append)
-
-    assert sum(each.messages for each in counts) == report.messages == seen[-1] == 500
-    assert counts == sorted(counts)
-    assert report.ranges == []
-
-
-def test_a_small_store_is_counted_without_spark(store: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-
-    said = CliRunner().invoke(app, ["count", str(store), "--json"])
-
-    assert (said.exit_code, json.loads(said.stdout)["messages"]) == (0, 500)
-
-
-@pytest.mark.parametrize(("limit", "engine"), [(1 << 30, "local"), (1000, "spark")])
-def test_the_size_of_the_log_chooses_the_engine(store: Path, limit: int, engine: str, monkeypatch: pytest.MonkeyPatch):
-    chosen: list[str] = []
-    for name, function in (("local", "_locally"), ("spark", "_by_spark")):
-
-        def counted(*_: object, name: str = name) -> tuple[list[object], None]:
-            chosen.append(name)
-            return [], None
-
-        monkeypatch.setattr(tables, function, counted)
-    monkeypatch.setattr(tables, "_MOST_LOCAL_BYTES", limit)
-
-    assert CliRunner().invoke(app, ["count", str(store)]).exit_code == 0
-    assert chosen == [engine]

@@ -173,7 +173,7 @@ def test_minutes_before_1970_begin_before_their_times(tmp_path: Path):
     writer = CommitLogWriter(tmp_path)
     for time_ms in (-60_001, -60_000, -1, 0, 59_999):
         writer.append(b"x", b"T", b"", store_timestamp=time_ms)
-    minutes = {row["minute_ms"]: row["messages"] for row in collect_facts(tmp_path).traffic.to_pylist()}
+    minutes = {row["from_ms"]: row["messages"] for row in collect_facts(tmp_path).traffic.to_pylist()}
     assert minutes == {-120_000: 1, -60_000: 2, 0: 2}
 
 

@@ -1,0 +1,1 @@
+"""Questions about messages: the rows that they count (``facts.py``), and queries over these rows (``*.sql``)."""
