@@ -93,7 +93,7 @@ _OFF: Final = frozenset({"", "false", "none", "disabled"})
 
 _ROCKSDB: Final = "storage in RocksDB"
 _KEEP_POP: Final = "and let Apache's broker serve consumers that POP"
-_REPLICATE: Final = "and replicate by brokerRole and brokerId (docs/clusters.md)"
+_REPLICATE: Final = "and replicate by brokerRole and brokerId (docs/operations/clusters.md)"
 _USE_FILES: Final = "and use the file store; docs/how-to/migrate-a-store.md says how a store gets there"
 _OTHER_QUEUES: Final = "and send to ordinary topics: messages would be missing in the other queues"
 # By name: what is lacking, and what to do besides removing the setting.
