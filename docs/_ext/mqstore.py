@@ -66,10 +66,11 @@ _NOTES = {
     "truncate": (
         """\
 For a slave that stopped because its master does not have its last messages: the slave's log names the offset
-([Clusters](../operations/clusters.md#when-a-slave-stops)). The messages from there on are lost, so copy the store first. Consumer
-offsets beyond the end of their queue are set back to it. The progress of delayed messages, timer messages and
-transactions begins again, as it may count what was dropped: the slave takes over that of its master. A broker that
-starts as a master on this store delivers all delayed and timer messages that it still has again.""",
+([Clusters](../operations/clusters.md#when-a-slave-stops)). The messages from there on are lost, so copy the store
+first. Consumer offsets beyond the end of their queue are set back to it. The progress of delayed messages, timer
+messages and transactions begins again, as it may count what was dropped: the slave takes over that of its
+master. A broker that starts as a master on this store delivers all delayed and timer messages that it still has
+again.""",
         "mqstore truncate ~/store 123456789 --yes",
     ),
     "dump log": (

@@ -1,4 +1,4 @@
-"""A pair whose slave lags by any number of bytes, loses its master, and is promoted as docs/operations/clusters.md says.
+"""A pair whose slave lags by any number of bytes, loses its master, and is promoted by docs/operations/clusters.md.
 
 All runs in one event loop: a name server, both brokers, clients, and the link that the slave copies the log over.
 Topic ``KEPT`` gets delayed, timer and transactional messages, which nobody consumes before the promotion. Group ``G``
