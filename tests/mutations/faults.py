@@ -690,9 +690,9 @@ self._ready.append(entry)
     ),
     Mutation(
         "common: an empty table takes the place of its backup",
-        "atomic_file._keep_backup_of_empty",
-        "before is None or count(before) == 0",
-        "before is None",
+        "atomic_file.load_table",
+        "before is not None and count(before) != 0",
+        "before is not None",
         "tests/unit/common/test_atomic_file.py",
     ),
     Mutation(

@@ -8,6 +8,10 @@ from typing import TypeVar
 from rocketbroker.common.errors import CodecError, ConfigError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 
 def backup_of(path: Path) -> Path:
     """Return the path that keeps the previous contents of a file."""
@@ -52,27 +56,13 @@ def write_synced(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> No
         file_system.close(fd)
 
 
-# Loading of a table written by ``replace_contents``, or of its backup (org.apache.rocketmq.common.ConfigManager).
-#
-# 1. A valid file is used.
-# 2. If the file is missing or damaged, the log says so and its ``.bak`` is used. A damaged file is renamed to
-#    ``<file>.damaged``, because the next write turns the file into the new backup and must not replace a good one.
-# 3. If files exist and none can be read, the start fails: an empty table would overwrite them.
-# 4. A valid empty file is used too, since all entries may have been removed. If its backup has entries, the log says so
-#    and the backup is renamed to ``<file>.before-empty``, so that it survives the next writes.
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-
 def load_table(
     path: Path, parse: Callable[[bytes], T], count: Callable[[T], int], file_system: FileSystem = LOCAL
 ) -> T | None:
     """Load the table of a file or of its ``.bak``; return ``None`` if neither exists (blocks).
 
     Args:
-        path: the file.
+        path: the file, written by ``replace_contents``.
         parse: decodes the contents of a file; raises CodecError for invalid contents.
         count: returns the number of entries of a table.
         file_system: the disk.
@@ -80,23 +70,33 @@ def load_table(
     Raises:
         ConfigError: Files exist but none can be read, so that starting would lose the table.
     """
+    # The next write turns the file into the new backup, and must never replace the last good table that way.
     table, damage = _read(path, parse)
-    if table is None:
-        return _load_backup(path, damage, parse, file_system)
-    if count(table) == 0:
-        _keep_backup_of_empty(path, parse, count, file_system)
-    return table
-
-
-def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T], file_system: FileSystem) -> T | None:
+    if table is not None and count(table) != 0:
+        return table
     backup = backup_of(path)
-    table, backup_damage = _read(backup, parse)
+    before, backup_damage = _read(backup, parse)
     if table is not None:
+        # All entries may have been removed, so an empty table counts. A backup with entries survives the next writes.
+        if before is not None and count(before) != 0:
+            kept = path.with_name(path.name + ".before-empty")
+            log.error(
+                "%s holds an empty table, but its backup %s has %s entries: the empty table is used, and the backup "
+                "kept as %s; unless all entries were removed on purpose, stop the broker and copy it over the file",
+                path,
+                backup.name,
+                count(before),
+                kept.name,
+            )
+            _set_aside(backup, kept, file_system)
+        return table
+    if before is not None:
         log.error("%s; its backup %s was loaded instead", damage or f"{path} is missing", backup.name)
         if damage:
             _set_aside(path, path.with_name(path.name + ".damaged"), file_system)
-        return table
+        return before
     if damage or backup_damage:
+        # To start with an empty table would overwrite both.
         faults = both_faults(str(path), damage, backup.name, backup_damage)
         raise ConfigError(f"{faults}: repair the file, or remove it and its backup to start with an empty table")
     return None
@@ -105,25 +105,6 @@ def _load_backup(path: Path, damage: str, parse: Callable[[bytes], T], file_syst
 def both_faults(path: str, damage: str, backup: str, backup_damage: str) -> str:
     """Return the faults of a file and its backup as text; an empty fault means that the file is missing."""
     return f"{damage or f'{path} is missing'}; {backup_damage or f'there is no {backup}'}"
-
-
-def _keep_backup_of_empty(
-    path: Path, parse: Callable[[bytes], T], count: Callable[[T], int], file_system: FileSystem
-) -> None:
-    backup = backup_of(path)
-    before, _ = _read(backup, parse)
-    if before is None or count(before) == 0:
-        return
-    kept = path.with_name(path.name + ".before-empty")
-    log.error(
-        "%s holds an empty table, but its backup %s has %s entries: the empty table is used, and the backup kept "
-        "as %s; unless all entries were removed on purpose, stop the broker and copy it over the file",
-        path,
-        backup.name,
-        count(before),
-        kept.name,
-    )
-    _set_aside(backup, kept, file_system)
 
 
 def _set_aside(path: Path, kept: Path, file_system: FileSystem) -> None:

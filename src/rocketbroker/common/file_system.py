@@ -79,45 +79,36 @@ class FileSystem(Protocol):
 
 
 class LocalFileSystem:
-    """File system of the operating system."""
+    """``FileSystem`` of the operating system."""
 
     def make_folders(self, path: Path) -> list[Path]:
-        """See ``FileSystem``."""
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(_FOLDER_MODE, exist_ok=True)
         return [folder.parent for folder in missing]
 
     def open(self, path: Path) -> int:
-        """See ``FileSystem``."""
         return open_file(path, os.O_RDWR | os.O_CREAT | platform.O_BINARY, _FILE_MODE)
 
     def reopen(self, path: Path) -> int:
-        """See ``FileSystem``."""
         return open_file(path, os.O_RDWR | platform.O_BINARY, _FILE_MODE)
 
     def close(self, fd: int) -> None:
-        """See ``FileSystem``."""
         os.close(fd)
 
     def set_size(self, fd: int, size: int) -> None:
-        """See ``FileSystem``."""
         os.ftruncate(fd, size)
 
     def map(self, fd: int, size: int) -> Mapping:
-        """See ``FileSystem``."""
         return map_shared(fd, size)
 
     def watcher(self, fd: int) -> RangeWatcher | None:
-        """Return ``None``: nobody watches."""
         return None
 
     def allocate(self, fd: int, start: int, length: int) -> None:
-        """See ``FileSystem``."""
         platform.allocate(fd, start, length)
 
     def write(self, fd: int, position: int, data: bytes | memoryview) -> None:
-        """See ``FileSystem``."""
         view = memoryview(data)
         while view:
             written = platform.write_at(fd, view, position)
@@ -125,15 +116,12 @@ class LocalFileSystem:
             view = view[written:]
 
     def sync(self, fd: int) -> None:
-        """See ``FileSystem``."""
         platform.sync_file(fd)
 
     def sync_mapped(self, mapping: Mapping) -> None:
-        """See ``FileSystem``."""
         sync_shared(mapping)
 
     def sync_folder(self, path: Path) -> None:
-        """See ``FileSystem``."""
         if platform.O_DIRECTORY is None:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -144,15 +132,12 @@ class LocalFileSystem:
                 os.close(folder)
 
     def rename(self, old: Path, new: Path) -> None:
-        """See ``FileSystem``."""
         old.replace(new)
 
     def unlink(self, path: Path) -> None:
-        """See ``FileSystem``."""
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> None:
-        """See ``FileSystem``."""
         with contextlib.suppress(FileNotFoundError):
             path.rmdir()
 

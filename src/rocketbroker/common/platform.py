@@ -179,11 +179,8 @@ def set_open_file_limit(soft: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
-# Files mapped as shared memory without keeping a descriptor.
-#
 # Python's ``mmap`` keeps a duplicate of the file's descriptor while the mapping lives, which doubles the descriptors.
-# The kernel needs none: a mapping keeps its file by itself.
-
+# The kernel needs none: a mapping keeps its file by itself. So files are mapped by calls of the C library.
 _FAILED: Final = ctypes.c_void_p(-1).value
 _mmap = libc_function(
     "mmap",

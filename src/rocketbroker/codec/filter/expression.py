@@ -232,7 +232,6 @@ class Constant(Expression):
         return isinstance(self.value, int | float) and not isinstance(self.value, bool)
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         value = self.value
         return lambda _values: value
 
@@ -252,7 +251,6 @@ class Property(Expression):
         return False
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         return itemgetter(number_of(self.name))
 
 
@@ -275,7 +273,6 @@ class Negate(_Unary):
         return False
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         operand = self.operand.compiled(number_of)
 
         def negate(values: Values) -> Value:
@@ -293,7 +290,6 @@ class BooleanCast(_Unary):
     __slots__ = ()
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         operand = self.operand.compiled(number_of)
         return lambda values: None if operand(values) is None else False
 
@@ -304,7 +300,6 @@ class Not(_Unary):
     __slots__ = ()
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         operand = self.operand.compiled(number_of)
 
         def negation(values: Values) -> Value:
@@ -326,7 +321,6 @@ class Logic(Expression):
         self.decides = not is_and
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         parts = [part.compiled(number_of) for part in self.parts]
         decides = self.decides
 
@@ -353,7 +347,6 @@ class Equal(Expression):
         self.left, self.right = left, right
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         quick = _compared_with_constant(self.left, "=", self.right, number_of)
         if quick is not None:
             return quick
@@ -371,7 +364,6 @@ class Relational(Expression):
         self.left, self.relation, self.right = left, relation, right
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         quick = _compared_with_constant(self.left, self.relation, self.right, number_of)
         if quick is not None:
             return quick
@@ -395,7 +387,6 @@ class In(Expression):
         self.operand, self.elements, self.is_not = operand, frozenset(elements), is_not
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         operand, elements, is_not = self.operand.compiled(number_of), self.elements, self.is_not
 
         def contained(values: Values) -> Value:
@@ -415,7 +406,6 @@ class TextMatch(Expression):
         self.operand, self.relation, self.search, self.is_not = operand, relation, search, is_not
 
     def compiled(self, number_of: Numbering) -> Evaluate:
-        """See ``Expression``."""
         if not self.search:
             return lambda _values: False  # the operand is not evaluated, as in RocketMQ
         operand, search, is_not = self.operand.compiled(number_of), self.search, self.is_not

@@ -27,38 +27,18 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
 from rocketbroker.common.errors import CodecError, CorruptRecordError
 
-# Encoder of CommitLog records (org.apache.rocketmq.store.MessageExtEncoder).
-#
-# int32 totalSize         int32 magic         int32 bodyCRC (crc32 & 0x7FFFFFFF)
-# int32 queueId           int32 flag          int64 queueOffset     int64 physicalOffset
-# int32 sysFlag           int64 bornTimestamp [4|16] bornIp int32 bornPort
-# int64 storeTimestamp    [4|16] storeIp      int32 storePort
-# int32 reconsumeTimes    int64 preparedTransactionOffset
-# int32 bodyLength        body
-# uint8 (V1) | int16 (V2) topicLength         topic
-# int16 propertiesLength  properties
-#
-# BLANK: int32 rest of the file, int32 magic, the rest of the file undefined
-
 MESSAGE_MAGIC_CODE_V1: Final = 0xDAA320A7
 MESSAGE_MAGIC_CODE_V2: Final = 0xDAA320AB
 BLANK_MAGIC_CODE: Final = 0xCBD43194
 
-TOTAL_SIZE_POSITION: Final = 0
-MAGIC_CODE_POSITION: Final = 4
 BODY_CRC_POSITION: Final = 8
-QUEUE_ID_POSITION: Final = 12
-FLAG_POSITION: Final = 16
 QUEUE_OFFSET_POSITION: Final = 20
 PHYSICAL_OFFSET_POSITION: Final = 28
 SYS_FLAG_POSITION: Final = 36
-BORN_TIMESTAMP_POSITION: Final = 40
 BORN_HOST_POSITION: Final = 48
 #: The positions below hold if both hosts are IPv4; each IPv6 host before a field moves it by 12.
 STORE_TIMESTAMP_POSITION: Final = 56
 STORE_HOST_POSITION: Final = 64
-RECONSUME_TIMES_POSITION: Final = 72
-PREPARED_TRANSACTION_OFFSET_POSITION: Final = 76
 BODY_LENGTH_POSITION: Final = 84
 BODY_POSITION: Final = 88
 
@@ -191,11 +171,9 @@ def encode_blank(size: int) -> bytes:
     return BLANK.pack(size, BLANK_MAGIC_CODE)
 
 
-# Decoder of CommitLog records, from files and from answers to pulls (MessageDecoder).
-#
-# The checks are those of CommitLog.checkMessageAndReturnSize. The byte grammar is in ``message_decoder.py``. Each
-# length is checked against the rest of the record, and the record against the rest of the buffer, before a byte is
-# read; a misfit is a :class:`CorruptRecordError` that names the position.
+# Records are decoded from files and from answers to pulls. The checks are those of
+# CommitLog.checkMessageAndReturnSize: each length is compared with the rest of the record, and the record with the rest
+# of the buffer, before a byte is read. A misfit is a :class:`CorruptRecordError` that names the position.
 
 _TOPIC_LENGTH_SIZES: Final = {MESSAGE_MAGIC_CODE_V1: 1, MESSAGE_MAGIC_CODE_V2: 2}
 
@@ -248,7 +226,8 @@ def decode_record(
         raise corrupt(offset, f"propertiesLength is {properties_length}, but totalSize leaves {left} bytes for them")
     body, sys_flag = b"", fields[7]
     if check_crc and crc32(buffer[body_start:body_end]) & 0x7FFFFFFF != fields[2]:
-        raise _wrong_crc(buffer[body_start:body_end], fields[2], offset)
+        found = body_crc(buffer[body_start:body_end])
+        raise corrupt(offset, f"bodyCRC is 0x{fields[2]:08X}, but the body has 0x{found:08X}")
     if read_body:
         body = bytes(buffer[body_start:body_end])
         if decompress and body and sys_flag & COMPRESSED_FLAG:
@@ -305,10 +284,6 @@ def _head_of(buffer: ReadableBuffer, offset: int, total_size: int, magic: int, l
         if total_size >= head.size + rest:
             return head
     raise corrupt(offset, f"totalSize is {total_size}, but the fixed fields alone take more")
-
-
-def _wrong_crc(body: ReadableBuffer, expected: int, offset: int) -> CorruptRecordError:
-    return corrupt(offset, f"bodyCRC is 0x{expected:08X}, but the body has 0x{crc32(body) & 0x7FFFFFFF:08X}")
 
 
 def _unpack(body: bytes, sys_flag: int, offset: int) -> bytes:

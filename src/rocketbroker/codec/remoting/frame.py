@@ -17,7 +17,7 @@ ROCKETMQ (org.apache.rocketmq.remoting.protocol.RocketMQSerializable):
     int32 extFieldsLength  pairs until consumed: int16 keyLength, key, int32 valueLength, value
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import Any, Generic, TypeVar
 
@@ -33,13 +33,11 @@ from rocketbroker.codec.remoting.remoting_command import (
 )
 from rocketbroker.common.errors import CodecError, LocalProtocolError, RemoteProtocolError
 
-# JSON header, as fastjson writes and reads it (org.apache.rocketmq.remoting.protocol.RemotingSerializable).
+# -- JSON header
 #
-#     {"code":310,"extFields":{"a":"group",...},"flag":0,"language":"JAVA","opaque":7,
-#      "serializeTypeCurrentRPC":"JSON","version":513}
-#
-# Keys are in alphabetical order, ``remark`` and ``extFields`` are left out if null, and each value of ``extFields`` is
-# a string. Other clients differ in order, numbers, blanks, or a line feed at the end, and are understood as well.
+# Java writes keys in alphabetical order, leaves ``remark`` and ``extFields`` out if null, and writes each value of
+# ``extFields`` as a string. Other clients differ: C++ sends numbers and booleans for texts, and some send another
+# order, blanks, or a line feed at the end. All are understood; what is written is Java's form.
 
 T = TypeVar("T", bound=CommandCustomHeader)
 
@@ -161,16 +159,7 @@ LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
 OTHER = LANGUAGE_CODES["OTHER"]
 
 
-def language_name(code: int) -> str:
-    """Return the name of a language code; an unknown code is ``OTHER``, as in Java."""
-    return LANGUAGES[code] if 0 <= code < len(LANGUAGES) else "OTHER"
-
-
-# Binary header ROCKETMQ (org.apache.rocketmq.remoting.protocol.RocketMQSerializable).
-#
-#     int16 code   int8 language   int16 version   int32 opaque   int32 flag
-#     int32 remarkLength     remark, UTF-8 (length 0 when there is none)
-#     int32 extFieldsLength  pairs until consumed: int16 keyLength, key, int32 valueLength, value
+# -- Binary header
 #
 # Code and version have only 16 bits: larger numbers are cut, as in Java.
 
@@ -228,7 +217,9 @@ def decode_rocketmq_header(header: memoryview) -> Command:
         text = remark.decode() if remark_length else None
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"ROCKETMQ header: a text is not UTF-8 ({error.reason})") from None
-    return RemotingCommand(code, fields or None, flag, language_name(language), opaque, text, "ROCKETMQ", version)
+    # An unknown code is OTHER, as in Java.
+    name = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
+    return RemotingCommand(code, fields or None, flag, name, opaque, text, "ROCKETMQ", version)
 
 
 def _short(number: int) -> int:
@@ -253,12 +244,7 @@ def encode_rocketmq_header(command: Command) -> bytes:
     return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))
 
 
-# Frames of the remoting protocol (NettyDecoder, NettyEncoder and RemotingCommand.encode).
-#
-# int32  length          bytes that follow: 4 + headerLength + bodyLength
-# int32  mark            high byte: header encoding, 0 JSON, 1 ROCKETMQ; low 24 bits: headerLength
-# bytes  header
-# bytes  body
+# -- Frames
 
 LENGTH = Struct(">i")
 LENGTH_AND_MARK = Struct(">iI")
@@ -357,17 +343,10 @@ def decode_frames(data: bytes) -> Iterator[Command]:
         rest = rest[end:]
 
 
-def frame_parts(header: bytes, body: bytes, serialize_type: int = SERIALIZE_JSON) -> tuple[bytes, ...]:
-    """Return the length, mark, header and body of a frame as separate pieces."""
+def encode_frame(command: Command, serialize_type: int = SERIALIZE_JSON) -> bytes:
+    """Return a whole frame, its length field included."""
+    header = (encode_json_header if serialize_type == SERIALIZE_JSON else encode_rocketmq_header)(command)
     if len(header) > MAX_HEADER_LENGTH:
         raise LocalProtocolError(f"header of {len(header)} bytes exceeds the limit of {MAX_HEADER_LENGTH}")
     mark = serialize_type << 24 | len(header)
-    return LENGTH_AND_MARK.pack(4 + len(header) + len(body), mark), header, body
-
-
-def encode_frame(command: Command, serialize_type: int = SERIALIZE_JSON) -> bytes:
-    """Return a whole frame, its length field included."""
-    encode: Callable[[Command], bytes] = (
-        encode_json_header if serialize_type == SERIALIZE_JSON else encode_rocketmq_header
-    )
-    return b"".join(frame_parts(encode(command), command.body, serialize_type))
+    return b"".join((LENGTH_AND_MARK.pack(4 + len(header) + len(command.body), mark), header, command.body))

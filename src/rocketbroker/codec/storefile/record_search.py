@@ -29,15 +29,6 @@ from rocketbroker.codec.message.message_decoder import (
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.store_file import LogWindow
 
-# Layout of a CommitLog file (org.apache.rocketmq.store.CommitLog).
-#
-#     file   := record* (BLANK | zeros)
-#     record := codec/message/message_decoder.py
-#     BLANK  := int32 bytes left in the file, int32 magic, the rest undefined
-#
-# A record never spans files: one that does not fit goes to the next file, after a BLANK in this one.
-# Unwritten space is zeros, so a totalSize of 0 is the end of what was written.
-
 #: Bytes that stay free after the last record, so that a BLANK always fits.
 END_FILE_MIN_BLANK_LENGTH: Final = BLANK_LENGTH
 

@@ -12,8 +12,6 @@ from array import array
 from struct import Struct
 from typing import Final, NamedTuple
 
-import msgspec
-
 from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
@@ -65,8 +63,8 @@ class TimerProgressFile(RemotingSerializable):
     """
 
     queue_offset: Long = 0
-    slot_entries: dict[Long, Int] = msgspec.field(default_factory=dict)
-    delivered: list[tuple[Long, Long]] = msgspec.field(default_factory=list)
+    slot_entries: dict[Long, Int] = {}
+    delivered: list[tuple[Long, Long]] = []
     precision_ms: Int = 0
     roll_window_ms: Long = 0
 

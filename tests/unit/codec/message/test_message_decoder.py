@@ -42,18 +42,18 @@ def test_the_positions_are_those_of_the_fields() -> None:
     record = encode(body=b"body")
     assert encoder.RECORD_HEAD.size == encoder.BODY_POSITION == 88
     expected = {
-        encoder.TOTAL_SIZE_POSITION: (">i", len(record)),
-        encoder.MAGIC_CODE_POSITION: (">I", encoder.MESSAGE_MAGIC_CODE_V1),
+        0: (">i", len(record)),
+        4: (">I", encoder.MESSAGE_MAGIC_CODE_V1),
         encoder.BODY_CRC_POSITION: (">I", encoder.body_crc(b"body")),
-        encoder.QUEUE_ID_POSITION: (">i", 1),
-        encoder.FLAG_POSITION: (">i", 2),
+        12: (">i", 1),
+        16: (">i", 2),
         encoder.QUEUE_OFFSET_POSITION: (">q", 3),
         encoder.PHYSICAL_OFFSET_POSITION: (">q", 4),
         encoder.SYS_FLAG_POSITION: (">i", 0),
-        encoder.BORN_TIMESTAMP_POSITION: (">q", 5),
+        40: (">q", 5),
         encoder.STORE_TIMESTAMP_POSITION: (">q", 6),
-        encoder.RECONSUME_TIMES_POSITION: (">i", 7),
-        encoder.PREPARED_TRANSACTION_OFFSET_POSITION: (">q", 8),
+        72: (">i", 7),
+        76: (">q", 8),
         encoder.BODY_LENGTH_POSITION: (">i", 4),
     }
     found = {at: (form, struct.unpack_from(form, record, at)[0]) for at, (form, _) in expected.items()}

@@ -62,8 +62,8 @@ class SubscriptionData(RemotingSerializable):
     topic: str = ""
     sub_string: str = ""
     sub_version: Long = 0
-    tags_set: list[str] = msgspec.field(default_factory=list)
-    code_set: list[int] = msgspec.field(default_factory=list)
+    tags_set: list[str] = []
+    code_set: list[int] = []
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -75,7 +75,7 @@ class ConsumerData(RemotingSerializable):
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
-    subscription_data_set: list[SubscriptionData] = msgspec.field(default_factory=list)
+    subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
 
 
@@ -89,8 +89,8 @@ class HeartbeatData(RemotingSerializable):
     """Request of HEART_BEAT (34). With ``without_sub`` a 5.x client sends a fingerprint instead of its groups."""
 
     client_id: str = msgspec.field(name="clientID")
-    producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
-    consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
+    producer_data_set: list[ProducerData] = []
+    consumer_data_set: list[ConsumerData] = []
     heartbeat_fingerprint: Int = 0
     without_sub: bool = False
 
@@ -140,8 +140,8 @@ class Connection(RemotingSerializable):
 class ConsumerConnection(RemotingSerializable):
     """Answer to GET_CONSUMER_CONNECTION_LIST (203); subscriptions by topic."""
 
-    connection_set: list[Connection] = msgspec.field(default_factory=list)
-    subscription_table: dict[str, SubscriptionData] = msgspec.field(default_factory=dict)
+    connection_set: list[Connection] = []
+    subscription_table: dict[str, SubscriptionData] = {}
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
@@ -150,7 +150,7 @@ class ConsumerConnection(RemotingSerializable):
 class ProducerConnection(RemotingSerializable):
     """Answer to GET_PRODUCER_CONNECTION_LIST (204)."""
 
-    connection_set: list[Connection] = msgspec.field(default_factory=list)
+    connection_set: list[Connection] = []
 
 
 class ProducerInfo(RemotingSerializable):
@@ -166,13 +166,13 @@ class ProducerInfo(RemotingSerializable):
 class ProducerTableInfo(RemotingSerializable):
     """Answer to GET_ALL_PRODUCER_INFO (328), by group."""
 
-    data: dict[str, list[ProducerInfo]] = msgspec.field(default_factory=dict)
+    data: dict[str, list[ProducerInfo]] = {}
 
 
 class GetConsumerListByGroupResponseBody(RemotingSerializable):
     """Answer to GET_CONSUMER_LIST_BY_GROUP (38)."""
 
-    consumer_id_list: list[str] = msgspec.field(default_factory=list)
+    consumer_id_list: list[str] = []
 
 
 class QuerySubscriptionResponseBody(RemotingSerializable):
@@ -189,7 +189,7 @@ class LockBatchRequestBody(RemotingSerializable):
     consumer_group: str
     client_id: str
     only_this_broker: bool = False
-    mq_set: list[MessageQueue] = msgspec.field(default_factory=list)
+    mq_set: list[MessageQueue] = []
 
 
 class LockBatchResponseBody(RemotingSerializable):
@@ -235,10 +235,10 @@ class ConsumeStatus(RemotingSerializable):
 class ConsumerRunningInfo(RemotingSerializable):
     """Answer to GET_CONSUMER_RUNNING_INFO (307); ``subscription_set`` is None if the client left it out."""
 
-    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    properties: dict[str, str] = {}
     subscription_set: list[SubscriptionData] | None = None
-    mq_table: dict[MessageQueue, ProcessQueueInfo] = msgspec.field(default_factory=dict)
-    status_table: dict[str, ConsumeStatus] = msgspec.field(default_factory=dict)
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+    status_table: dict[str, ConsumeStatus] = {}
     jstack: str | None = None
 
 

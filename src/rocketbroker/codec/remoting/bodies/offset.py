@@ -17,7 +17,7 @@ class ConsumerOffsetSerializeWrapper(RemotingSerializable):
     still to take over. ``slave_commit_table``: offsets committed at this slave that its master may lack.
     """
 
-    offset_table: dict[str, dict[Int, Long]] = msgspec.field(default_factory=dict)
+    offset_table: dict[str, dict[Int, Long]] = {}
     data_version: DataVersion | None = None
     pull_offset_table: dict[str, dict[Int, Long]] | None = None
     group_topic_map: dict[str, list[str]] | None = None
@@ -28,14 +28,14 @@ class ConsumerOffsetSerializeWrapper(RemotingSerializable):
 class DelayOffsetSerializeWrapper(RemotingSerializable):
     """Answer to GET_ALL_DELAY_OFFSET (45) and delayOffset.json; by delay level."""
 
-    offset_table: dict[Int, Long] = msgspec.field(default_factory=dict)
+    offset_table: dict[Int, Long] = {}
     data_version: DataVersion | None = None
 
 
 class ResetOffsetBody(RemotingSerializable):
     """Answer to INVOKE_BROKER_TO_RESET_OFFSET (222), and body of RESET_CONSUMER_CLIENT_OFFSET (220)."""
 
-    offset_table: dict[MessageQueue, Long] = msgspec.field(default_factory=dict)
+    offset_table: dict[MessageQueue, Long] = {}
 
 
 class MessageQueueForC(RemotingSerializable):
@@ -50,20 +50,20 @@ class MessageQueueForC(RemotingSerializable):
 class ResetOffsetBodyForC(RemotingSerializable):
     """Body of RESET_CONSUMER_CLIENT_OFFSET (220) for C++ clients, which cannot read maps with object keys."""
 
-    offset_table: list[MessageQueueForC] = msgspec.field(default_factory=list)
+    offset_table: list[MessageQueueForC] = []
 
 
 class GetConsumerStatusBody(RemotingSerializable):
     """Answer to 221 (``message_queue_table``) and 223 (``consumer_table``, by client id)."""
 
-    message_queue_table: dict[MessageQueue, Long] = msgspec.field(default_factory=dict)
-    consumer_table: dict[str, dict[MessageQueue, Long]] = msgspec.field(default_factory=dict)
+    message_queue_table: dict[MessageQueue, Long] = {}
+    consumer_table: dict[str, dict[MessageQueue, Long]] = {}
 
 
 class QueryCorrectionOffsetBody(RemotingSerializable):
     """Answer to QUERY_CORRECTION_OFFSET (308), by queue id."""
 
-    correction_offsets: dict[Int, Long] = msgspec.field(default_factory=dict)
+    correction_offsets: dict[Int, Long] = {}
 
 
 class ConsumeQueueData(RemotingSerializable):
@@ -81,7 +81,7 @@ class ConsumeQueueData(RemotingSerializable):
 class QueryConsumeQueueResponseBody(RemotingSerializable):
     """Answer to QUERY_CONSUME_QUEUE (321)."""
 
-    queue_data: list[ConsumeQueueData] = msgspec.field(default_factory=list)
+    queue_data: list[ConsumeQueueData] = []
     max_queue_index: Long = 0
     min_queue_index: Long = 0
     subscription_data: SubscriptionData | None = None
@@ -99,7 +99,7 @@ class TopicOffset(RemotingSerializable):
 class TopicStatsTable(RemotingSerializable):
     """Answer to GET_TOPIC_STATS_INFO (202); ``topic_put_tps`` in messages per second."""
 
-    offset_table: dict[MessageQueue, TopicOffset] = msgspec.field(default_factory=dict)
+    offset_table: dict[MessageQueue, TopicOffset] = {}
     topic_put_tps: float = 0.0
 
 
@@ -115,14 +115,14 @@ class OffsetWrapper(RemotingSerializable):
 class ConsumeStats(RemotingSerializable):
     """Answer to GET_CONSUME_STATS (208); ``consume_tps`` in messages per second."""
 
-    offset_table: dict[MessageQueue, OffsetWrapper] = msgspec.field(default_factory=dict)
+    offset_table: dict[MessageQueue, OffsetWrapper] = {}
     consume_tps: float = 0.0
 
 
 class ConsumeStatsList(RemotingSerializable):
     """Answer to GET_BROKER_CONSUME_STATS (317): for each group, a map from the group to its statistics by topic."""
 
-    consume_stats_list: list[dict[str, list[ConsumeStats]]] = msgspec.field(default_factory=list)
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
     broker_addr: str | None = None
     total_diff: Long = 0
     total_inflight_diff: Long = 0
@@ -160,7 +160,7 @@ class QueueTimeSpan(RemotingSerializable):
 class QueryConsumeTimeSpanBody(RemotingSerializable):
     """Answer to QUERY_CONSUME_TIME_SPAN (303)."""
 
-    consume_time_span_set: list[QueueTimeSpan] = msgspec.field(default_factory=list)
+    consume_time_span_set: list[QueueTimeSpan] = []
 
 
 class TimerMetric(RemotingSerializable):
@@ -173,7 +173,7 @@ class TimerMetric(RemotingSerializable):
 class TimerMetricsSerializeWrapper(RemotingSerializable):
     """Answer to GET_TIMER_METRICS (61) and ``config/timermetrics``, by topic."""
 
-    timing_count: dict[str, TimerMetric] = msgspec.field(default_factory=dict)
+    timing_count: dict[str, TimerMetric] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
@@ -196,9 +196,7 @@ class SetMessageRequestModeRequestBody(RemotingSerializable):
 class MessageRequestModeSerializeWrapper(RemotingSerializable):
     """Answer to GET_ALL_MESSAGE_REQUEST_MODE (402) and messageRequestMode.json, by topic and group."""
 
-    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = msgspec.field(
-        default_factory=dict
-    )
+    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
 
 
 class HAConnectionRuntimeInfo(RemotingSerializable):
@@ -229,5 +227,5 @@ class HARuntimeInfo(RemotingSerializable):
     master: bool = True
     master_commit_log_max_offset: Long = 0
     in_sync_slave_nums: Int = 0
-    ha_connection_info: list[HAConnectionRuntimeInfo] = msgspec.field(default_factory=list)
+    ha_connection_info: list[HAConnectionRuntimeInfo] = []
     ha_client_runtime_info: HAClientRuntimeInfo = msgspec.field(default_factory=HAClientRuntimeInfo)

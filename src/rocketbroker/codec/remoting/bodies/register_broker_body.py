@@ -85,10 +85,10 @@ class RegistrationLimits:
 
 
 class _Wrapper(msgspec.Struct, rename="camel"):
-    topic_config_table: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    topic_config_table: dict[str, msgspec.Raw] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    topic_queue_mapping_info_map: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, msgspec.Raw] = {}
     topic_queue_mapping_detail_map: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
@@ -96,7 +96,7 @@ class _Parts(msgspec.Struct, rename="camel"):
     """Body with encoded topics: decoding them all at once would hold the interpreter for 0.1 s."""
 
     topic_config_serialize_wrapper: _Wrapper = msgspec.field(default_factory=_Wrapper)
-    filter_server_list: list[str] = msgspec.field(default_factory=list)
+    filter_server_list: list[str] = []
 
 
 _decode_parts = msgspec.json.Decoder(_Parts, strict=False).decode
@@ -108,7 +108,7 @@ class RegisterBrokerBody(RemotingSerializable):
     topic_config_serialize_wrapper: TopicConfigAndMappingSerializeWrapper = msgspec.field(
         default_factory=TopicConfigAndMappingSerializeWrapper
     )
-    filter_server_list: list[str] = msgspec.field(default_factory=list)
+    filter_server_list: list[str] = []
 
     @classmethod
     def decode_within(cls, body: Buffer, limits: RegistrationLimits) -> Self:

@@ -41,7 +41,7 @@ class BrokerData(RemotingSerializable):
 
     cluster: str = ""
     broker_name: str = ""
-    broker_addrs: dict[Long, str] = msgspec.field(default_factory=dict)
+    broker_addrs: dict[Long, str] = {}
     zone_name: str | None = None
     enable_acting_master: bool = False
 
@@ -50,9 +50,9 @@ class TopicRouteData(RemotingSerializable):
     """Answer to GET_ROUTEINFO_BY_TOPIC (105); request of REGISTER_TOPIC_IN_NAMESRV (217)."""
 
     order_topic_conf: str | None = None
-    queue_datas: list[QueueData] = msgspec.field(default_factory=list)
-    broker_datas: list[BrokerData] = msgspec.field(default_factory=list)
-    filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    queue_datas: list[QueueData] = []
+    broker_datas: list[BrokerData] = []
+    filter_server_table: dict[str, list[str]] = {}
     topic_queue_mapping_by_broker: dict[str, dict[str, Any]] | None = None
 
     def encode(self) -> bytes:
@@ -115,8 +115,8 @@ def takes_standard_json(version: int, accept_standard_json_only: bool | None) ->
 class ClusterInfo(RemotingSerializable):
     """Answer to GET_BROKER_CLUSTER_INFO (106): brokers by name, broker names by cluster."""
 
-    broker_addr_table: dict[str, BrokerData] = msgspec.field(default_factory=dict)
-    cluster_addr_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    broker_addr_table: dict[str, BrokerData] = {}
+    cluster_addr_table: dict[str, list[str]] = {}
 
     def encode(self) -> bytes:
         """Return the body as fastjson writes it."""
@@ -130,7 +130,7 @@ class BrokerMemberGroup(RemotingSerializable):
 
     cluster: str = ""
     broker_name: str = ""
-    broker_addrs: dict[Long, str] = msgspec.field(default_factory=dict)
+    broker_addrs: dict[Long, str] = {}
 
 
 class GetBrokerMemberGroupResponseBody(RemotingSerializable):

@@ -45,7 +45,7 @@ class TopicConfig(RemotingSerializable):
     topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
     topic_sys_flag: Int = 0
     order: bool = False
-    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    attributes: dict[str, str] = {}
 
     @property
     def is_batch_cq(self) -> bool:
@@ -94,7 +94,7 @@ class CreateTopicListRequestBody(RemotingSerializable):
 class TopicConfigSerializeWrapper(RemotingSerializable):
     """All topics of a broker by name."""
 
-    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
+    topic_config_table: dict[str, TopicConfig] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
@@ -102,7 +102,7 @@ class TopicQueueMappingInfo(RemotingSerializable):
     """Queues of a static topic on a broker (TopicQueueMappingInfo): physical ids by logical ones."""
 
     bname: str | None = None
-    curr_id_map: dict[Int, Int] = msgspec.field(default_factory=dict)
+    curr_id_map: dict[Int, Int] = {}
     dirty: bool = False
     epoch: Long = 0
     scope: str | None = None
@@ -119,8 +119,8 @@ class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
     """Topics and static topics, in REGISTER_BROKER (103) and the answer to GET_ALL_TOPIC_CONFIG (21)."""
 
     mapping_data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
-    topic_queue_mapping_detail_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = {}
+    topic_queue_mapping_detail_map: dict[str, dict[str, Any]] = {}
 
 
 class GroupRetryPolicyType(StrEnum):
@@ -141,7 +141,7 @@ class ExponentialRetryPolicy(RemotingSerializable):
 class CustomizedRetryPolicy(RemotingSerializable):
     """Delays by list, in ms."""
 
-    next: list[Long] = msgspec.field(default_factory=list)
+    next: list[Long] = []
 
 
 class GroupRetryPolicy(RemotingSerializable):
@@ -178,7 +178,7 @@ class SubscriptionGroupConfig(RemotingSerializable):
     group_sys_flag: Int = 0
     consume_timeout_minute: Int = 15
     subscription_data_set: list[SimpleSubscriptionData] | None = None
-    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    attributes: dict[str, str] = {}
 
 
 class SubscriptionGroupList(RemotingSerializable):
@@ -190,8 +190,8 @@ class SubscriptionGroupList(RemotingSerializable):
 class SubscriptionGroupWrapper(RemotingSerializable):
     """Answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) and subscriptionGroup.json."""
 
-    subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(default_factory=dict)
-    forbidden_table: dict[str, dict[str, Int]] = msgspec.field(default_factory=dict)
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+    forbidden_table: dict[str, dict[str, Int]] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
@@ -228,10 +228,10 @@ class FilterDataMapByTopic(RemotingSerializable):
     """Filters of a topic by group."""
 
     topic: str = ""
-    group_filter_data: dict[str, ConsumerFilterData] = msgspec.field(default_factory=dict)
+    group_filter_data: dict[str, ConsumerFilterData] = {}
 
 
 class ConsumerFilterWrapper(RemotingSerializable):
     """All filters by topic."""
 
-    filter_data_by_topic: dict[str, FilterDataMapByTopic] = msgspec.field(default_factory=dict)
+    filter_data_by_topic: dict[str, FilterDataMapByTopic] = {}
