@@ -1,8 +1,4 @@
-"""Retention: removal of expired files of log, queues and index (CleanCommitLogService, CleanConsumeQueueService).
-
-Work that waits for the disk runs on the cleaning thread. Decisions, and changes of the files in service, are made on
-the event loop between two reads: no pull ever sees a queue that begins before the log does.
-"""
+"""Retention: removal of expired files of log, queues and index (CleanCommitLogService, CleanConsumeQueueService)."""
 
 import asyncio
 import logging
@@ -21,13 +17,15 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.put_message import Refusal, StandingRefusals
 from rocketbroker.store.index.index_service import IndexService
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore, MovedBegin
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
 log = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 # Rounds for which DELETE_EXPIRED_COMMITLOG continues while there are files to remove.
 _MAX_MANUAL_DELETE_FILE_TIMES = 20
+# Files named in a message about failed removals.
+_MOST_NAMED = 10
 
 
 #: CommitLog offset of the oldest message that a service still has to deliver, ``None`` without one.
@@ -66,10 +64,27 @@ class CleanedStore(Protocol):
         """Source of the offset of the first message that is not readable yet."""
 
 
+# Files go from the beginning, one at a time, and each in this order:
+#
+# 1. The queues' new begins are read on the cleaning thread: the first offset in each queue whose message stays.
+# 2. The file's name is removed, and the folder synced. A crash now leaves a log that begins later, without a hole: no
+#    later file can disappear on disk before an earlier one. A start moves the begins of the queues to that of the log.
+# 3. On the event loop, between two reads, the file leaves the list and the queues get their new begins. So no pull
+#    finds a queue that begins before the log does. Both or neither happen, even if the round is cancelled
+#    (``CleanThread``).
+# 4. Readers that hold the file, or a slice of it, keep its bytes. Its blocks are freed once nobody holds it: a file
+#    that was shortened under a mapping would kill the process.
+#
+# Queue and index files follow, once no message of theirs is left in the log; if that fails, they only take room.
+#
+# Some files always stay: the last one of the log, which is written. One with messages that are not in their queues yet,
+# as the queues are made from it. The last one of a queue, which alone says which offset comes next: without it offsets
+# would be used twice. An expired file with messages that a service still has to deliver (delays, timers) stays too,
+# unless the disk is nearly full: then the oldest file goes before it expires, and each loss is logged first.
+#
+# ``file_changes`` keeps a cut of the log and a deletion of topics out of steps 1 to 3.
 class CleanCommitLogService:
     """Removal of files from the beginning of the log: expired ones, and the oldest when the disk is full.
-
-    The last file always stays, and so does a file with messages that are not readable yet.
 
     Args:
         store: the log, the queues, which begin where the log does, and the settings.
@@ -113,28 +128,11 @@ class CleanCommitLogService:
         Raises:
             OSError: A disk cannot be measured.
         """
-        disk = await self._watch.look()
+        config, disk = self._config, await self._watch.look()
         await self._thread.release()
         why = self._why(disk)
         if not why or self._clock.monotonic() < self._retry_at:
             return
-        removed = await self._remove_files(disk, why)
-        if self._manual_rounds:
-            self._manual_rounds = self._manual_rounds - 1 if removed else 0
-        self._tell_if_stuck(disk, removed)
-
-    def _why(self, disk: FullestDisk) -> str:
-        """Return the reason to remove expired files now, empty if they stay."""
-        if self._manual_rounds:
-            return "DELETE_EXPIRED_COMMITLOG requested it"
-        hour = time.localtime(self._clock.time_ms() // 1000).tm_hour
-        if hour in map(int, self._config.delete_when.removesuffix(";").split(";")):
-            return f"it is {hour} o'clock (deleteWhen={self._config.delete_when})"
-        return disk.above(self._config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
-
-    async def _remove_files(self, disk: FullestDisk, why: str) -> int:
-        """Remove files one by one, and return their number."""
-        config = self._config
         removed = 0
         while removed < config.delete_file_batch_max:
             async with self._store.file_changes:
@@ -144,74 +142,8 @@ class CleanCommitLogService:
             await self._thread.release()
             await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
             disk = await self._watch.look()
-        return removed
-
-    async def _remove_next(self, disk: FullestDisk, why: str) -> bool:
-        """Remove the first file if it has expired, or must go all the same; return false if it stays."""
-        if not self._has_removable_file():
-            return False
-        expired = not self._first_is_pending() and await self._thread.run(self._first_has_expired)
-        forced = "" if expired else self._why_forced(disk)
-        if not expired and not forced:
-            return False
-        try:
-            await (self._remove_first(forced, forced=True) if forced else self._remove_first(why, forced=False))
-        except OSError:
-            retry_ms = self._config.redelete_hanged_file_interval
-            self._retry_at = self._clock.monotonic() + retry_ms / 1000
-            log.exception(
-                "CommitLog: a file could not be removed; next attempt in %s ms (redeleteHangedFileInterval)", retry_ms
-            )
-            return False
-        return True
-
-    def _has_removable_file(self) -> bool:
-        files = self._store.commit_log.queue.files
-        return len(files) > 1 and files[1].file_from_offset <= self._store.appender.dispatched_offset
-
-    def _first_is_pending(self) -> bool:
-        """Return true if messages of the first file are still to be delivered, however old it is."""
-        end = self._store.commit_log.queue.files[1].file_from_offset
-        return any(first < end for pending in self._pending if (first := pending()) is not None)
-
-    def _first_has_expired(self) -> bool:
-        modified = self._store.commit_log.queue.files[0].last_modified_ms()
-        return modified + self._config.file_reserved_time * _HOUR_MS <= self._clock.time_ms()
-
-    def _why_forced(self, disk: FullestDisk) -> str:
-        """Return the reason to remove a file before it expires, empty if it stays."""
-        config = self._config
-        if not config.clean_file_forcibly_enable:
-            return ""
-        coming = self._thread.coming_room(config.destroy_maped_file_interval_forcibly)
-        return disk.above(config.disk_space_clean_forcibly_ratio, "diskSpaceCleanForciblyRatio", coming)
-
-    async def _remove_first(self, why: str, *, forced: bool) -> None:
-        """Remove the first file and keep no reference to it: its blocks are freed once nobody holds it."""
-        files = self._store.commit_log.queue.files
-        file, begin = files[0], files[1].file_from_offset
-        begins = await self._thread.run(self._store.queues.first_offsets, begin)
-        if forced:
-            what = f"{file.path} is removed before it expires (cleanFileForciblyEnable): {why}"
-            self._tell_losses(what, begins.moved)
-
-        def take_out() -> None:
-            self._store.commit_log.queue.take_out(file)
-            begins.correct()
-
-        await self._thread.remove(file.remove, take_out)
-        log.info("%s is removed: %s; the log begins at %s now", file.path, why, begin)
-
-    def _tell_losses(self, what: str, moved: Sequence[MovedBegin]) -> None:
-        ranges = [QueueRange(queue.topic, queue.queue_id, queue.min_offset, first) for queue, first in moved]
-        losses = self._unconsumed(ranges)
-        log.warning("%s; groups and queues that lose unconsumed messages: %s", what, len(losses))
-        for loss in losses:
-            log.warning("%s", loss)
-
-    def _tell_if_stuck(self, disk: FullestDisk, removed: int) -> None:
-        """Log once that no file can be removed."""
-        config = self._config
+        if self._manual_rounds:
+            self._manual_rounds = self._manual_rounds - 1 if removed else 0
         full = "" if removed else disk.above(config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
         if full and not self._stuck:
             log.warning(
@@ -222,9 +154,64 @@ class CleanCommitLogService:
             )  # fmt: skip
         self._stuck = bool(full)
 
+    def _why(self, disk: FullestDisk) -> str:
+        """Return the reason to remove expired files now, empty if they stay."""
+        if self._manual_rounds:
+            return "DELETE_EXPIRED_COMMITLOG requested it"
+        hour = time.localtime(self._clock.time_ms() // 1000).tm_hour
+        if hour in map(int, self._config.delete_when.removesuffix(";").split(";")):
+            return f"it is {hour} o'clock (deleteWhen={self._config.delete_when})"
+        return disk.above(self._config.disk_max_used_space_ratio, "diskMaxUsedSpaceRatio")
 
-# Files named in a message about failed removals.
-_MOST_NAMED = 10
+    async def _remove_next(self, disk: FullestDisk, why: str) -> bool:
+        """Remove the first file if it has expired, or must go all the same; return false if it stays."""
+        store, config, files = self._store, self._config, self._store.commit_log.queue.files
+        if len(files) < 2 or files[1].file_from_offset > store.appender.dispatched_offset:
+            return False
+        end = files[1].file_from_offset
+        is_pending = any(first < end for pending in self._pending if (first := pending()) is not None)
+        latest_ms = self._clock.time_ms() - config.file_reserved_time * _HOUR_MS
+        forced = ""
+        if is_pending or await self._thread.run(files[0].last_modified_ms) > latest_ms:
+            if not config.clean_file_forcibly_enable:
+                return False
+            coming = self._thread.coming_room(config.destroy_maped_file_interval_forcibly)
+            forced = disk.above(config.disk_space_clean_forcibly_ratio, "diskSpaceCleanForciblyRatio", coming)
+            if not forced:
+                return False
+        try:
+            await self._remove_first(forced or why, forced=bool(forced))
+        except OSError:
+            retry_ms = config.redelete_hanged_file_interval
+            self._retry_at = self._clock.monotonic() + retry_ms / 1000
+            log.exception(
+                "CommitLog: a file could not be removed; next attempt in %s ms (redeleteHangedFileInterval)", retry_ms
+            )
+            return False
+        return True
+
+    async def _remove_first(self, why: str, *, forced: bool) -> None:
+        """Remove the first file and keep no reference to it: its blocks are freed once nobody holds it."""
+        files = self._store.commit_log.queue.files
+        file, begin = files[0], files[1].file_from_offset
+        begins = await self._thread.run(self._store.queues.first_offsets, begin)
+        if forced:
+            ranges = [QueueRange(queue.topic, queue.queue_id, queue.min_offset, first) for queue, first in begins.moved]
+            losses = self._unconsumed(ranges)
+            log.warning(
+                "%s is removed before it expires (cleanFileForciblyEnable): %s; groups and queues that lose "
+                "unconsumed messages: %s",
+                file.path, why, len(losses),
+            )  # fmt: skip
+            for loss in losses:
+                log.warning("%s", loss)
+
+        def take_out() -> None:
+            self._store.commit_log.queue.take_out(file)
+            begins.correct()
+
+        await self._thread.remove(file.remove, take_out)
+        log.info("%s is removed: %s; the log begins at %s now", file.path, why, begin)
 
 
 class CleanConsumeQueueService:
@@ -267,23 +254,26 @@ class CleanConsumeQueueService:
         begin = self._commit_log.min_offset
         if not again and (begin <= self._cleaned_to or self._clock.monotonic() < self._retry_at):
             return ""
-        refused = await self._correct_min_offsets(begin) + await self._remove_files(begin)
-        retry_ms = self._config.redelete_hanged_file_interval
-        if refused:
-            self._retry_at = self._clock.monotonic() + retry_ms / 1000
-        else:
-            self._cleaned_to = begin
-        told, self._told = self._told, _text_of(refused, retry_ms)
-        if self._told != told and refused:
-            log.error("%s", self._told)
-        return self._told
-
-    async def _correct_min_offsets(self, begin: int) -> list[OSError]:
-        """Move the begin of the queues to that of the log, and return the errors of unreadable queues."""
         async with self._file_changes:
             found = await self._thread.run(self._queues.first_offsets, begin)
             found.correct()
-        return found.unreadable
+        refused = found.unreadable + await self._remove_files(begin)
+        retry_ms = self._config.redelete_hanged_file_interval
+        told, self._told = self._told, ""
+        if not refused:
+            self._cleaned_to = begin
+            return ""
+        self._retry_at = self._clock.monotonic() + retry_ms / 1000
+        named = [f"{error.filename}: {error.strerror}" for error in refused[:_MOST_NAMED]]
+        if len(refused) > _MOST_NAMED:
+            named.append(f"{len(refused) - _MOST_NAMED} more")
+        self._told = (
+            f"files that could not be removed: {len(refused)}; next attempt in {retry_ms} ms "
+            f"(redeleteHangedFileInterval): {'; '.join(named)}"
+        )
+        if self._told != told:
+            log.error("%s", self._told)
+        return self._told
 
     async def _remove_files(self, begin: int) -> list[OSError]:
         """Remove files one by one, and return the errors that kept a file and its successors."""
@@ -296,21 +286,17 @@ class CleanConsumeQueueService:
         refused = []
         for folder, remove_first in removals:
             try:
-                while await self._alone(remove_first):
-                    await self._pause()
+                while True:
+                    async with self._file_changes:
+                        if not await remove_first():
+                            break
+                    await self._thread.release()
+                    # While a full disk rejects sends, do not pause: the removal of log files comes next.
+                    full = self._refusals.reason(Refusal.DISK_FULL)
+                    await asyncio.sleep(0 if full else self._config.delete_consume_queue_files_interval / 1000)
             except OSError as error:
                 refused.append(OSError(error.errno, error.strerror, str(error.filename or folder)))
         return refused
-
-    async def _alone(self, remove_first: Callable[[], Awaitable[bool]]) -> bool:
-        async with self._file_changes:
-            return await remove_first()
-
-    async def _pause(self) -> None:
-        await self._thread.release()
-        # While a full disk rejects sends, do not pause: space is needed, and the removal of log files comes next.
-        full = self._refusals.reason(Refusal.DISK_FULL)
-        await asyncio.sleep(0 if full else self._config.delete_consume_queue_files_interval / 1000)
 
     async def _remove_first_of(self, queue: ConsumeQueueInterface) -> bool:
         file = queue.first_file_without_messages()
@@ -329,19 +315,6 @@ class CleanConsumeQueueService:
         await self._thread.remove(file.file.remove, partial(index_service.take_out, file))
         log.info("%s is removed: the log begins after its last message", file.file.path)
         return True
-
-
-def _text_of(refused: Sequence[OSError], retry_ms: int) -> str:
-    """Return the errors as a text, each with its path and reason; empty without one."""
-    if not refused:
-        return ""
-    named = [f"{error.filename}: {error.strerror}" for error in refused[:_MOST_NAMED]]
-    if len(refused) > _MOST_NAMED:
-        named.append(f"{len(refused) - _MOST_NAMED} more")
-    text = (
-        f"files that could not be removed: {len(refused)}; next attempt in {retry_ms} ms (redeleteHangedFileInterval): "
-    )
-    return text + "; ".join(named)
 
 
 # Interval while sends are rejected, or the room of a removed file is not free yet.

@@ -318,7 +318,7 @@ class QueueCuts:
         self._positions = queues.positions_of(physical_offset)
         # Ends of the rebuilt queues.
         self._known = {queue: self._positions[queue] for queue in without_begin}
-        # : Earliest CommitLog offset to dispatch again after the queues were truncated.
+        #: Earliest CommitLog offset to dispatch again after the queues were truncated.
         self.lacks_from = 0 if self._known else physical_offset
         for queue, position in list(self._positions.items()):
             name = f"queue {queue.queue_id} of {queue.topic}"

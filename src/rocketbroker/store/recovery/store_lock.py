@@ -20,7 +20,7 @@ from rocketbroker.common.open_files import why_refused
 # Each RocksDB database has this file, which names its manifest.
 _ROCKSDB_MARK: Final = "CURRENT"
 _REVIVE_TOPIC: Final = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
-# : Group whose consumer offsets are the progress of POP through the revive topic (PopAckConstants).
+#: Group whose consumer offsets are the progress of POP through the revive topic (PopAckConstants).
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 
 
@@ -84,7 +84,7 @@ def open_pops(ends: Mapping[tuple[str, int], int], progress: Callable[[str, int]
             )
 
 
-# : Content of the lock file once the store is recovered. RocketMQ writes it at once: it recovers before it locks.
+#: Content of the lock file once the store is recovered. RocketMQ writes it at once: it recovers before it locks.
 LOCKED = b"lock"
 # Content until then; of the same length, since the file is not truncated.
 _OPENING = b"open"
