@@ -49,12 +49,10 @@ class HAClient:
     """Copies the master's log, from where the own log ends.
 
     Args:
-        config: intervals, and ``haMasterAddress``.
         master: returns the HA address that the name servers have for the master, empty if they have none.
         replica: takes the bytes.
         commit_log: the log that they become.
         flusher: syncs the log; under SYNC_FLUSH only what is on disk is reported.
-        clock: source of the times in ``runtime_info``.
 
     Attributes:
         address: HA address of the master that is followed, empty without one.

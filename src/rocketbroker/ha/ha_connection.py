@@ -20,7 +20,6 @@ class TransferSource:
     """The part of the log that slaves may have.
 
     Args:
-        commit_log: the log.
         flushed_offset: returns the CommitLog offset up to which the log is on disk; ``None`` to transfer what is not.
     """
 
@@ -94,12 +93,6 @@ class HAConnectionOwner(Protocol):
 
 class HAConnection(asyncio.Protocol):
     """Sends the log to a slave from the offset that its first report names.
-
-    Args:
-        owner: the service.
-        source: bytes of the log.
-        config: size of a transfer, and intervals.
-        tasks: owner of reads from disk.
 
     Attributes:
         peer: address of the slave as ``host:port``.

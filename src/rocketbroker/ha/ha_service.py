@@ -52,8 +52,6 @@ class SlaveGate(Generic[P]):
     """Decides about peers by their addresses.
 
     Args:
-        config: protected mode and its white lists.
-        own_host: address of this broker as registered.
         known_hosts: returns the hosts of the slaves of this broker that the name servers know, one for each slave.
         look_again: has the name servers asked for slaves soon.
     """
@@ -115,9 +113,6 @@ class _Wait(NamedTuple):
 
 class GroupTransferService:
     """Acknowledges messages that ``inSyncReplicas`` brokers have, the master included.
-
-    Args:
-        config: ``inSyncReplicas`` and ``slaveTimeout``.
 
     Attributes:
         ack_offsets: returns the offset up to which each slave that counts has the log.
@@ -211,12 +206,7 @@ class HAService:
     """Slaves of a master and their connections.
 
     Args:
-        sockets: bound sockets of the HA port.
-        config: intervals and sizes.
-        source: the log.
         appender: calls ``wakeup`` after messages were appended, while slaves are connected.
-        gate: slaves that may connect, and those that count.
-        transfers: messages that wait for slaves.
     """
 
     def __init__(

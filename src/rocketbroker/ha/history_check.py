@@ -54,9 +54,6 @@ async def begin_of_last_file(address: str, silence_s: float) -> int:
 class TailCheck:
     """Compares the end of the own log, with its last record, with what the master sends first (blocks).
 
-    Args:
-        commit_log: the own log, which has messages.
-
     Attributes:
         begin: CommitLog offset to report first.
     """
@@ -117,13 +114,7 @@ class Place(NamedTuple):
 
 
 class CommonPrefix:
-    """Search for the first record of the own log that the master does not have, by questions to its HA port.
-
-    Args:
-        address: HA address of the master.
-        commit_log: the own log.
-        silence_s: time limit of each question.
-    """
+    """Search for the first record of the own log that the master does not have, by questions to its HA port."""
 
     def __init__(self, address: str, commit_log: CommitLog, silence_s: float) -> None:
         self._address = address

@@ -84,13 +84,7 @@ class MessageAppender:
     """Appends messages and dispatches them to their queues.
 
     Args:
-        commit_log: the log.
-        queues: the queues.
-        dispatcher: makes messages readable.
-        config: the limits.
-        clock: source of store times.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
-        refusals: standing reasons to reject messages.
         sync_flusher: knows what is on disk; set under SYNC_FLUSH, where only that may be read.
     """
 

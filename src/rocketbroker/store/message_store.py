@@ -61,11 +61,8 @@ class MessageStore:
     """A store directory that is open for reading and writing.
 
     Args:
-        config: paths, sizes, limits.
         store_host: the broker's address as records hold it.
         listener: called for messages as they become readable.
-        clock: source of store times.
-        file_system: the disk.
         topics: topics by name; their attributes say which have batch queues.
         replicated: the wait of each message for slaves (SYNC_MASTER), ``None`` in other roles.
     """

@@ -59,20 +59,7 @@ class Cut(NamedTuple):
 
 
 class LogTruncation:
-    """Truncates log, queues and index. Call it on the event loop, while nothing is appended or dispatched.
-
-    Args:
-        commit_log: the log.
-        queues: the queues.
-        dispatcher: enters keys into the index.
-        flusher: syncs the log.
-        queue_flusher: syncs the queues.
-        checkpoint: the times up to which the store is on disk.
-        deleted: marks of deleted topics.
-        file_changes: lock for removals of files.
-        ends_path: file of the queues' ends at a clean stop.
-        file_system: the disk.
-    """
+    """Truncates log, queues and index. Call it on the event loop, while nothing is appended or dispatched."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - a truncation changes each of these
         self,
@@ -119,7 +106,6 @@ class LogTruncation:
         """Find what a truncation at a CommitLog offset removes.
 
         Args:
-            offset: the offset.
             again: true after a failed truncation, which may have left entries beyond the end of any queue.
 
         Raises:
@@ -141,7 +127,6 @@ class LogTruncation:
         """Truncate log, queues and index, ``alone`` since the plan was made.
 
         Args:
-            cut: the plan.
             known_ms: store time in ms up to which all remaining messages are in their queues.
 
         Raises:
@@ -203,12 +188,7 @@ class ReplicaLog:
     The store rejects messages of its own between ``start`` and ``stop``.
 
     Args:
-        commit_log: the log.
-        reput: dispatches the records.
         appender: keeps the store times and the end of dispatch, for checkpoint and cleaning.
-        flusher: syncs the log.
-        truncation: cuts log, queues and index.
-        refusals: has the reason to reject puts.
         sync_flush: true to dispatch only what is on disk (SYNC_FLUSH).
 
     Attributes:

@@ -88,9 +88,6 @@ class CleanCommitLogService:
 
     Args:
         store: the log, the queues, which begin where the log does, and the settings.
-        clock: clock of the expiry.
-        thread: the cleaning thread.
-        watch: measures the disks.
         unconsumed: returns a text for each group and queue with unconsumed messages in given ranges.
         pending: each returns the CommitLog offset of the oldest message that a service still has to deliver, or
             ``None``; expiry does not remove a file with such messages.
@@ -218,12 +215,6 @@ class CleanConsumeQueueService:
     """Queue and index files follow the beginning of the log.
 
     The last file of a queue always stays: it determines the queue offset of the next message.
-
-    Args:
-        store: the log, where messages begin, the queues and the settings.
-        index_service: the index, ``None`` without one.
-        clock: clock of the next attempt after a failure.
-        thread: the cleaning thread.
     """
 
     def __init__(
@@ -331,13 +322,6 @@ class CleanFilesService:
     """Runs both cleaning services, one round at a time, and the disk watch.
 
     Start it after the store and stop it before the store.
-
-    Args:
-        store: the store.
-        clock: clock of the expiry.
-        unconsumed: argument of ``CleanCommitLogService``.
-        measure: measures the disks.
-        pending: argument of ``CleanCommitLogService``.
     """
 
     def __init__(

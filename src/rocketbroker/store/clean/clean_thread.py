@@ -17,11 +17,7 @@ T = TypeVar("T")
 
 
 class CleanThread:
-    """Runs work that waits for the disk, one job after the other. Call its methods on the event loop.
-
-    Args:
-        clock: measures the time since a file was removed.
-    """
+    """Runs work that waits for the disk, one job after the other. Call its methods on the event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -100,12 +100,6 @@ class DiskWatch:
     """Measures the disks every ``cleanResourceInterval``, on a dedicated thread.
 
     So neither the pauses of a cleaning round nor a long removal delays rejecting or accepting sends.
-
-    Args:
-        config: the limits.
-        refusals: receives the reason to reject sends.
-        clock: clock of the interval.
-        measure: measures the disks.
     """
 
     def __init__(

@@ -31,12 +31,7 @@ FILE_NAME = "deletedTopics.json"
 
 
 class DeletedTopics:
-    """The marks, in memory and on disk.
-
-    Args:
-        path: the file.
-        file_system: the disk.
-    """
+    """The marks, in memory and on disk."""
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
         self._path = path
@@ -126,7 +121,6 @@ class DeletedTopics:
         could not be withdrawn.
 
         Args:
-            queues: the queues.
             min_offset: begin of the log; deletions marked before it are complete.
 
         Raises:
@@ -148,17 +142,7 @@ def _parse(content: dict[str, object]) -> dict[str, int]:
 
 
 class TopicDeletion:
-    """Deletion of topics, one call after the other.
-
-    Args:
-        deleted: the marks of deleted topics.
-        commit_log: holds the messages, which stay until their file expires.
-        queues: the queues.
-        flusher: syncs the log.
-        dispatch: enters stored messages into their queues.
-        executor: runs the file work.
-        file_changes: lock for removals of files.
-    """
+    """Deletion of topics, one call after the other."""
 
     def __init__(
         self,

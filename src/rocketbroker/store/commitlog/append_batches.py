@@ -27,7 +27,6 @@ class AppendBatches:
     """The records of batches, all of one size.
 
     Args:
-        run: the batches.
         block: their topic as in records.
         magic: magic code of records with that topic.
 
@@ -56,14 +55,7 @@ class AppendBatches:
     def encode(
         self, offset: int, queue_offsets: Sequence[int], store_timestamp: int, store_host: bytes
     ) -> tuple[memoryview, range]:
-        """Return the records, back to back, and the CommitLog offset of each.
-
-        Args:
-            offset: CommitLog offset of the first record.
-            queue_offsets: queue offset of the first message of each batch.
-            store_timestamp: store time in ms.
-            store_host: the broker's address.
-        """
+        """Return the records, back to back, and the CommitLog offset of each."""
         run, messages, size = self._run, self._run.messages, self.size
         rows, count = messages.rows, len(messages.rows)
         records = np.empty((count, size), np.uint8)

@@ -88,8 +88,6 @@ class CommitLog:
     """The log: appends records and returns slices of its content.
 
     Args:
-        queue: files of the log.
-        allocate_service: prepares files and blocks.
         store_host: the broker's address in the form of records.
         longest_record: records longer than both this and 16 MiB are not read by offset, because they may be forged.
             Appended records raise it, since maxMessageSize may grow. It may have been lowered: ``record`` takes the

@@ -75,7 +75,6 @@ class LogWalk:
     call ``next_sound``, set ``offset``, and iterate again.
 
     Args:
-        queue: the files of the log.
         offset: begin of a record.
         check_crc: true to check the bodies of records as well.
         end: CommitLog offset at which the walk ends; ``None`` for the end of the last file.
@@ -234,7 +233,6 @@ def whole_records(data: ReadableBuffer, begin: int, offset: int, free: int) -> R
     A record that is incomplete in ``data`` is left for the next call.
 
     Args:
-        data: bytes of a CommitLog.
         begin: position of the first record in ``data``.
         offset: CommitLog offset of that record.
         free: bytes of its file from there on.

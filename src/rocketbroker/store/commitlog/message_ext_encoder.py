@@ -56,14 +56,7 @@ class AppendBatch:
     def encode(
         self, offset: int, queue_offset: int, store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[int]]:
-        """Return the records, back to back, and the CommitLog offset of each.
-
-        Args:
-            offset: CommitLog offset of the first record.
-            queue_offset: queue offset of the first message.
-            store_timestamp: store time in ms.
-            store_host: the broker's address.
-        """
+        """Return the records, back to back, and the CommitLog offset of each."""
         message, parts = self._message, self._parts
         if parts.lengths:
             offsets = list(range(offset, offset + self.total, self.sizes[0]))
@@ -143,7 +136,6 @@ class AppendRun:
     """The records of a run; their ``sizes`` are known before their offsets are.
 
     Args:
-        run: the messages.
         block: their topic as in records.
         magic: magic code of records with that topic.
     """
@@ -164,14 +156,7 @@ class AppendRun:
     def encode(
         self, offset: int, queue_offsets: Sequence[int], store_timestamp: int, store_host: bytes
     ) -> tuple[bytes, list[int]]:
-        """Return the records, back to back, and the CommitLog offset of each.
-
-        Args:
-            offset: CommitLog offset of the first record.
-            queue_offsets: queue offsets of the messages.
-            store_timestamp: store time in ms.
-            store_host: the broker's address.
-        """
+        """Return the records, back to back, and the CommitLog offset of each."""
         run = self._run
         offsets = list(accumulate(self.sizes[:-1], initial=offset))
         heads = map(

@@ -230,8 +230,6 @@ class Acknowledgements:
         """Return the wait for a stored message, with the most severe outcome.
 
         Args:
-            result: result of the put.
-            also: additional waits.
             on_slaves: true to wait for slaves too. As in RocketMQ, the copies that the broker makes wait for none.
         """
         waits = self._everywhere if on_slaves else self._here
@@ -257,9 +255,6 @@ def when_all(
     """Call ``tell`` with the most severe outcome once all waits have ended.
 
     Args:
-        waits: the waits, started in this order.
-        tell: takes the outcome.
-        timeout_s: time limit for all of them.
         late: outcome of waits that have not ended by then.
     """
     if waits:

@@ -46,12 +46,7 @@ MOST_WAITING = 1_500_000
 
 
 class CommitLogDispatcher:
-    """Dispatches messages to their queue, the index and the listener.
-
-    Args:
-        index_service: the index, ``None`` if messageIndexEnable is off.
-        listener: notified of messages.
-    """
+    """Dispatches messages to their queue, the index and the listener."""
 
     def __init__(self, index_service: IndexService | None, listener: MessageArrivingListener) -> None:
         self.index_service = index_service

@@ -33,8 +33,6 @@ class ReputColumns:
     """State of each queue before the new dispatch, and entry of the messages that it lacks.
 
     Args:
-        queues: the queues.
-        delay_levels: ms by level.
         deleted: returns the CommitLog offset by topic before which its messages are left out.
         on_damage: called with the CommitLog offsets of a range without a sound record, and the reason.
     """

@@ -59,9 +59,6 @@ class ReputMessageService:
     ``dispatched`` counts the messages read.
 
     Args:
-        commit_log: the log.
-        queues: the queues.
-        dispatcher: receives keys for the index.
         delay_levels: ms by level; a message of SCHEDULE_TOPIC_XXXX is queued by its delivery time.
         on_damage: called with ranges without a sound record.
         deleted: returns the CommitLog offset by topic at its deletion; messages before it are left out.
@@ -204,10 +201,6 @@ class ReputMessageService:
 
     def catch_up(self, offset: int, end: int, on_progress: Callable[[int], None] | None = None) -> None:
         """Dispatch records between two CommitLog offsets that queues or index lack; skip damage.
-
-        Args:
-            offset: first CommitLog offset.
-            on_progress: called with the offset reached so far.
 
         Raises:
             StoreFullError: The disk has no room for entries that are missing.

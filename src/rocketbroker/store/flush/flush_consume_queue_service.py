@@ -28,8 +28,6 @@ class ConsumeQueueFlusher:
 
     Args:
         changed: returns the queues and files to sync, and clears their list.
-        commit_log: holds the messages of their entries.
-        interval_s: seconds between rounds.
         last_stored: returns the store time of the last message in ms; called before each round.
         on_flushed: called on the flush thread after each round with the store time from before it, or ``None`` after a
             failed sync.
@@ -109,10 +107,7 @@ class IndexSync:
     """Syncs the index files that changed, so that an unclean stop leaves little to rebuild; called on the flush thread.
 
     Args:
-        index_service: the index.
-        checkpoint: records the store time up to which the index is on disk.
         last_stored: returns the store time of the last message in ms; called after each sync.
-        interval_s: seconds between syncs of ``sync_if_due``.
     """
 
     def __init__(

@@ -117,10 +117,6 @@ class CommitLogFlusher:
     """Syncs the CommitLog.
 
     Args:
-        queue: the files of the log.
-        config: the intervals.
-        checkpoint: records the store time up to which the log is on disk.
-        refusals: holds the reason to reject messages while syncs fail.
         last_stored: returns the store time of the last message in ms; called before each sync.
         on_synced: called on the event loop when more of the log is on disk, before waiting sends are acknowledged.
         on_failed: called on the flush thread after a failed sync, once messages are rejected.
@@ -183,8 +179,6 @@ class CommitLogFlusher:
         Offsets ascend from call to call. Callbacks instead of tasks: this runs once per send or run of sends.
 
         Args:
-            offset: CommitLog offset.
-            tell: takes the outcome, once.
             timeout_s: time limit. A wait ends no earlier than one that began before it with a longer limit.
             sends: number of sends that wait.
         """

@@ -16,12 +16,7 @@ _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 
 
 class StoreCheckpoint:
-    """Store times in ms up to which CommitLog, queues and index are on disk, kept in the ``checkpoint`` file.
-
-    Args:
-        path: the file.
-        file_system: the disk.
-    """
+    """Store times in ms up to which CommitLog, queues and index are on disk, kept in the ``checkpoint`` file."""
 
     def __init__(self, path: Path, file_system: FileSystem = LOCAL) -> None:
         self._file_system = file_system

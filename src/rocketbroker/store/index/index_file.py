@@ -42,12 +42,6 @@ Column = npt.NDArray[np.int64]
 class IndexFile:
     """An index file.
 
-    Args:
-        path: its path; created if it does not exist.
-        slot_count: maxHashSlotNum.
-        entry_count: maxIndexNum.
-        file_system: the disk.
-
     Raises:
         StoreFullError: The disk has no room for its slots.
         StoreError: It exists with another size.

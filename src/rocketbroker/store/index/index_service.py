@@ -49,11 +49,9 @@ class IndexService:
     """The index: enters keys and answers queries.
 
     Args:
-        directory: folder of the index files.
         slot_count: maxHashSlotNum.
         entry_count: maxIndexNum.
         new_name: returns the name of a new file, its local time as ``yyyyMMddHHmmssSSS``.
-        file_system: the disk.
     """
 
     def __init__(
@@ -93,9 +91,7 @@ class IndexService:
         Return the CommitLog offset from which on the index then lacks messages, ``None`` if no file was damaged.
 
         Args:
-            report: receives a text for each damaged file.
             expected: names of all files, if they are known.
-            before_change: called before a damaged file is changed.
         """
         lacks = None
         paths = deque(sorted(self._paths()))

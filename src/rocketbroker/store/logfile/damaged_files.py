@@ -53,10 +53,6 @@ def mend_commit_log(
     any.
 
     Args:
-        directory: the folder of the files.
-        file_size: size of each intact file in bytes.
-        file_system: the disk.
-        report: receives the findings, a text for each file.
         before_change: called before a file is changed,
             with the offset after the last lost byte.
 
@@ -130,13 +126,7 @@ def mend_queue(
     Return true if the queue lacks the entries of these files.
 
     Args:
-        directory: the queue's folder.
-        file_size: right size of each file in bytes.
-        file_system: the disk.
-        report: receives the findings, a text for each file.
-        before_change: called before a file is changed.
         clean_stop: true if everything was on disk, so that no file but the last may lack entries.
-        unit_size: bytes of an entry.
     """
     files, foreign = _files_of(directory)
     for path in foreign:

@@ -38,11 +38,8 @@ class RemovedFile:
     """Keeps a removed file's blocks until ``release``, so that no other thread pays for freeing them.
 
     Args:
-        path: its former path.
         fd: a descriptor of the file, which this object closes.
-        size: size of the file in bytes.
         mapping: returns its mapping while anybody holds it.
-        file_system: the disk.
     """
 
     __slots__ = ("_fd", "_file_system", "_mapping", "path", "size")
@@ -95,9 +92,7 @@ class MappedFile:
 
     Args:
         path: the file; created if it does not exist.
-        file_size: its size in bytes.
         step: bytes allocated at a time; 0 allocates all at once.
-        file_system: the disk.
         keeps_open: true to keep a descriptor, for files that threads often read. Other files, of which a store may have
             tens of thousands, are opened by name for the few operations that cannot use the mapping, and their pages
             are not read ahead before they have a second step. Where ``msync`` does not sync a file, all keep one.

@@ -16,10 +16,7 @@ class MappedFileQueue:
     """The files of one directory, in order.
 
     Args:
-        directory: folder of the files; created with the first file.
-        file_size: size of each, in bytes.
         step: bytes allocated at a time.
-        file_system: the disk.
         keeps_open: true if each file keeps a descriptor (``MappedFile``).
     """
 

@@ -65,12 +65,9 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     """A queue whose records may be batches.
 
     Args:
-        topic: its topic.
-        queue_id: its number.
         directory: its folder, ``batchconsumequeue/<topic>/<queueId>``.
         file_size: bytes of each file, a multiple of 46.
         read_log: reads records, for the fields of an entry that are not arguments of ``put``.
-        file_system: the disk.
     """
 
     __slots__ = ("_end_number", "_read_log", "_room_number", "is_doubtful")
@@ -362,12 +359,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
             return True
 
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard the data that loading found after the sound entries; return false if there was none.
-
-        Args:
-            report: receives the finding.
-            before_change: called before anything is changed.
-        """
+        """Discard the data that loading found after the sound entries; return false if there was none."""
         if not self.is_doubtful:
             return False
         path, position = self.place_of(self.max_offset)
@@ -420,8 +412,6 @@ class BatchQueues:
     """Factory of queues of batches.
 
     Args:
-        directory: ``batchconsumequeue``.
-        file_size: bytes of each file.
         topics: the topics by name; their attributes are read when a topic gets its first queue.
         read_log: reader of records for ``BatchConsumeQueue``.
     """

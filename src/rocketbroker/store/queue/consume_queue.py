@@ -38,11 +38,8 @@ class ConsumeQueue(ConsumeQueueInterface):
     """One queue of a topic; each message has one entry.
 
     Args:
-        topic: its topic.
-        queue_id: its number.
         directory: its folder, ``consumequeue/<topic>/<queueId>``.
         file_size: bytes of each file, a multiple of 20.
-        file_system: the disk.
     """
 
     __slots__ = ("_end", "_file", "_pack", "_ready", "_start")

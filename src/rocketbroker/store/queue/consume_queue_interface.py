@@ -25,15 +25,7 @@ _REMEMBERED_TAGS = 1024
 
 
 class ConsumeQueueInterface(ABC):
-    """The index of one queue, and the fields that all records of its topic share.
-
-    Args:
-        topic: its topic.
-        queue_id: its number.
-        directory: its folder.
-        file_size: bytes of each file.
-        file_system: the disk.
-    """
+    """The index of one queue, and the fields that all records of its topic share."""
 
     __slots__ = (
         "dirty",
@@ -218,12 +210,7 @@ class ConsumeQueueInterface(ABC):
 
     @abstractmethod
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard the data that ``load`` found after the sound entries; return false if there was none.
-
-        Args:
-            report: receives the finding.
-            before_change: called before anything is changed.
-        """
+        """Discard the data that ``load`` found after the sound entries; return false if there was none."""
 
     @property
     @abstractmethod

@@ -54,8 +54,6 @@ class ConsumeQueueStore:
 
     Args:
         directory: ``consumequeue``, with a folder for each topic, and in that a folder for each queue.
-        file_size: bytes of each queue file.
-        file_system: the disk.
         batch_queues: factory of queues of batches, ``None`` without such topics.
     """
 
@@ -186,13 +184,7 @@ class ConsumeQueueStore:
         *,
         clean_stop: bool = True,
     ) -> set[ConsumeQueueInterface]:
-        """Map all existing queues, and return those that lack entries because of damaged files.
-
-        Args:
-            report: receives one text per damaged file.
-            before_change: called before a damaged file is changed.
-            clean_stop: true if everything was on disk.
-        """
+        """Map all existing queues, and return those that lack entries because of damaged files."""
         damaged: set[ConsumeQueueInterface] = set()
         texts = [] if report is None else report
         batch = self._batch_queues

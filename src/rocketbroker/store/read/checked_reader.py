@@ -50,13 +50,7 @@ class DamageLog:
         self.count = 0
 
     def report(self, path: str, position: int, what: str) -> None:
-        """Log that a message is left out, unless it was logged before.
-
-        Args:
-            path: file with the message's entry or record.
-            position: position in the file.
-            what: the message and its damage.
-        """
+        """Log that a message is left out, unless it was logged before."""
         with self._lock:
             if (path, position) in self._logged:
                 return
@@ -89,11 +83,7 @@ class CacheableFile(Protocol):
 
 
 class CachedWindows:
-    """Asks the kernel, and keeps each answer for a second.
-
-    Args:
-        monotonic: clock, in seconds.
-    """
+    """Asks the kernel, and keeps each answer for a second."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -123,10 +113,6 @@ class LogRead:
     """A pending read; its files stay open until it is done.
 
     Create it on the event loop, which alone adds and removes files.
-
-    Args:
-        commit_log: the log.
-        ranges: offset and size of each, in bytes.
 
     Raises:
         StoreError: The log is closed.
@@ -233,8 +219,6 @@ class CheckedReader:
     """Checks queue entries, then the records that they name.
 
     Args:
-        commit_log: the records.
-        damage_log: log of the messages left out.
         executor: threads for reads beyond the page cache.
     """
 
@@ -252,10 +236,7 @@ class CheckedReader:
         """Read entries like ``ConsumeQueue.entries``, with offset -1 for one that cannot name a record.
 
         Args:
-            queue: the queue.
-            queue_offset: offset of the first entry.
             first: number of entries that are needed in any case.
-            limit: most entries to read.
         """
         entries = list(queue.entries(queue_offset, min(first, limit)))
         done = len(entries) if self._are_plausible(queue, entries) else 0
@@ -400,8 +381,6 @@ class CheckedReader:
         """Select the sound records and report the others.
 
         Args:
-            messages: the messages.
-            parts: their records.
             all_of_them: returns them all, in few buffers.
             seconds: time for a filter on properties.
         """

@@ -48,12 +48,6 @@ class _Span(NamedTuple):
 class _Passes:
     """A filter that looks at new messages, some at a time.
 
-    Args:
-        found: places of the messages.
-        spans: files of the log that hold them.
-        topic_length: as in ``record_properties``.
-        message_filter: the filter.
-
     Attributes:
         matched: true for each matching message, of those examined.
         count: number of those that match.
@@ -112,13 +106,7 @@ class _Passes:
 
 
 class FilteredReader:
-    """Selects messages by their properties.
-
-    Args:
-        commit_log: the records.
-        reader: source of the limits.
-        checked_reader: check of messages that may come from the disk.
-    """
+    """Selects messages by their properties."""
 
     def __init__(self, commit_log: CommitLog, reader: QueueReader, checked_reader: CheckedReader) -> None:
         self._commit_log = commit_log

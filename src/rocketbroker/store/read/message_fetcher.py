@@ -27,14 +27,7 @@ from rocketbroker.store.read.queue_reader import BatchQueueReader, QueueReader
 
 
 class MessageFetcher:
-    """Reads messages of all queues.
-
-    Args:
-        commit_log: the records.
-        queues: the queues.
-        reader: selection by tags.
-        checked_reader: reads of messages that may come from the disk.
-    """
+    """Reads messages of all queues."""
 
     def __init__(
         self, commit_log: CommitLog, queues: ConsumeQueueStore, reader: QueueReader, checked_reader: CheckedReader
@@ -138,12 +131,7 @@ MOST_BYTES: Final = 512 * 1024
 
 
 class EntryReader:
-    """Reads whole records.
-
-    Args:
-        commit_log: the records.
-        checked_reader: check of the records, which reports damaged ones.
-    """
+    """Reads whole records."""
 
     def __init__(self, commit_log: CommitLog, checked_reader: CheckedReader) -> None:
         self._commit_log = commit_log

@@ -40,15 +40,7 @@ ENTRIES_AT_A_TIME = 20_000
 
 
 class MessageQueries:
-    """Answers queries from the index, the queues and the log.
-
-    Args:
-        commit_log: the log.
-        queues: the queues.
-        reader: reads of the queues.
-        dispatcher: source of the index, and of keys not yet in it.
-        config: the limits.
-    """
+    """Answers queries from the index, the queues and the log."""
 
     def __init__(
         self,

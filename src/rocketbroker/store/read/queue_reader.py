@@ -30,10 +30,7 @@ class QueueReader:
     """Selects messages by the entries of a queue, and finds offsets by time; selection does not touch new messages.
 
     Args:
-        commit_log: the records.
-        config: the transfer limits.
         memory_bytes: size of the log's end that counts as in memory.
-        checked_reader: check of messages that may come from the disk.
     """
 
     def __init__(
@@ -238,13 +235,7 @@ class QueueReader:
 
 
 class BatchQueueReader:
-    """Selects records.
-
-    Args:
-        commit_log: the records.
-        reader: source of the limits.
-        checked_reader: check of the records.
-    """
+    """Selects records."""
 
     def __init__(self, commit_log: CommitLog, reader: QueueReader, checked_reader: CheckedReader) -> None:
         self._commit_log = commit_log

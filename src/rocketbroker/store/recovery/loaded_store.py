@@ -205,13 +205,9 @@ def load(
     """Map the files of a store; repair missing and damaged ones, or set them aside.
 
     Args:
-        commit_log: the log.
-        queues: the queues.
-        index_service: the index, if enabled.
         ends_path: the file with the ends of all parts when everything was last known to be on disk.
         note: records the part to rebuild.
         before_change: called before a file is repaired or set aside, not before unread files are removed.
-        clean_stop: true if the last stop was clean.
 
     Raises:
         StoreError: The CommitLog was created with other settings, or a file cannot be opened.

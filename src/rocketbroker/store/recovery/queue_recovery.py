@@ -69,14 +69,7 @@ def write_queue_ends(
 
 
 def read_queue_ends(path: Path, log: MappedFileQueue, queues: ConsumeQueueStore, report: list[str]) -> QueueEnds | None:
-    """Return the file's content; ``None`` without a file, or if it is damaged or contradicts the store (reported).
-
-    Args:
-        path: the file.
-        log: the present files of the log.
-        queues: the present queues.
-        report: receives the reason why the file is not used.
-    """
+    """Return the file's content; ``None`` without a file, or if it is damaged or contradicts the store (reported)."""
     try:
         ends = _parse_ends(loads_config(path.read_bytes()))
     except FileNotFoundError:
@@ -147,10 +140,7 @@ def find_lost_queues(
     Nothing is changed, except that missing queues are added to ``queues``, without entries.
 
     Args:
-        ends: noted ends of the queues.
-        queues: the queues.
         read_log: reader of bytes by CommitLog offset and size, ``None`` where there are fewer.
-        report: receives a text for each queue.
     """
     lost, without_begin = list[ConsumeQueueInterface](), list[ConsumeQueueInterface]()
     for (topic, queue_id), (begin, end) in ends.queues.items():
@@ -200,8 +190,6 @@ def reach_ends(ends: QueueEnds, queues: ConsumeQueueStore, is_deleted: Callable[
     """Move queues that end too early to their noted end; return a text for each.
 
     Args:
-        ends: noted ends of the queues.
-        queues: the queues.
         is_deleted: returns true if a topic was deleted after a CommitLog offset.
 
     Raises:
@@ -297,10 +285,8 @@ class QueueCuts:
     """Offsets at which queues are truncated; nothing is changed before ``cut``.
 
     Args:
-        queues: the queues.
         physical_offset: a CommitLog offset before which all messages are known to be in the queues.
         without_begin: queues to rebuild from their beginning.
-        tails: finds entries that lead to no message.
         findings: takes a text for each damaged range of entries.
         ended: begin and end of queues at the clean stop before; ``None`` after an unclean one.
     """

@@ -94,9 +94,7 @@ class StoreLock:
     """Lock that keeps a second broker out of a store, and the mark of an unclean stop.
 
     Args:
-        root: the store's root folder.
         abort_path: the file that exists while a broker runs; its content is the process id.
-        file_system: the disk.
     """
 
     def __init__(self, root: Path, abort_path: Path, file_system: FileSystem = LOCAL) -> None:

@@ -79,8 +79,6 @@ def recover(
     """Make the loaded files agree, and return a report.
 
     Args:
-        loaded: the store.
-        checkpoint: the times up to which it is known to be on disk.
         reput: dispatches messages that queues and index lack.
         before_change: called before anything is changed.
         say: takes a line on the progress every few seconds.
