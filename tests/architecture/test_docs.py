@@ -25,7 +25,11 @@ FEATURES = [
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CRASH_SAFETY = (ROOT / "docs" / "internals" / "crash-safety.md").read_text()
 CRASH_SAFETY_TESTS = (ROOT / "docs" / "internals" / "crash-safety-tests.md").read_text()
-SECTIONS = [name for name in re.findall(r"^## (.*)", CRASH_SAFETY, re.MULTILINE) if name != "What is not covered"]
+SECTIONS = [
+    name
+    for name in re.findall(r"^## (.*)", CRASH_SAFETY, re.MULTILINE)
+    if name not in {"What is not covered", "Proofs"}
+]
 
 
 def page_id(page: Path) -> str:

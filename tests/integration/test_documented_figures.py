@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("operations/performance.md", "operations/scale.md", "operations/scaling.md", "internals/reliability.md")
+PAGES = ("operations/performance.md", "operations/scale.md", "operations/scaling.md", "internals/crash-safety.md")
 RUN_LIMIT_S = 300
 
 # What makes each benchmark short; an option given later wins.
