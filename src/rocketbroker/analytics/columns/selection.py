@@ -10,7 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.columns.arrow_columns import as_text, binary_slices, properties_text, property_values
+from rocketbroker.analytics.columns.arrow_columns import (
+    as_text,
+    binary_slices,
+    number_array,
+    properties_text,
+    property_values,
+)
 from rocketbroker.codec.message.columns import rows_at
 from rocketbroker.codec.message.message_const import (
     KEY_SEPARATOR,
@@ -26,13 +32,21 @@ from rocketbroker.common.errors import ConfigError
 _COMPARED: Final = 16
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
+# Criteria of records; brokers are those of stores.
+_COSTLIER_LAST: Final = ("store_timestamp", "queue_offset", "physical_offset", "queue_id", "topic", "tags", "keys")
+_PROPERTIES: Final = {
+    "tags": PROPERTY_TAGS,
+    "keys": PROPERTY_KEYS,
+    "uniq_key": PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+}
+
 Mask = NDArray[np.bool_]
 
 
 def text_rows(data: NDArray[np.uint8], slices: Slices, wanted: Set[str]) -> Mask:
     """Return a mask of the ``slices`` of ``data`` that are one of ``wanted``, shape (n,)."""
     if len(wanted) > _COMPARED or any(_REPLACEMENT in text for text in wanted):  # it stands for any invalid bytes
-        return _to_mask(arrow_among(as_text(binary_slices(data, *slices)), wanted))
+        return _among(as_text(binary_slices(data, *slices)), wanted)
     mask = np.zeros(len(slices.starts), np.bool_)
     for text in wanted:
         raw = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
@@ -43,34 +57,30 @@ def text_rows(data: NDArray[np.uint8], slices: Slices, wanted: Set[str]) -> Mask
     return mask
 
 
-def tag_rows(records: Records, wanted: Set[str]) -> Mask:
-    """Return a mask of the records with one of the tags ``wanted`` (the whole property TAGS), shape (n,)."""
-    return _to_mask(arrow_among(property_values(properties_text(records), PROPERTY_TAGS), wanted))
-
-
-def key_rows(records: Records, wanted: Set[str]) -> Mask:
-    """Return a mask of the records with one of the keys ``wanted``: a word of KEYS, or UNIQ_KEY. Shape (n,)."""
-    properties = properties_text(records)
-    unique = property_values(properties, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-    return _to_mask(arrow_keys(property_values(properties, PROPERTY_KEYS), unique, wanted))
-
-
-def arrow_keys(keys: pa.Array, unique: pa.Array, wanted: Set[str]) -> pa.Array:
+def _with_key(keys: pa.Array, unique: pa.Array, wanted: Set[str]) -> Mask:
     """Return a mask of the rows with one of ``wanted`` as a word of ``keys`` or as ``unique``."""
     words = pc.split_pattern(keys, KEY_SEPARATOR)
     rows = pc.list_parent_indices(words).to_numpy()
-    found = np.zeros(len(keys), np.bool_)
-    found[rows[_to_mask(arrow_among(words.flatten(), wanted))]] = True
-    return pc.or_(pa.array(found), arrow_among(unique, wanted))
+    found = _among(unique, wanted).copy()
+    found[rows[_among(words.flatten(), wanted)]] = True
+    return found
 
 
-def arrow_among(values: pa.Array, wanted: Set[Any]) -> pa.Array:
+def _among(values: pa.Array, wanted: Set[Any]) -> Mask:
     """Return a mask of the ``values`` that are among ``wanted``; false for null."""
-    return pc.is_in(values, value_set=pa.array(sorted(wanted), values.type), skip_nulls=True)
+    among = pc.is_in(values, value_set=pa.array(sorted(wanted), values.type), skip_nulls=True)
+    mask: Mask = among.to_numpy(zero_copy_only=False)
+    return mask
 
 
-def _to_mask(values: pa.Array) -> Mask:
-    mask: Mask = values.to_numpy(zero_copy_only=False)
+def _between(values: pa.Array, low: int | None, high: int | None) -> Mask:
+    """Return a mask of the numbers from ``low`` to before ``high``; false for null."""
+    mask: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(values, 0).to_numpy()
+    if low is not None:
+        mask = mask & (numbers >= low)
+    if high is not None and high <= _HIGHEST:
+        mask = mask & (numbers < high)
     return mask
 
 
@@ -188,88 +198,49 @@ class Selection:
 
     def of_records(self, records: Records) -> Records:
         """Return the selected records; the costlier criteria are checked last, on the remaining records."""
-        if len(records) and not self.is_all:
-            records = _kept(records, self._numbers_mask(records))
-            for mask in (self._topic_mask, self._property_mask):
-                if len(records):
-                    records = _kept(records, mask(records))
+        needed = self.columns
+        for name in _COSTLIER_LAST:
+            if len(records) and name in needed:
+                mask = self._record_mask(name, records)
+                records = records if mask.all() else Records(records.base, records.data, records.starts[mask])
         return records
 
     def arrow_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return a mask of the selected rows of ``batch``, whose columns are named and typed as in ``messages``."""
-        mask = pa.array(np.ones(batch.num_rows, np.bool_))
+        mask = np.ones(batch.num_rows, np.bool_)
         for name in self.columns:
             if name not in batch.schema.names:
                 raise ConfigError(f"selection by {name}: the columns are only {', '.join(batch.schema.names)}")
             if name != "uniq_key":  # compared together with the words of "keys"
-                mask = pc.and_(mask, pc.fill_null(self._column_mask(name, batch), False))
-        return mask
+                mask &= self._column_mask(name, batch.column)
+        return pa.array(mask)
 
-    def _numbers_mask(self, records: Records) -> Mask:
-        mask = np.ones(len(records), np.bool_)
-        bounds = (
-            ("store_timestamp", self.since_ms, self.until_ms),
-            ("queue_offset", *(self.queue_offsets or (None, None))),
-            ("physical_offset", *(self.physical_offsets or (None, None))),
-        )
-        for name, low, high in bounds:
-            if low is not None or high is not None:
-                mask &= _between(records.field(name), low, high)
-        if self.queue_ids is not None:
-            mask &= np.isin(records.field("queue_id").astype(np.int64), sorted(self.queue_ids))
-        return mask
+    def _record_mask(self, name: str, records: Records) -> Mask:
+        if name == "topic":
+            return text_rows(records.data, Slices(records.topic_at, records.topic_length), self.topics or frozenset())
+        if name in _PROPERTIES:
+            properties = properties_text(records)
+            return self._column_mask(name, lambda column: property_values(properties, _PROPERTIES[column]))
+        return self._column_mask(name, lambda column: number_array(records.field(column).astype(np.int64)))
 
-    def _topic_mask(self, records: Records) -> Mask:
-        if self.topics is None:
-            return np.ones(len(records), np.bool_)
-        return text_rows(records.data, Slices(records.topic_at, records.topic_length), self.topics)
-
-    def _property_mask(self, records: Records) -> Mask:
-        mask = np.ones(len(records), np.bool_)
-        if self.tags is not None:
-            mask &= tag_rows(records, self.tags)
-        if self.keys is not None:
-            mask &= key_rows(records, self.keys)
-        return mask
-
-    def _column_mask(self, name: str, batch: pa.RecordBatch) -> pa.Array:
-        values = batch.column(name)
+    def _column_mask(self, name: str, column: Callable[[str], pa.Array]) -> Mask:
+        values = column(name)
         if name == "keys":
-            return arrow_keys(values, batch.column("uniq_key"), self.keys or frozenset())
+            return _with_key(values, column("uniq_key"), self.keys or frozenset())
         if name == "store_timestamp":
             is_time = pa.types.is_timestamp(values.type)
             millis = values.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()) if is_time else values
-            return _arrow_between(millis, self.since_ms, self.until_ms)
+            return _between(millis, self.since_ms, self.until_ms)
         if name in {"queue_offset", "physical_offset"}:
-            return _arrow_between(values, *getattr(self, f"{name}s"))
+            return _between(values, *getattr(self, f"{name}s"))
         wanted = {"broker": self.brokers, "topic": self.topics, "queue_id": self.queue_ids, "tags": self.tags}[name]
-        return arrow_among(values, wanted or frozenset())
+        return _among(values, wanted or frozenset())
 
 
 #: Selects all messages.
 EVERYTHING: Final = Selection()
 #: Selects no message, by the broker: every table can be selected by that.
 NOTHING: Final = Selection(brokers=frozenset())
-
-
-def _kept(records: Records, mask: Mask) -> Records:
-    return records if mask.all() else Records(records.base, records.data, records.starts[mask])
-
-
-def _between(values: NDArray[Any], low: int | None, high: int | None) -> Mask:
-    mask = np.ones(len(values), np.bool_)
-    if low is not None:
-        mask &= values >= low
-    if high is not None and high <= _HIGHEST:
-        mask &= values < high
-    return mask
-
-
-def _arrow_between(values: pa.Array, low: int | None, high: int | None) -> pa.Array:
-    mask = pc.is_valid(values)
-    if low is not None:
-        mask = pc.and_(mask, pc.greater_equal(values, low))
-    return mask if high is None or high > _HIGHEST else pc.and_(mask, pc.less(values, high))
 
 
 def _either(combine: Callable[[_T, _T], _T], one: _T | None, other: _T | None) -> _T | None:

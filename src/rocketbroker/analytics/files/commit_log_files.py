@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, opened, shown_path
+from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, open_folder, opened, shown_path
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.codec.storefile.store_file import LogWindow, offset_files
 from rocketbroker.common.errors import StoreError

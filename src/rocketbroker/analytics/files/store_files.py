@@ -1,23 +1,32 @@
 """Read-only access to the folders and files of a store, local or remote.
 
-Paths within a store are relative, with "/" between names, and never lead out of it.
+Paths within a store are relative, with "/" between names, and never lead out of it. Remote ones are read through the
+file systems of pyarrow, which are imported when the first address is opened.
 """
 
 import os
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
 
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.codec.storefile.store_file import StoreFile
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.local_file import LocalFile
 
 # Longest file name that file systems allow, in bytes.
 _LONGEST_NAME: Final = 255
+_SCHEMES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
+# Small reads are served from cached blocks of this many bytes.
+_BLOCK: Final = 256 << 10
+_BLOCKS: Final = 4
 
 
 class StoreEntry(NamedTuple):
@@ -154,3 +163,126 @@ def _entry(entry: "os.DirEntry[str]") -> StoreEntry | None:
         return StoreEntry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder)
     except FileNotFoundError:
         return None
+
+
+class RemoteFolder(StoreFolder):
+    """A remote folder, whose paths are keys below that of the root."""
+
+    def __init__(self, root: StoreRoot) -> None:
+        super().__init__(root)
+        self._file_system, self._path = _file_system(root.uri)
+
+    def entries(self, folder: str = "") -> list[StoreEntry]:
+        from pyarrow import fs
+
+        with _readable(self.root, folder, "folder"):
+            found = self._file_system.get_file_info(fs.FileSelector(self._key(folder), allow_not_found=True))
+        return sorted(
+            StoreEntry(info.base_name, info.size or 0, info.type == fs.FileType.Directory)
+            for info in found
+            if info.base_name
+        )
+
+    def is_folder(self, path: str = "") -> bool:
+        from pyarrow import fs
+
+        with _readable(self.root, path, "folder"):
+            return bool(self._file_system.get_file_info(self._key(path)).type == fs.FileType.Directory)
+
+    def open(self, path: str, what: str = "file") -> "RemoteFile":
+        with _readable(self.root, path, what):
+            return RemoteFile(self.root, path, self._file_system.open_input_file(self._key(path)))
+
+    def _key(self, path: str) -> str:
+        return f"{self._path}/{checked_path(path)}" if path else self._path
+
+
+class RemoteFile:
+    """An open remote file that serves small reads from cached blocks."""
+
+    def __init__(self, root: StoreRoot, path: str, file: pa.NativeFile) -> None:
+        self._readable = partial(_readable, root, path, "file")
+        self._file = file
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self.size: int = file.size()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``position``, fewer at the file's end."""
+        length = min(length, self.size - position)
+        if length <= 0:
+            return b""
+        if length > _BLOCK:
+            return self._read(position, length)
+        first = position // _BLOCK * _BLOCK
+        found = self._block(first)[position - first : position - first + length]
+        if len(found) < length:
+            found += self._block(first + _BLOCK)[: length - len(found)]
+        return found
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` from ``position``; return the number of bytes read."""
+        wanted, done = min(len(buffer), self.size - position), 0
+        with self._readable():
+            self._file.seek(position)
+            while done < wanted and (count := self._file.readinto(buffer[done:wanted])):
+                done += count
+        return done
+
+    def read_each(self, positions: Sequence[int], length: int) -> bytes:
+        """Return ``length`` bytes from each of ``positions``, one read each, with zeros after the file's end."""
+        sizes = [max(min(length, self.size - position), 0) for position in positions]
+        parts = [self._read(position, size) if size else b"" for position, size in zip(positions, sizes, strict=True)]
+        return b"".join(part.ljust(length, b"\0") for part in parts)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _block(self, start: int) -> bytes:
+        block = self._blocks.pop(start, None)
+        if block is None:
+            block = self._read(start, min(_BLOCK, self.size - start))
+        self._blocks[start] = block
+        if len(self._blocks) > _BLOCKS:
+            self._blocks.popitem(last=False)
+        return block
+
+    def _read(self, position: int, length: int) -> bytes:
+        with self._readable():
+            found: bytes = self._file.read_at(length, position)
+        return found
+
+
+@contextmanager
+def _readable(root: StoreRoot, path: str, what: str) -> Iterator[None]:
+    """Raise :class:`StoreError`, which names the path, where pyarrow cannot read in the block."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(root, path, what, error) from error
+
+
+@lru_cache(maxsize=64)
+def _file_system(uri: str) -> tuple[Any, str]:
+    """Return the file system of an address and the path in it; cached, for one connection pool per address."""
+    root = StoreRoot("", uri)
+    if urlsplit(uri).scheme.lower() not in _SCHEMES:
+        raise ConfigError(f"{root.shown}: unknown scheme; use a path, file://, or one of {', '.join(_SCHEMES)}")
+    from pyarrow import fs
+
+    try:
+        file_system, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(f"cannot reach {root.shown}: {_without_secrets(str(error), uri)}") from error
+    return file_system, path.rstrip("/")
+
+
+def _without_secrets(text: str, uri: str) -> str:
+    """Return ``text`` unless it repeats the address, which may hold credentials."""
+    address = urlsplit(uri)
+    secrets = (uri, address.netloc.rpartition("@")[0], address.password, address.query)
+    return "the address is not valid" if any(secret and secret in text for secret in secrets) else text
+
+
+def open_folder(root: StoreRoot) -> StoreFolder:
+    """Return the folder of a store, which need not exist."""
+    return LocalFolder(root) if root.is_local else RemoteFolder(root)

@@ -18,8 +18,8 @@ from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.queue_files import owning_topics, queue_numbers
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.log.message_reader import read_split
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns

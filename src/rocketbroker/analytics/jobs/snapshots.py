@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.queue_files import queue_end
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.common.atomic_file import replace_contents

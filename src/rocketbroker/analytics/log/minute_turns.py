@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.commit_log_files import LogFile, log_window
-from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import opened
+from rocketbroker.analytics.files.store_files import open_folder, opened
 from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueNotWholeError
 from rocketbroker.codec.message.columns import Positions, gather
 from rocketbroker.codec.message.message_decoder import (

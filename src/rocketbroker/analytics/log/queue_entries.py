@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.selection import text_rows
 from rocketbroker.analytics.files.commit_log_files import WINDOW_SIZE, LogFile
-from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.queue_files import queue_files
-from rocketbroker.analytics.files.store_files import StoreFolder, opened
+from rocketbroker.analytics.files.store_files import StoreFolder, open_folder, opened
 from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE

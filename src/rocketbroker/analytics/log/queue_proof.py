@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.files.commit_log_files import LogFile
-from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.queue_files import owning_topics, queue_files, queue_numbers
-from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder, open_folder
 from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError, checked_entries
 from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.message_decoder import BLANK_MAGIC_CODE

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from rocketbroker.analytics.columns.arrow_columns import number_array
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.queue_files import queue_end
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.report import facts

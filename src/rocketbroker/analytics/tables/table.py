@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from rocketbroker.analytics.columns.arrow_columns import number_array
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS, field, select_fields
 from rocketbroker.analytics.columns.selection import Selection
-from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import StoreFolder
+from rocketbroker.analytics.files.store_files import StoreFolder, open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.queue_proof import has_all_queues
 from rocketbroker.analytics.log.split import SPLIT_SIZE

@@ -116,8 +116,8 @@ def _scheduled(scope: "Scope") -> "DataFrame":
     otherwise their whole log would be read.
     """
     from rocketbroker.analytics.columns.selection import Selection
-    from rocketbroker.analytics.files.open_store import open_folder
     from rocketbroker.analytics.files.queue_files import queue_numbers
+    from rocketbroker.analytics.files.store_files import open_folder
     from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
     from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 

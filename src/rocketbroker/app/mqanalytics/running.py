@@ -159,7 +159,7 @@ def fail(reason: str, exit_code: int = EXIT_FAILED) -> NoReturn:
 def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[StoreRoot, ...]":
     """Return the stores of a command line, checked before Spark takes seconds to start."""
     from rocketbroker.analytics.files.commit_log_files import commit_log_folder
-    from rocketbroker.analytics.files.open_store import open_folder
+    from rocketbroker.analytics.files.store_files import open_folder
     from rocketbroker.analytics.files.store_root import store_roots
 
     roots = store_roots(stores)

@@ -7,7 +7,7 @@ import pytest
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.files.commit_log_files import commit_log_files, commit_log_folder, written_end
-from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.common.errors import StoreError

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.files.open_store import open_folder
 from rocketbroker.analytics.files.queue_files import queue_end, queue_numbers, queue_topics
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE

@@ -10,10 +10,7 @@ from pyarrow import fs
 
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.files import remote_files
-from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.remote_files import RemoteFile
-from rocketbroker.analytics.files.store_files import StoreEntry, opened
+from rocketbroker.analytics.files.store_files import RemoteFile, StoreEntry, open_folder, opened
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.jobs.queue_traffic import traffic_by_minute
 from rocketbroker.analytics.log import queue_plan
@@ -233,7 +230,7 @@ def test_addresses_of_other_clouds_and_of_hadoop_go_to_pyarrow(
     writer = CommitLogWriter(tmp_path / "store", file_size=1 << 16)
     writer.append_many(300)
     pyarrow = PretendedPyarrow(tmp_path)
-    monkeypatch.setattr(remote_files, "fs", pyarrow)
+    monkeypatch.setattr(pa, "fs", pyarrow)
     address = f"{scheme}://container@{tmp_path.name}/store"
     assert rows_of(f"s={address}") == slow_rows(writer.directory, "s")
     assert set(pyarrow.asked) == {address}

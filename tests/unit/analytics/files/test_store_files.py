@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import StoreEntry, checked_path, opened
+from rocketbroker.analytics.files.store_files import StoreEntry, checked_path, open_folder, opened
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.common.errors import StoreError
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
-from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log import minute_turns as module
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns

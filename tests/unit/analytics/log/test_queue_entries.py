@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log import queue_entries
 from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueNotWholeError

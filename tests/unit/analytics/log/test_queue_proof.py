@@ -17,8 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.files.commit_log_files import commit_log_files
-from rocketbroker.analytics.files.open_store import open_folder
-from rocketbroker.analytics.files.store_files import LocalFolder
+from rocketbroker.analytics.files.store_files import LocalFolder, open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log import queue_plan, queue_proof
 from rocketbroker.analytics.log.queue_proof import all_queues, entries_of, has_all_queues, is_closed, shown_to

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rocketbroker.analytics.files import commit_log_files
-from rocketbroker.analytics.files.open_store import open_folder
+from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.log import queue_proof
 from rocketbroker.analytics.log.split import plan_splits
