@@ -1,4 +1,4 @@
-"""What the pages name is there: files, folders and commands."""
+"""Files, folders and commands that the pages name exist."""
 
 import ast
 import re
@@ -73,7 +73,7 @@ def test_no_page_shows_a_local_folder_of_its_author(page: Path):
 
 
 def is_defined(source: str, names: str) -> bool:
-    """Whether a source file has a test, as ``::TestClass::test_name`` or ``::test_name``."""
+    """Return true if a source file has a test, as ``::TestClass::test_name`` or ``::test_name``."""
     body = ast.parse(source).body
     for name in names.removeprefix("::").split("::"):
         found = [one for one in body if isinstance(one, DEFINITIONS) and one.name == name]

@@ -1,4 +1,4 @@
-"""What is told about the whole package in one place holds for all of it: errors and commands."""
+"""Statements about the whole package in one place hold for all of it: errors and commands."""
 
 import ast
 import tomllib

@@ -8,7 +8,7 @@ import pytest
 
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src" / "rocketbroker"
 OWNER = "store/logfile/mapped_file.py"
-# Gives writable shared memory, or whoever is told of what is stored into it.
+# Makers of writable shared memory, and of those notified of what is stored into it.
 MAKERS = {"map_shared": "common/file_system.py", "watcher": OWNER}
 # The views of a mapping.
 VIEWS = {"buffer", "_writable"}

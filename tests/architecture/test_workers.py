@@ -1,4 +1,4 @@
-"""Which tests run beside each other."""
+"""Tests that may run beside each other."""
 
 import pytest
 

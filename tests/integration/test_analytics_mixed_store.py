@@ -105,7 +105,7 @@ def check_store(spark: SparkSession, made: Made, parts: int) -> None:
 
 
 def check_report(report: DecodeReport, made: Made, root: Path) -> None:
-    """What is told as damaged are just the records that are lost."""
+    """The records reported as damaged are exactly those that are lost."""
     if root == made.sound:
         assert report.broken == report.unfinished == []
         return

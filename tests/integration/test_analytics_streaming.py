@@ -42,7 +42,7 @@ def expected(commit_log: Path, broker: str) -> list[tuple[Any, ...]]:
 
 
 def is_further(out: Path, known: int, query: StreamingQuery) -> bool:
-    """Whether a query has written more than ``known`` batches, or failed."""
+    """Return true if a query has written more than ``known`` batches, or failed."""
     return written_batches(out) > known or not query.isActive
 
 
@@ -105,7 +105,7 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
 
 
 class Load:
-    """Sends numbered messages to a broker, from a thread, till it is told to end; a broker may be away for a while."""
+    """Sends numbered messages to a broker, from a thread, until it is stopped; a broker may be away for a while."""
 
     def __init__(self, namesrv: str) -> None:
         self._namesrv = namesrv

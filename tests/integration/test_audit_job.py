@@ -177,7 +177,7 @@ def offset_beyond(root: Path, queued: list[MessageExt]) -> None:
 
 
 def damaged_config(root: Path, queued: list[MessageExt]) -> None:
-    """What nothing can be read of: it is told, and ends nothing."""
+    """Write config files that cannot be read: each is a finding, and the audit goes on."""
     (root / "config").mkdir(exist_ok=True)
     for name, text in {"topics.json": "{", "consumerOffset.json": "{}", "consumerOffset.json.bak": ""}.items():
         (root / "config" / name).write_text(text)
@@ -407,7 +407,7 @@ def test_a_store_of_apache_rocketmq_has_no_findings(told: dict[str, Found], name
 
 
 def test_impossible_times_of_an_index_file_are_reported(told: dict[str, Found]) -> None:
-    """Which of its entries have the time of their message then depends on what is added up too far."""
+    """An overflow decides which of its entries have the time of their message."""
     assert {(each["rule"], each["severity"]) for each in told["far-index"]} == {("index-entry-mismatch", "error")}
 
 
@@ -443,7 +443,7 @@ async def test_no_loss_is_reported_while_the_store_is_written(spark: SparkSessio
 def test_no_loss_is_reported_while_the_store_is_cleaned(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: str
 ) -> None:
-    """What is damaged where nothing was removed is told all the same."""
+    """Damage is found also where nothing was removed."""
     root, per_file = tmp_path / "store", 20
     queued = asyncio.run(make_audited_store(root, max_index_num=1000, mapped_file_size_consume_queue=per_file * 20))
     queue = root / "consumequeue" / QUEUE[0] / str(QUEUE[1])

@@ -91,7 +91,7 @@ class Broker:
         return sorted((self.store / "commitlog").iterdir())
 
     def age(self, count: int) -> None:
-        """Have the oldest files of the log last changed two hours ago."""
+        """Date the oldest files of the log two hours back."""
         for path in self.log_files()[:count]:
             os.utime(path, (time.time() - 7200, time.time() - 7200))
 

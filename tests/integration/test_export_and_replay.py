@@ -1,4 +1,4 @@
-"""What is exported has every field, and what is sent again arrives as it was."""
+"""Exported messages have every field, and replayed ones arrive unchanged."""
 
 import json
 from collections import Counter
@@ -138,7 +138,7 @@ async def test_messages_arrive_again_as_they_were(spark: SparkSession, server: D
 
 
 def as_it_was(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What of a message is kept, and comes in the order of its queue."""
+    """Return the fields of a message that a replay keeps, in the order of its queue."""
     return (
         row["queue_id"],
         row["queue_offset"],

@@ -65,7 +65,7 @@ async def test_only_a_failed_send_may_be_stored_twice(servers: OurServers, tmp_p
         assert await read_all(namesrv.address, 1) == [b"before"], "nor shown to a consumer"
         broker.kill()
         for outcome in await asyncio.gather(*sends, return_exceptions=True):
-            assert isinstance(outcome, RemotingError), "the sender is told that it has no answer"
+            assert isinstance(outcome, RemotingError), "the sender learns that it has no answer"
 
         mark.unlink()
         broker = await asyncio.to_thread(launch, servers, namesrv, mark, broker)

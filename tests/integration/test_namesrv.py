@@ -108,7 +108,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 
 
 def meaning(code: int, frame: bytes) -> dict[str, Any]:
-    """What a frame says, whatever the encoding of its header; an absent and an empty text or table are the same."""
+    """Return the content of a frame in either encoding; an absent and an empty text or table are the same."""
     command = decode_frame(memoryview(frame)[4:])
     body: Any = bytes(command.body)
     if code in UNORDERED and body:

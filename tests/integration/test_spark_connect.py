@@ -27,7 +27,7 @@ DAMAGED = 5  # number of the record
 
 
 def run_client(*arguments: str | Path) -> dict[str, object]:
-    """What the client says; nothing in its environment leads to a JVM."""
+    """Return the client's output; nothing in its environment leads to a JVM."""
     hidden = {"JAVA_HOME", "SPARK_HOME", "SPARK_REMOTE"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment |= {"PATH": "", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}

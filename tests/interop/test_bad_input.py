@@ -1,4 +1,4 @@
-"""What no peer should send, sent to our running servers: each is told what was wrong, and nobody else suffers."""
+"""Malformed input against running servers: the sender gets the reason, and no other peer is affected."""
 
 import contextlib
 import json

@@ -31,7 +31,7 @@ ROUTE_LIMIT_S = 15.0  # half the interval of a broker that would register at its
 
 
 def links() -> dict[int, str]:
-    """To which server each recorded connection went: ns, broker-a or broker-a-slave."""
+    """Return the server of each recorded connection: ns, broker-a or broker-a-slave."""
     lines = gzip.decompress((GOLDEN / "session.jsonl.gz").read_bytes()).splitlines()
     return {row["conn"]: row["map"] for row in map(json.loads, lines)}
 
@@ -255,6 +255,6 @@ def test_a_recorded_client_gets_the_recorded_answers(cluster: Cluster, client: s
     early = [key for key in replay.arrived if key not in replay.answered]
     assert {replay.asked[key].code for key in early} <= {COMMIT}
     (group,) = {frame.command().header["consumerGroup"] for frame in story if frame.code == NOTIFY}
-    assert replay.notified, "the group is told of its new member"
+    assert replay.notified, "the group learns of its new member"
     for notice in replay.notified:
         assert (notice.code, notice.header["flag"], notice.fields) == (NOTIFY, 2, {"consumerGroup": group})

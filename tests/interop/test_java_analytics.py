@@ -1,4 +1,4 @@
-"""What official Java consumers were given is what reading the store's files gives, also while a broker is at work."""
+"""Messages given to official Java consumers equal those read from the store's files, also while a broker runs."""
 
 import zlib
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ COLUMNS = (
 def rows_of_topic(
     store: Path, report: DecodeReport | None = None, selection: Selection = EVERYTHING
 ) -> list[dict[str, Any]]:
-    """What reading the files gives of the topic, in the order of the log."""
+    """Return the topic's messages as the files hold them, in the order of the log."""
     batches = read_store(str(store), COLUMNS, report=report, selection=selection)
     rows = [row for batch in batches for row in batch.to_pylist()]
     return [row | {"properties": dict(row["properties"])} for row in rows if row["topic"] == TOPIC]

@@ -1,4 +1,4 @@
-"""The official Java client filters by SQL92: it gets the right messages and no others, and is told what is wrong."""
+"""The official Java client filters by SQL92: it gets the right messages and no others, and the reason for an error."""
 
 import json
 

@@ -28,7 +28,7 @@ def wait_for(consumer: JavaProcess, count: int) -> None:
 
 
 def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, str]]:
-    """What the broker says of the clients of a group, and what it counts."""
+    """Connections and consumption statistics of a group, as the broker answers them."""
 
     async def ask() -> tuple[str, dict[str, str]]:
         async with AdminClient(cluster.address) as client:
@@ -75,7 +75,7 @@ def test_conflicting_clients_are_named_and_each_reports_its_own_state(
     cluster.make_topic("Differ")
     one = push(java, cluster, "Differ", "expression=A", "heartbeat=500")
     two = push(java, cluster, "Differ", "expression=A || B", "heartbeat=500")
-    wait_until(lambda: "group CG_Differ gets only a part of its messages" in cluster.broker.text(), "it is told")
+    wait_until(lambda: "group CG_Differ gets only a part of its messages" in cluster.broker.text(), "it learns that")
     conflict, figures = conflict_and_figures(cluster, "CG_Differ")
     wanted = dict(re.findall(r"(\S+@push-\d+) wants (.*?)(?: and |;)", conflict))
     first, second = (next(name for name in wanted if name.endswith(f"-{each.process.pid}")) for each in (one, two))
@@ -95,5 +95,5 @@ def test_conflicting_clients_are_named_and_each_reports_its_own_state(
 
     one.kill()
     wait_until(lambda: conflict_and_figures(cluster, "CG_Differ")[0] == "", "the one that is left agrees with itself")
-    assert cluster.broker.text().count("gets only a part of its messages") == 1, "it is told once"
+    assert cluster.broker.text().count("gets only a part of its messages") == 1, "it learns that once"
     assert our_servers.errors() == []

@@ -15,11 +15,11 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
-# The client asks for its share by itself each 20 s; with this it does so only when the broker tells it to.
+# The client asks for its share by itself every 20 s; with this it does so only when the broker tells it to.
 ONLY_WHEN_TOLD = {"rocketmq.client.rebalance.waitInterval": "300000"}
 DELAYS_MS = {1: 1_000, 2: 5_000}  # of the first levels
-# A group's retry topic comes to be with its first heartbeat. A client sees its route at its next poll, each 30 s, and
-# takes its queue at its next rebalance, each 20 s: so that the delay is the broker's, both come each second here.
+# A group's retry topic comes to be with its first heartbeat. A client sees its route at its next poll, every 30 s, and
+# takes its queue at its next rebalance, every 20 s: so that the delay is the broker's, both come each second here.
 SEES_RETRY_TOPIC = "pollNameServer=1000"
 OFTEN = {"rocketmq.client.rebalance.waitInterval": "1000"}
 

@@ -237,7 +237,7 @@ def test_new_groups_start_where_their_setting_says(java: Java, our_servers: OurS
 
 
 def without_first_messages(cluster: Cluster, topic: str) -> None:
-    """Have the first file of the log removed, so that no queue begins at 0 any more."""
+    """Remove the first file of the log, so that no queue begins at 0."""
 
     first = min((cluster.broker.store / "commitlog").iterdir())
     os.utime(first, (time.time() - 7_200,) * 2)

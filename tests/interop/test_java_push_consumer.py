@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.java
 
-# The Java client asks for its share by itself each 20 s; with this it does so only when the broker tells it to.
+# The Java client asks for its share by itself every 20 s; with this it does so only when the broker tells it to.
 ONLY_WHEN_TOLD = {"rocketmq.client.rebalance.waitInterval": "300000"}
 
 

@@ -29,7 +29,7 @@ BATCH = 30
 
 
 def found(clients: Scenario, verb: str, word: str, **options: object) -> list[Got]:
-    """What one more query finds, in its order."""
+    """Return the result of one more query, in its order."""
     known = len(got(clients.process.text(), word))
     clients.do(verb, **options)
     return got(clients.process.text(), word)[known:]
@@ -87,7 +87,7 @@ def test_messages_are_found_by_key_in_a_range_of_time_by_ids_and_by_time(java: J
 
 
 def remove_old_files(broker: ClockedBroker, namesrv: str, topic: str) -> int:
-    """Have what is old removed; returns the first offset that is left."""
+    """Trigger retention; return the first offset that is left."""
 
     async def first_offset() -> int:
         async with AdminClient(namesrv) as admin:

@@ -2,7 +2,7 @@
 
 A Java client sends a question or a reply again when its connection was closed under it, as it does itself when a
 request on it timed out. Both replies to such a question are pushed, and the client, which looks a question up and
-removes it in two steps, calls back for both when they come together. So callbacks are held against the replies that
+removes it in two steps, calls back for both when they come together. So callbacks are compared with the replies that
 the broker took: one for each question, and never more than replies.
 """
 
@@ -25,7 +25,7 @@ REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
 
 
 def stored(cluster: Cluster, topic: str) -> int:
-    """How many messages a topic has."""
+    """Return the number of messages in a topic."""
 
     async def ask() -> int:
         async with AdminClient(cluster.address) as admin:

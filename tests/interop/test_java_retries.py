@@ -81,7 +81,7 @@ def test_retries_back_off_until_the_message_is_a_dead_letter(java: Java, our_ser
     acknowledged = {each.n: each.msg_id for each in clients.sent()}
     assert {(each.n, each.msg_id) for each in messages} == set(acknowledged.items()), "the first id over all attempts"
 
-    # One topic for the dead letters of all topics, which can be read and sent anew.
+    # One topic for the dead letters of all topics, which can be read and sent again.
     broker.wait_dead("G", 2)
     clients.do("dead", group="G")
     offset_ids = dict(clients.lines("OFFSET-ID"))

@@ -75,7 +75,7 @@ def consume(java: Java, cluster: Cluster) -> JavaProcess:
 
 
 def checks(producer: JavaProcess) -> list[Check]:
-    """What it was asked, each with the content that was sent and the topic it was sent to."""
+    """Return the checks it was asked for, each with the content and topic of its message."""
     found = []
     for n, msg_id, times, topic, crc in rows(producer.text(), "CHECK"):
         assert (topic, int(crc)) == (TOPIC, zlib.crc32(body_of(int(n))))
@@ -91,7 +91,7 @@ def halves(producer: JavaProcess) -> dict[int, str]:
 
 
 def entries(store: Path, topic: str) -> int:
-    """How many messages the queues of a topic hold."""
+    """Return the number of messages in the queues of a topic."""
     files = (store / "consumequeue" / topic).rglob("0*")
     return sum(
         size > 0 for file in files if file.is_file() for _, size, _ in struct.iter_unpack(">qiq", file.read_bytes())
@@ -99,7 +99,7 @@ def entries(store: Path, topic: str) -> int:
 
 
 def all_ended(store: Path) -> bool:
-    """Whether the broker has dealt with all half messages, by what it has written."""
+    """Return true if the broker has dealt with all half messages, by what it has written."""
     try:
         offsets = (store / "config" / "consumerOffset.json").read_text()
     except FileNotFoundError:
@@ -263,7 +263,7 @@ def asked_for(producer: JavaProcess, times: int) -> bool:
 
 
 async def resume(cluster: Cluster, ids: list[str]) -> list[str]:
-    """Have transactions that were given up checked again; gives why each was not, empty where it was."""
+    """Request new checks of abandoned transactions; return the reason of each rejection, else an empty text."""
     commands = [
         request(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(TOPIC, each)) for each in ids
     ]

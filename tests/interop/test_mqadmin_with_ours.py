@@ -20,7 +20,7 @@ RUNTIME_INFO = 28
 
 
 def admin(java: Java, cluster: Cluster, *commands: str) -> list[str]:
-    """What each command printed, blanks at the ends cut off."""
+    """Return the output of each command, without blanks at the ends."""
     file = java.home / "commands.txt"
     file.write_text("".join("\t".join(command.split()) + "\n" for command in commands))
     done = java.run("Admin", f"namesrv={cluster.address}", f"file={file}")

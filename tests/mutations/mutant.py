@@ -1,7 +1,7 @@
 """Put one named fault into a copy of the checkout, and run the test that must fail then.
 
 A fault names the function that holds it and the code that changes, both as syntax. It follows code that moves to
-another file or is laid out anew, and stops fitting only when the code itself changes.
+another file or gets another layout, and stops fitting only when the code itself changes.
 """
 
 import ast

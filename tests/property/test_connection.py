@@ -66,7 +66,7 @@ def test_no_bytes_fail_a_connection(noise: bytes, cuts: list[int]):
         feed(connection, frame(ECHO, b"first", 1))
         try:
             feed(connection, noise, [cut for cut in cuts if cut <= len(noise)])
-        except RemoteProtocolError as error:  # what is wrong is told to the peer, not to the event loop
+        except RemoteProtocolError as error:  # the peer gets the error, not the event loop
             raise AssertionError(noise) from error
         await endpoint.tasks.stop()
         assert transport.answers[0].opaque == 1

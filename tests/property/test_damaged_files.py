@@ -70,14 +70,14 @@ def opened(stopped: Path) -> Iterator[Opened]:
 
 
 class Change(NamedTuple):
-    """What stood where."""
+    """Place and content of one piece."""
 
     path: Path
     position: int
     before: bytes
 
     def touches(self, place: Place, length: int) -> bool:
-        """Whether it is in a range of a file."""
+        """Return true if it is in a range of a file."""
         end = self.position + len(self.before)
         return (
             place.path.parts[-2:] == self.path.parts[-2:]  # in whatever copy

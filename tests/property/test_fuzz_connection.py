@@ -37,7 +37,7 @@ def serve(stream: bytes, cuts: Sequence[int] = ()) -> None:
 
 
 def costs_of_stream(stream: bytes) -> Costs:
-    """What serving takes; the first time imports and caches are filled."""
+    """Return the memory that serving takes; the first time fills imports and caches."""
     serve(stream)
     return costs_of(serve, stream)
 

@@ -156,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
         for queue in [queue for queue in self.put_bodies if queue[0] == topic]:
             del self.put_bodies[queue]
             self.readable.pop(queue, None)
-        # Their keys are found until the index is made anew.
+        # Their keys are found until the index is rebuilt.
         for key in [key for key in self.by_key if key[0] == topic]:
             self.forgotten.update(self.by_key.pop(key))
 
@@ -198,7 +198,7 @@ class StoreMachine(RuleBasedStateMachine):
         for (topic, queue_id), bodies in self.put_bodies.items():
             count = self.readable[topic, queue_id]
             assert self.store.queues.max_offset_in_queue(topic, queue_id) == count
-            # The last ones are enough each time; all of them stand behind a start.
+            # The last ones are enough each time; all of them are covered by a start.
             first = max(0, count - 40)
             found = read_queue(self.store, topic, queue_id, first)
             assert [one.body for one in found] == bodies[first:count]

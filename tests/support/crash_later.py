@@ -190,7 +190,7 @@ def _due_ms(sent: Sent, waited: Found) -> int:
 
 
 def noted(store: Path) -> tuple[int, int]:
-    """How many messages with a level and how far in the timer's queue the files of progress say that it has come."""
+    """Return the progress by its files: messages delivered by levels, and offset in the timer's queue."""
     levels = _table(store, "delayOffset.json").get("offsetTable", {})
     timers = _table(store, "timerProgress.json").get("delivered", [])
     return sum(map(int, levels.values())), max((int(end) for _, end in timers), default=0)

@@ -121,7 +121,7 @@ class Template:
 
 
 def _checkpoint(store: MessageStore, now_ms: int) -> None:
-    """Have all on disk that was put, so that an unclean start knows of a part that is."""
+    """Flush all that was put, so that an unclean start knows a part to be on disk."""
     store.appender.dispatch()
     store.flusher.flush()
     store.dispatcher.flush_index()
@@ -241,7 +241,7 @@ class Trial:
             assert again is not None, f"{self._damage}: {self._told}"
             try:
                 second = await self._read_all(again)
-                # It may find more: after a clean stop it is known what there should be, and made anew.
+                # It may find more: after a clean stop everything that should exist is known, and rebuilt.
                 lost = sorted((found | new) - second)
                 assert not lost, f"{self._damage}: another open does not find {lost[:20]}: {self._told}"
             finally:

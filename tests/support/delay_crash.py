@@ -40,7 +40,7 @@ MOST_COPIES = 3
 
 
 class Delay(NamedTuple):
-    """When a message is due, in ms, and whether it goes by a level."""
+    """Return a message's due time in ms, and true if a level decides it."""
 
     due_ms: int
     by_level: bool

@@ -95,7 +95,7 @@ def flipped_in_the_head(path: Path, position: int, size: int) -> None:
 
 
 def strange_size(path: Path, position: int, size: int) -> None:
-    """Have a record claim two gigabytes."""
+    """Make a record claim two gigabytes."""
     overwrite(path, position, b"\x7f\xff\xff\xff")
 
 

@@ -105,7 +105,7 @@ def _end_of_file(all_places: list[RecordPlace], name: str) -> int:
 
 
 def _spoil(place: RecordPlace, number: int, chance: random.Random) -> tuple[str, int, bytes]:
-    """What is done, where in the record that begins, and the bytes that are written."""
+    """Return kind of damage, its position in the record, and the bytes to write."""
     return (
         ("magic", 4, b"????"),
         ("size", 0, struct.pack(">i", chance.randrange(1 << 31))),

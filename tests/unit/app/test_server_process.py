@@ -1,4 +1,4 @@
-"""How a server command lives and ends."""
+"""Life and end of a server command."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How reports look."""
+"""Layout of reports."""
 
 import ast
 import json

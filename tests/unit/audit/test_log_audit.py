@@ -1,4 +1,4 @@
-"""What of the CommitLog is a message, damage, or the end."""
+"""Messages, damage and the end of a CommitLog."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ SENDERS = 64
 ROUNDS = 20
 PULLS = 8
 MESSAGES = PULLS * QUEUES * EACH
-# Event loops differ in their calls, and the broker in this process is none of the client.
+# Event loops differ in their calls, and the broker in this process is no part of the client.
 COUNTED = str(Path(rocketbroker.__file__).parent)
 
 

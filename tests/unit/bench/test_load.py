@@ -1,4 +1,4 @@
-"""What the Java driver prints is read, and what is not right is told."""
+"""Figures read from the Java driver's output, and errors in it."""
 
 import pytest
 

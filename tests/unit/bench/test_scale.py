@@ -1,4 +1,4 @@
-"""How many cores and hosts follow from what was measured."""
+"""Number of cores and hosts that follows from measurements."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Our servers come up, are told apart from those that do not, and leave nothing behind."""
+"""Our servers come up, differ from those that do not, and leave nothing behind."""
 
 import os
 import sys

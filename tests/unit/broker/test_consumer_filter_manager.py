@@ -1,4 +1,4 @@
-"""Filters of groups over their clients' lives, and their file, held against one that Apache's broker 5.5.0 wrote."""
+"""Filters of groups over their clients' lives, and their file, compared with one that Apache's broker 5.5.0 wrote."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who hears of a changed smallest broker id."""
+"""Notifications of a changed smallest broker id."""
 
 import pytest
 

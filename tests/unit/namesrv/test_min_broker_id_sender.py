@@ -1,4 +1,4 @@
-"""Brokers are told at their own host, or over their own connection."""
+"""Notifications reach brokers at their own host, or over their own connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ HEADER = NotifyMinBrokerIdChangeRequestHeader(min_broker_id=0, min_broker_addr="
 
 
 class Broker:
-    """A listening broker that keeps what it is told."""
+    """A listening broker that keeps its notifications."""
 
     def __init__(self) -> None:
         self.told: asyncio.Queue[Command] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""What holds of the tables of the name server after any sequence of events."""
+"""Invariants of the name server's tables after any sequence of events."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What clients are told of a topic."""
+"""Routes that clients receive for a topic."""
 
 import json
 

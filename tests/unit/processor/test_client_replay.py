@@ -45,7 +45,7 @@ def in_order(body):
 
 @cache
 def recorded() -> dict[int, tuple[int, str]]:
-    """When each frame was recorded, in ms, and on which link."""
+    """Return the time in ms and the link of each recorded frame."""
     lines = gzip.decompress((GOLDEN / "session.jsonl.gz").read_bytes()).splitlines()
     return {line["n"]: (line["t"], line["map"]) for line in map(json.loads, lines)}
 

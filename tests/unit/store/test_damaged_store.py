@@ -1,4 +1,4 @@
-"""Damage costs the messages it hit and no other, where all is known to be on disk; it is told by file and position."""
+"""Damage costs the messages it hit and no other, if all was on disk for certain; file and position are reported."""
 
 import shutil
 from collections.abc import Callable

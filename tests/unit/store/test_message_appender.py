@@ -342,7 +342,7 @@ def test_a_batch_that_a_queue_could_not_take_is_acknowledged_and_dispatched_late
 def test_a_queue_without_room_refuses_its_own_messages_before_the_log_has_them(
     long_log: Parts, monkeypatch, code: int, status: str, reason: str, many: int
 ):
-    """``many`` messages in a batch, 0 for one that is none; a file of a queue has ten."""
+    """``many`` messages in a batch, 0 for a single message; a file of a queue has ten."""
     parts = long_log
 
     def fail(*_):

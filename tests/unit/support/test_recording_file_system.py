@@ -25,7 +25,7 @@ def played(files: RecordingFileSystem) -> Disk:
 
 
 def images(files: RecordingFileSystem, tmp_path: Path, loss: Loss, name: str) -> set[bytes | None]:
-    """What a file holds after crashes with many seeds; ``None`` where it is gone."""
+    """Return a file's contents after crashes with many seeds; ``None`` if it is gone."""
     disk, found = played(files), set()
     for seed in SEEDS:
         tmp_path.mkdir(exist_ok=True)

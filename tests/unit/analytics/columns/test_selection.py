@@ -45,7 +45,7 @@ def make_store(root: Path, count: int) -> list[dict[str, Any]]:
 
 
 def matches(row: dict[str, Any], selection: Selection) -> bool:
-    """What a selection means, row by row."""
+    """Return the rows that a selection means, decided one by one."""
     words = {*(row["keys"] or "").split(" "), row["uniq_key"]}
     return (
         (selection.since_ms is None or row["store_timestamp"] >= selection.since_ms)

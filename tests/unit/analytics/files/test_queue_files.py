@@ -1,4 +1,4 @@
-"""Which folders of a store are queues."""
+"""Folders of a store that are queues."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What an audit knows of stores before it looks at their tables."""
+"""State of stores that an audit knows before it reads their tables."""
 
 import struct
 from pathlib import Path

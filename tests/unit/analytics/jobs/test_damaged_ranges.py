@@ -1,4 +1,4 @@
-"""Which offsets lie in damaged ranges; without Spark."""
+"""Offsets in damaged ranges; without Spark."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a failed export says; exports themselves: tests/integration/test_export_and_replay.py."""
+"""Errors of a failed export; exports themselves: tests/integration/test_export_and_replay.py."""
 
 import pyspark
 

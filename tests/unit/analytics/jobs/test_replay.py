@@ -1,4 +1,4 @@
-"""What a replay makes of exported rows, and how it sends them; without Spark and without a broker."""
+"""Messages that a replay makes of exported rows, and their sending; without Spark and without a broker."""
 
 import asyncio
 from collections.abc import Iterator
@@ -197,7 +197,7 @@ async def test_an_error_that_nobody_foresaw_ends_a_replay_and_is_reported(caplog
 
 
 class FrameWithout:
-    """What Spark does where a column is not there."""
+    """Frame without a column: it raises as Spark does."""
 
     def select(self, *_columns: str) -> DataFrame:
         raise AnalysisException("no column `broker` in it")

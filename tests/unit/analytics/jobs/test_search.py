@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
     [
         ({"text": ""}, "at least one character"),
         ({"text": "(", "is_regex": True}, "'\\(' is not a valid regular expression"),
-        ({"text": "a\udcff"}, "is not valid UTF-8"),  # what a shell hands over for a byte that is none
+        ({"text": "a\udcff"}, "is not valid UTF-8"),  # what a shell hands over for a byte that is no text
         ({"text": "a(?=b)", "is_regex": True}, "is not a valid regular expression"),
         ({"text": "a", "places": ()}, "places: empty; search in body"),
         ({"text": "a", "places": ("keys",)}, "places: keys; search in body, properties or both"),

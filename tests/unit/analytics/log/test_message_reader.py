@@ -1,4 +1,4 @@
-"""What the walk does where the log is damaged, unfinished, or made to mislead."""
+"""The walk over a log that is damaged, unfinished, or made to mislead."""
 
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ DAMAGE = {
     "totalSize over the next record": (0, b"next", AuditRule.RECORD_LENGTH),
     "magic": (4, b"\xda\xa3\x20\xa8", AuditRule.RECORD_MAGIC),
     "physicalOffset": (28, b"\0\0\0\1\0\0\0\0", AuditRule.RECORD_POSITION),
-    "an IPv6 host that is none": (39, b"\x10", AuditRule.RECORD_LENGTH),
+    "a false IPv6 host": (39, b"\x10", AuditRule.RECORD_LENGTH),
     "bodyLength negative": (84, b"\xff\xff\xff\xff", AuditRule.RECORD_LENGTH),
     "bodyLength huge": (84, b"\x7f\xff\xff\xff", AuditRule.RECORD_LENGTH),
     "all zeros": (0, b"zeros", AuditRule.LOG_HOLE),

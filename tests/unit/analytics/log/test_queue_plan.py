@@ -32,7 +32,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def small_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have small stores read through their queues."""
+    """Read small stores through their queues."""
     monkeypatch.setattr(queue_plan, "_DISPATCH_MARGIN", MARGIN)
     monkeypatch.setattr(queue_proof, "STRETCH", MARGIN)
 

@@ -1,4 +1,4 @@
-"""What is left unread of a log for a time range."""
+"""Parts of a log that a time range leaves unread."""
 
 import pickle
 from collections.abc import Callable

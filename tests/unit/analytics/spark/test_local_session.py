@@ -1,4 +1,4 @@
-"""Which Java PySpark gets. The runtimes here are scripts that answer the probe as a real one does."""
+"""Choice of the Java runtime for PySpark; scripts stand for runtimes and answer the probe as real ones do."""
 
 import gc
 import io
@@ -190,7 +190,7 @@ def no_java_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collectors(settings: dict[str, str]) -> int:
-    """How many of them the session's Java options choose."""
+    """Return the number of collector threads that the session's Java options choose."""
     return str(local_session._conf("x", settings).get("spark.driver.extraJavaOptions")).count("GC")
 
 

@@ -1,4 +1,4 @@
-"""What a worker sets once; it is called in a process of its own, since it is for the whole of that."""
+"""Settings that a worker makes once for its whole process; called in a process of its own."""
 
 import os
 import pickle

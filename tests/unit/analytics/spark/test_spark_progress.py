@@ -1,4 +1,4 @@
-"""What is told of an error of Spark."""
+"""Messages to people about an error of Spark."""
 
 from typing import Any
 

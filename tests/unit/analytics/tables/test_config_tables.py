@@ -1,4 +1,4 @@
-"""What is read of config/ when a file is damaged, empty or missing; the broker has the same rules."""
+"""Tables of config/ when a file is damaged, empty or missing; the broker has the same rules."""
 
 import json
 import logging

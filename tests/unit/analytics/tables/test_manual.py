@@ -25,7 +25,7 @@ def spark_name(kind: pa.DataType) -> str:
 
 
 def described(table: Table) -> str:
-    """What stands in the manual of a table."""
+    """Return the manual's text about a table."""
     lines = [
         f"### {table.name}",
         "",

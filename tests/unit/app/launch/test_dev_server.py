@@ -156,7 +156,7 @@ def leave_store(store: Path, into: Path) -> None:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What is in a folder."""
+    """Return the content of a folder."""
     return list(folder.iterdir())
 
 

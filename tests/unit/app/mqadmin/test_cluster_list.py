@@ -1,4 +1,4 @@
-"""What clusterList makes of a broker's runtime statistics."""
+"""Columns that clusterList derives from a broker's runtime statistics."""
 
 from rocketbroker.app.mqadmin.cluster_list import BrokerRow, base_table, more_table
 

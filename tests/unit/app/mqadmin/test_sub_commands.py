@@ -44,7 +44,7 @@ def record() -> bytes:
 
 
 class PORT:
-    """Where the scripted broker listens: its messages name it."""
+    """Return the address of the scripted broker, which its messages name."""
 
     port = 0
 

@@ -1,4 +1,4 @@
-"""What `mqanalytics queue-traffic` prints."""
+"""Output of `mqanalytics queue-traffic`."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""How `mqanalytics replay` ends when not all was sent; without Spark and without a broker."""
+"""Exit of `mqanalytics replay` when not all was sent; without Spark and without a broker."""
 
 from collections import Counter
 

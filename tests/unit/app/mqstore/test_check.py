@@ -1,4 +1,4 @@
-"""What ``mqstore check`` prints, and its exit codes."""
+"""Output and exit codes of ``mqstore check``."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ``mqstore dump`` shows of recorded stores is what their recorder knew."""
+"""Output of ``mqstore dump`` for recorded stores equals what their recorder knew."""
 
 import json
 from pathlib import Path

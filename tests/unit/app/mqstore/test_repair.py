@@ -259,7 +259,7 @@ def test_a_store_that_cannot_be_opened_gives_2(store: Path, queued: list[Message
 
 
 async def served(root: Path) -> list[MessageExt]:
-    """What a broker gives of QUEUE."""
+    """Return the messages of QUEUE that a broker delivers."""
     store = make_store(root)
     await store.start()
     try:
@@ -269,7 +269,7 @@ async def served(root: Path) -> list[MessageExt]:
 
 
 async def kill(root: Path, into: Path) -> Path:
-    """What a broker leaves that is killed with a message that is stored and not dispatched."""
+    """Leave a store like a broker that is killed with a message stored and not dispatched."""
     clock = FakeClock()
     store = make_store(root, clock)
     await store.start()

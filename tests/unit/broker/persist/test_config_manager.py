@@ -255,7 +255,7 @@ async def test_a_power_loss_leaves_the_old_table_or_the_new_one(tmp_path):
 
 
 async def operations_of_a_write(root):
-    """What a write of a table that is there asks of the disk."""
+    """Return the disk operations of a write of a table that exists."""
     disk = Disk(root)
     async with persisting(disk) as (_, _, write):
         await write(["old"])

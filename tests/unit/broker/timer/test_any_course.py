@@ -10,7 +10,7 @@ STEPS = 60
 
 
 class Course:
-    """What happens to one timer.
+    """Course of one timer.
 
     Attributes:
         due: by body, the earliest time at which it may be delivered.

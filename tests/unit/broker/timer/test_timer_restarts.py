@@ -1,4 +1,4 @@
-"""What is left of the timer's messages after stops, kills and a disk that refuses, and in a store of Apache's."""
+"""Messages of the timer after stops, kills and disk errors, and in a store of Apache's."""
 
 import pytest
 

@@ -12,7 +12,7 @@ START = 10 * SLOT_FILE_MS
 
 
 class RefusingDisk(LocalFileSystem):
-    """Refuses as many syncs as it is told, after it has written."""
+    """Refuses a given number of syncs, after it has written."""
 
     refuses = 0
 
@@ -90,7 +90,7 @@ def test_files_that_are_done_are_retired_and_then_removed(tmp_path):
     assert files.counts() == {START + SLOT_FILE_MS: 1}
     files.append_all({START: fields((START, 7))}, ())
     files.remove(done)
-    assert offsets(files, START) == {START: [7]}, "made anew since"
+    assert offsets(files, START) == {START: [7]}, "created again since"
     files.remove(files.retire(((START + SLOT_FILE_MS, 9),)))
     assert [path.name for path in tmp_path.iterdir()] == [f"{START + SLOT_FILE_MS:020d}"]
 

@@ -1,4 +1,4 @@
-"""What a broker finds open when it starts: after a clean stop, after a kill, in recorded stores."""
+"""Half messages that a starting broker finds open: after a clean stop, after a kill, in recorded stores."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a producer is asked, held against what Apache RocketMQ 5.5.0 asked its own."""
+"""Checks that a producer gets, compared with those of Apache RocketMQ 5.5.0."""
 
 import asyncio
 from collections.abc import AsyncIterator

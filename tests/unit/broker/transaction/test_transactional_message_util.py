@@ -1,4 +1,4 @@
-"""The messages of a transaction, held against those that Apache RocketMQ 5.5.0 stored."""
+"""The messages of a transaction, compared with those that Apache RocketMQ 5.5.0 stored."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ SENT = {"UNIQ_KEY": "0" * 32, "TRAN_MSG": "true", "PGROUP": "PG", "TAGS": "A"}
 
 
 def fields(each: MessageExt | MessageExtBrokerInner) -> dict[str, object]:
-    """What two messages must have in common; the order of properties is that of a hash table in Java."""
+    """Return the fields in which two messages must agree; Java's hash table decides the order of properties."""
     raw = each.properties_bytes if isinstance(each, MessageExt) else each.properties
     names = "topic queue_id body flag sys_flag born_timestamp born_host reconsume_times prepared_transaction_offset"
     return {name: getattr(each, name) for name in names.split()} | {"properties": decode_properties(raw)}

@@ -1,4 +1,4 @@
-"""What may be sent, and which properties it gets."""
+"""Messages that may be sent, and the properties they get."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The bits of a consumer, held against published values of the hash."""
+"""The bits of a consumer, compared with published values of the hash."""
 
 import pytest
 

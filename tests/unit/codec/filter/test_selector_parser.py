@@ -1,4 +1,4 @@
-"""The language: what is one of its expressions, and where and why what is none is refused."""
+"""The filter language: its expressions, and place and reason of each rejection."""
 
 import re
 

@@ -133,7 +133,7 @@ def leaf(part: Any, properties: dict[str, str]) -> Any:
 
 
 def slow(tree: Any, properties: dict[str, str]) -> bool | None:  # noqa: C901, PLR0911, PLR0912 - a case a line
-    """What RocketMQ gives, written down rule by rule."""
+    """RocketMQ's results, rule by rule."""
     word, *parts = tree
     unknown = [part[0] == "property" and part[1] not in properties for part in parts if isinstance(part, tuple)]
     match word:

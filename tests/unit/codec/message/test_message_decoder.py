@@ -1,4 +1,4 @@
-"""What the record writer takes, refuses and promises about positions."""
+"""Records that the encoder accepts and rejects, and the positions of their fields."""
 
 import hashlib
 import struct

@@ -1,4 +1,4 @@
-"""What a message says of itself."""
+"""Properties of a decoded message."""
 
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt

@@ -1,4 +1,4 @@
-"""Where a commit-log file ends."""
+"""Ends of commit-log files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the machine calls itself."""
+"""Names and addresses of this machine."""
 
 import ipaddress
 import socket

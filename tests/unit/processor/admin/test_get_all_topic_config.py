@@ -6,7 +6,7 @@ from tests.support.processor_calls import call_async, recorded
 
 
 def load(parts, body):
-    """Have the topics that a recorded broker had."""
+    """Create the topics that a recorded broker had."""
     wrapper = TopicConfigAndMappingSerializeWrapper.decode(fastjson.dumps(body))
     parts.topic_configs.topics = wrapper.topic_config_table
     parts.topic_configs.data_version = wrapper.data_version

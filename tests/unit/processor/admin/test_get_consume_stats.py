@@ -96,7 +96,7 @@ async def test_recorded_answers(parts, store, processor):
         await store.deletion.delete_topics(set(store.queues.topics))
         rows = {tuple(sorted(key.as_dict().items())): row for key, row in theirs.body["offsetTable"].items()}
         if any(row["consumerOffset"] > row["brokerOffset"] for row in rows.values()):
-            continue  # offsets of a topic that was made anew since
+            continue  # offsets of a topic that was created again since
         for row_key, row in rows.items():
             name = dict(row_key)
             topic, queue_id = name["topic"], name["queueId"]

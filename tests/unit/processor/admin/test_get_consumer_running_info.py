@@ -18,7 +18,7 @@ def processor(parts):
 
 
 def answers(connection, answer):
-    """Have a client answer, or fail to; gives what it is asked."""
+    """Let a client answer or fail; return the requests it got."""
     asked = []
 
     async def invoke(command, timeout_s):

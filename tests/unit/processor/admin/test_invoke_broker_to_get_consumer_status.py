@@ -85,7 +85,7 @@ async def test_an_impossible_value_is_named(processor, client, asked, code, name
 
 
 async def test_recorded_questions_and_answers(parts, processor, client):
-    """What the client answered the broker (221) and the broker then its caller (223)."""
+    """Return the client's answer to the broker (221) and the broker's to its caller (223)."""
     from_client = [theirs for _, theirs in recorded(221)]
     online = [(command, theirs) for command, theirs in recorded(223, Header) if not theirs.code]
     for told, (command, theirs) in zip(from_client, online, strict=True):

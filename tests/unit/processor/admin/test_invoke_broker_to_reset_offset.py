@@ -35,7 +35,7 @@ def make(parts, store, reset, encoder):
 
 @pytest.fixture
 def times(parts, store):
-    """Two queues of topic T with a message each 10 ms, five in the first and three in the second; when each came."""
+    """Two queues of topic T with a message every 10 ms, five in the first and three in the second; when each came."""
     parts.topic_configs.update(TopicConfig("T", 2, 2))
     parts.subscription_groups.find("g")
     found: dict[int, list[int]] = {0: [], 1: []}

@@ -37,7 +37,7 @@ def test_recorded_requests(processor):
     seen = 0
     for command, theirs in recorded(353, Header):
         ours = call(processor.process, command.header)
-        # Clients that read no JSON headers are told no remark at all by RocketMQ.
+        # Clients that read no JSON headers get no remark at all from RocketMQ.
         assert ours._replace(remark=theirs.remark) == theirs
         seen += 1
     assert seen == 6

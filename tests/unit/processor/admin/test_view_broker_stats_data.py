@@ -20,7 +20,7 @@ def test_counters_over_time(parts):
 
 
 def count_one(stats, name, key):
-    """Have something counted under a recorded name and key."""
+    """Count something under a recorded name and key."""
     topic, _, group = key.partition("@")
     if name.startswith("TOPIC_PUT"):
         stats.topic_put(topic).add(1, 10)

@@ -16,7 +16,7 @@ CODES = (100, 101, 102, 219)
 
 
 def recorded_story() -> list[RecordedFrame]:
-    """What one recorded client asked, in its order."""
+    """Return the requests of one recorded client, in their order."""
     return [
         frame
         for frame in recorded_frames()

@@ -28,7 +28,7 @@ class Cleaned:
 
     @property
     def looks(self) -> int:
-        """How often the disks were looked at: each time once by the watch, and once by a round of cleaning."""
+        """Return the number of looks at the disks: the watch and a round of cleaning each look once."""
         return len(self.disk.asked) // 2
 
     async def first_looks(self) -> None:

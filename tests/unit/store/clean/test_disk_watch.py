@@ -89,7 +89,7 @@ class Watched:
 
     @property
     def why(self) -> str:
-        """Why sends are refused."""
+        """Return the reason for which sends are rejected."""
         return self.refusals.current.reason if self.refusals.current else ""
 
 

@@ -1,4 +1,4 @@
-"""When a sync begins: at once for who is alone, with its siblings for one of many, and late for none."""
+"""Begin of a sync: at once for a lone message, together for many, late for none."""
 
 import asyncio
 import errno
@@ -53,7 +53,7 @@ def failing_sync(monkeypatch: pytest.MonkeyPatch, code: int = errno.EIO) -> pyte
 
 
 class Seen(list[int | None]):
-    """What on_flushed was told, and a clock that goes on with each look."""
+    """Arguments of on_flushed, and a clock that advances with each look."""
 
     now = 0
 
@@ -471,13 +471,13 @@ def test_queues_that_could_not_be_synced_do_not_count_as_on_disk(tmp_path: Path,
     flusher.flush()
 
     assert [file.flushed for file in queue.files] == [40, 40]
-    assert (seen[2:], flusher.error) == ([3], ""), "written anew and synced"
+    assert (seen[2:], flusher.error) == ([3], ""), "written again and synced"
     queue.close()
     commit_log.queue.close()
 
 
 class Syncs:
-    """How many were begun, and a group that begins them."""
+    """Number of syncs begun, and a group that begins them."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -494,7 +494,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def turn() -> None:
-    """What the loop was to do next is done."""
+    """Run what the loop has scheduled."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 

@@ -31,7 +31,7 @@ async def left(filled: Filled, tmp_path: Path, *, clean: bool) -> Path:
 
 
 def named(store: MessageStore, path: Path) -> str:
-    """What the report says of a file."""
+    """Return the report's line about a file."""
     (found,) = [text for text in store.recovery_report.damaged_files if text.startswith(f"{path}: ")]
     return found
 

@@ -257,7 +257,7 @@ async def test_damaged_messages_are_left_out_and_reported_once_each(store: Messa
         os.pwrite(opened.commit_log.queue.files[0].fd, b"?", entry[0] + BODY_POSITION)
 
     assert drained(opened, "n > 10 AND n < 15") == [11, 13, 14]
-    assert opened.damage_log.count == 2, "who does not match and is damaged is told of as well"
+    assert opened.damage_log.count == 2, "a damaged message that does not match is reported too"
     await opened.stop()
 
 

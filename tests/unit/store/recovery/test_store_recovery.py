@@ -1,4 +1,4 @@
-"""What is found and mended when a store is opened after each kind of end."""
+"""Opening of a store after each kind of end: what is found and repaired."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What holds for every body struct there is."""
+"""Rules that hold for every body struct."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""What holds for every header struct there is."""
+"""Rules that hold for every header struct."""
 
 import importlib
 import pkgutil
