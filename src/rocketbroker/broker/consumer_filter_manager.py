@@ -278,7 +278,7 @@ class RetryMessageFilter:
     def is_matched_by_commit_log(
         self, properties: PropertyBlocks, is_over: Callable[[], bool] | None = None
     ) -> list[bool]:
-        """See ``store.message_filter.MessageFilter``."""
+        """Return, for the properties of each message, true if the group wants it."""
         return [self._is_matched(each) for each in properties.raws()]
 
     def _is_matched(self, properties: bytes) -> bool:

@@ -51,57 +51,59 @@ class RouteInfoManager:
 
     # -- registration
 
-    def register_broker(self, said: BrokerRegistration) -> RegisterBrokerResult | None:
+    def register_broker(self, registration: BrokerRegistration) -> RegisterBrokerResult | None:
         """Apply a registration; return ``None`` for a single topic of a broker that has not registered all topics.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR; another broker has the address or the name and id, or a limit is reached.
         """
-        broker = said.broker
-        self._check_place(said)
+        broker = registration.broker
+        self._check_place(registration)
         known = self.brokers.by_name.get(broker.broker_name)
         held = known.broker_addrs if known is not None else {}
-        if broker.broker_id not in held and said.topics_sent == 1:
+        if broker.broker_id not in held and registration.topics_sent == 1:
             text = "broker %s at %s sent a single topic before its registration"
             log.warning(text, broker.broker_name, shown(broker.broker_addr))
             return None
-        leads = self._leads(said, held)
-        self._check_limits(said, leads=leads)
-        self._forget_former_self(said)
-        changed = self.is_broker_topic_config_changed(broker.cluster_name, broker.broker_addr, said.data_version)
+        leads = self._leads(registration, held)
+        self._check_limits(registration, leads=leads)
+        self._forget_former_self(registration)
+        changed = self.is_broker_topic_config_changed(
+            broker.cluster_name, broker.broker_addr, registration.data_version
+        )
         first = broker.broker_id not in held
         smallest = min(held, default=MASTER_ID)
-        group = self._enter(said)
+        group = self._enter(registration)
         if leads:
-            self._take_topics(said, changed=first or changed)
+            self._take_topics(registration, changed=first or changed)
         if broker.broker_id < smallest:
             self._notifier.smaller_id_came(group, broker.ha_server_addr)
-        return self._result(group, said)
+        return self._result(group, registration)
 
-    def _check_place(self, said: BrokerRegistration) -> None:
+    def _check_place(self, registration: BrokerRegistration) -> None:
         """Reject an address, or a name and id, that another live broker has."""
-        broker, now = said.broker, self._clock.monotonic()
+        broker, now = registration.broker, self._clock.monotonic()
         holder = self.brokers.live.get(broker.broker_addr)
-        if holder is not None and not holder.is_on_host_of(said.connection):
+        if holder is not None and not holder.is_on_host_of(registration.connection):
             if not holder.is_gone(now):
-                raise self._taken(said, broker.broker_addr, holder)
+                raise self._taken_error(registration, broker.broker_addr, holder)
             self._expire(broker.broker_addr, holder)
         other = self.brokers.holder(broker.broker_name, broker.broker_id)
-        if other is not None and (other[0] == broker.broker_addr or other[1].connection is said.connection):
+        if other is not None and (other[0] == broker.broker_addr or other[1].connection is registration.connection):
             other = None
         is_gone = other is not None and other[1].is_gone(now)
-        if other is not None and not is_gone and not self._is_elected(said, other[1]):
-            raise self._taken(said, *other)
-        self._check_cluster(said, now)
+        if other is not None and not is_gone and not self._is_elected(registration, other[1]):
+            raise self._taken_error(registration, *other)
+        self._check_cluster(registration, now)
         if other is not None and is_gone:
             self._expire(*other)
 
-    def _check_cluster(self, said: BrokerRegistration, now: float) -> None:
+    def _check_cluster(self, registration: BrokerRegistration, now: float) -> None:
         """Reject a broker whose name belongs to a live broker of another cluster; a master displaces such slaves."""
-        broker, group = said.broker, self.brokers.by_name.get(said.broker.broker_name)
+        broker, group = registration.broker, self.brokers.by_name.get(registration.broker.broker_name)
         for address in list(group.broker_addrs.values()) if group is not None else ():
             info = self.brokers.live[address]
-            is_itself = address == broker.broker_addr or info.connection is said.connection
+            is_itself = address == broker.broker_addr or info.connection is registration.connection
             if info.cluster_name == broker.cluster_name or is_itself or info.is_gone(now):
                 continue
             text = (
@@ -117,10 +119,12 @@ class RouteInfoManager:
                 continue
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
 
-    def _taken(self, said: BrokerRegistration, address: str, holder: BrokerLiveInfo) -> BrokerResponseError:
-        """Reject a broker whose place is taken, and check that the holder is alive."""
+    def _taken_error(
+        self, registration: BrokerRegistration, address: str, holder: BrokerLiveInfo
+    ) -> BrokerResponseError:
+        """Return the error for a broker whose place is taken, and probe the holder: it may be gone."""
         self._probe(address, holder.connection)
-        broker = said.broker
+        broker = registration.broker
         text = (
             f"broker {broker.broker_name}:{broker.broker_id} at {broker.broker_addr} is rejected: "
             f"{holder.broker_name}:{holder.broker_id} at {address}, connected from {holder.connection.remote_address}, "
@@ -131,42 +135,42 @@ class RouteInfoManager:
         log.warning("%s", text)
         return BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
 
-    def _is_elected(self, said: BrokerRegistration, master: BrokerLiveInfo) -> bool:
+    def _is_elected(self, registration: BrokerRegistration, master: BrokerLiveInfo) -> bool:
         """Return true if a registered slave of the name takes an id with a newer state, as after an election."""
-        info = self.brokers.live.get(said.broker.broker_addr)
-        newer = said.data_version.state_version > master.data_version.state_version
+        info = self.brokers.live.get(registration.broker.broker_addr)
+        newer = registration.data_version.state_version > master.data_version.state_version
         return newer and info is not None and info.broker_name == master.broker_name
 
-    def _check_limits(self, said: BrokerRegistration, *, leads: bool) -> None:
+    def _check_limits(self, registration: BrokerRegistration, *, leads: bool) -> None:
         """Reject what exceeds a limit; a broker rejected only for its topics keeps its old ones."""
-        broker, config = said.broker, self._config
+        broker, config = registration.broker, self._config
         if broker.broker_addr not in self.brokers.live:
             _check("maxBrokers", len(self.brokers.live) + 1, config.max_brokers, "brokers")
         if not leads:
             return
         held = self.topic_queues.queues_of(broker.broker_name)
-        more = len(said.queues.keys() - held.keys())
-        mapped = sum(len(info.curr_id_map) for info in said.mappings.values())
+        more = len(registration.queues.keys() - held.keys())
+        mapped = sum(len(info.curr_id_map) for info in registration.mappings.values())
         try:
-            count = len(said.queues) if self._drops_others(said) else len(held) + more
+            count = len(registration.queues) if self._drops_others(registration) else len(held) + more
             _check("maxTopicsPerBroker", count, config.max_topics_per_broker, f"topics of {broker.broker_name}")
             if more or mapped:
                 entries = self.topic_queues.entries() + more + mapped
                 _check("maxTopicQueueEntries", entries, config.max_topic_queue_entries, "topics of all brokers")
         except BrokerResponseError:
-            self.update_broker_info_update_timestamp(broker.cluster_name, broker.broker_addr, said.connection)
+            self.update_broker_info_update_timestamp(broker.cluster_name, broker.broker_addr, registration.connection)
             raise
 
-    def _forget_former_self(self, said: BrokerRegistration) -> None:
+    def _forget_former_self(self, registration: BrokerRegistration) -> None:
         """Forget the previous name or cluster of a broker that registers under another one."""
-        info = self.brokers.live.get(said.broker.broker_addr)
-        now = (said.broker.broker_name, said.broker.cluster_name)
+        info = self.brokers.live.get(registration.broker.broker_addr)
+        now = (registration.broker.broker_name, registration.broker.cluster_name)
         if info is not None and (info.broker_name, info.cluster_name) != now:
-            self._forget(said.broker.broker_addr)
+            self._forget(registration.broker.broker_addr)
 
-    def _enter(self, said: BrokerRegistration) -> BrokerData:
+    def _enter(self, registration: BrokerRegistration) -> BrokerData:
         """Enter the broker into the broker tables, with the time of this registration."""
-        broker, timeout_ms = said.broker, said.broker.heartbeat_timeout_ms
+        broker, timeout_ms = registration.broker, registration.broker.heartbeat_timeout_ms
         former = self.brokers.live.get(broker.broker_addr)
         if former is None:
             log.info("broker %s:%d at %s registered", broker.broker_name, broker.broker_id, shown(broker.broker_addr))
@@ -176,11 +180,11 @@ class RouteInfoManager:
             broker_id=broker.broker_id,
             last_update=self._clock.monotonic(),
             heartbeat_timeout_s=DEFAULT_BROKER_EXPIRED_S if timeout_ms is None else timeout_ms / 1000,
-            data_version=said.data_version,
-            connection=said.connection,
+            data_version=registration.data_version,
+            connection=registration.connection,
             ha_server_addr=broker.ha_server_addr,
-            filter_servers=said.filter_servers,
-            registration=said if said.digest else None,
+            filter_servers=registration.filter_servers,
+            registration=registration if registration.digest else None,
         )
         group, changed = self.brokers.enter(broker.broker_addr, info)
         acting = bool(broker.enable_acting_master)
@@ -190,32 +194,32 @@ class RouteInfoManager:
         return group
 
     @staticmethod
-    def _leads(said: BrokerRegistration, held: dict[int, str]) -> bool:
+    def _leads(registration: BrokerRegistration, held: dict[int, str]) -> bool:
         """Return true for the master, or without a master for the slave with the smallest id: topics come from it."""
-        broker = said.broker
+        broker = registration.broker
         others = [broker_id for broker_id, address in held.items() if address != broker.broker_addr]
         smallest = min([broker.broker_id, *others])
         return broker.broker_id == MASTER_ID or (
             broker.enable_acting_master is not None and broker.broker_id == smallest
         )
 
-    def _drops_others(self, said: BrokerRegistration) -> bool:
-        return self._config.delete_topic_with_broker_registration and not said.static_topics_sent
+    def _drops_others(self, registration: BrokerRegistration) -> bool:
+        return self._config.delete_topic_with_broker_registration and not registration.static_topics_sent
 
-    def _take_topics(self, said: BrokerRegistration, *, changed: bool) -> None:
+    def _take_topics(self, registration: BrokerRegistration, *, changed: bool) -> None:
         """Swap in the registered topics; those of an unchanged broker stay."""
-        name = said.broker.broker_name
+        name = registration.broker.broker_name
         held = self.topic_queues.queues_of(name)
-        if self._drops_others(said):
-            held = {topic: queues for topic, queues in held.items() if topic in said.queues}
-        self.topic_queues.replace(name, {**held, **said.queues} if changed else {**said.queues, **held})
+        if self._drops_others(registration):
+            held = {topic: queues for topic, queues in held.items() if topic in registration.queues}
+        self.topic_queues.replace(name, {**held, **registration.queues} if changed else {**registration.queues, **held})
         if changed:
-            self.topic_queues.map(name, said.mappings)
+            self.topic_queues.map(name, registration.mappings)
 
-    def _result(self, group: BrokerData, said: BrokerRegistration) -> RegisterBrokerResult:
+    def _result(self, group: BrokerData, registration: BrokerRegistration) -> RegisterBrokerResult:
         address = group.broker_addrs.get(MASTER_ID)
         master = self.brokers.live.get(address) if address is not None else None
-        if said.broker.broker_id == MASTER_ID or master is None:
+        if registration.broker.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResult()
         return RegisterBrokerResult(master.ha_server_addr, address)
 

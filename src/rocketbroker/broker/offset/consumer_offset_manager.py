@@ -403,7 +403,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
-        """See ``ConfigManager``; a copy takes a sixth of the time that the text takes."""
+        """Return a function that makes the text on a thread, from a copy: it takes a sixth of the time of the text."""
         version, table, pull_table = struct_text(self.data_version, 1), _copy(self.table), _copy(self.pull_table)
         # RocketMQ has no such field and ignores it, but would set the whole file aside for a key without quotes.
         own = {"resetOffsetTable": self.resets.offsets(), "slaveCommitTable": self.slave_commits}

@@ -233,12 +233,12 @@ class VersionedConfigManager(ConfigManager[F]):
             del self._unsettled[name]
 
     def begin_write(self) -> None:
-        """See ``ConfigManager``."""
+        """Mark the changes of all tables that the write covers."""
         for table in self._tables():
             table.begin_write()
 
     def written(self) -> Sequence[asyncio.Future[None]]:
-        """See ``ConfigManager``."""
+        """Settle the changes that are on disk now, in all tables."""
         for table in self._tables():
             table.written()
         return ()
@@ -414,7 +414,7 @@ class MissingTableReport:
     Args:
         tables: the tables, loaded.
         commit_log: the log, recovered before this part starts.
-        queues: the queues, likewise.
+        queues: the queues, recovered before this part starts.
         consumer_offset: returns the consumer offset of a group, topic and queue, -1 without one.
     """
 

@@ -31,7 +31,7 @@ _HAND_OVER_S: Final = 15.0
 _RECONNECT_S: Final = 3.0
 # Answers without a master that make this broker act: one may be that of a name server that has just started.
 _LONE_ANSWERS: Final = 2
-# Longest pause between them.
+# Longest pause between two such answers.
 _CONFIRM_S: Final = 1.0
 # Shortest pause between two rounds, however many notices arrive.
 _PAUSE_S: Final = 0.2

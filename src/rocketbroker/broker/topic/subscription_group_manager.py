@@ -128,7 +128,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return group in self.groups
 
     def creates(self, group: str) -> bool:
-        """Return true if ``find`` would create the group, the limit aside."""
+        """Return true if ``find`` would create the group, unless the limit forbids it."""
         return group not in self.groups and self._may_create(group)
 
     def is_passing(self, group: str) -> bool:
@@ -191,7 +191,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
-        """See ``ConfigManager``. Groups are replaced, never altered: a thread may encode a copy of the table."""
+        """Return a function that makes the text on a thread: groups are replaced, never altered."""
         version, groups = struct_text(self.data_version, 1), dict(self.groups)
         forbidden = fastjson.dumps(self.forbidden_table, indent="\t").decode().replace("\n", "\n\t")
         return lambda: file_text(

@@ -410,7 +410,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
-        """See ``ConfigManager``. Topics are replaced, never altered: a thread may encode a copy of the table."""
+        """Return a function that makes the text on a thread: topics are replaced, never altered."""
         version, topics = struct_text(self.data_version, 1), dict(self.topics)
         return lambda: file_text(dataVersion=version, topicConfigTable=self._texts.object_text(topics))
 
@@ -449,7 +449,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         return (self._changes,)
 
     def begin_write(self) -> None:
-        """See ``ConfigManager``."""
+        """Remember the version that the write covers."""
         super().begin_write()
         self._written_version = self.data_version.copy()
 

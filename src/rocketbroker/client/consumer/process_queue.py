@@ -122,7 +122,7 @@ class ProcessQueue:
         next_offset: offset of the next pull.
         dropped: the queue is no longer this consumer's; results of its messages change no offset.
         last_stored_ms: store time of the last message that was put; 0 before the first.
-        last_pull: monotonic time of the last pull; likewise ``last_consume`` and ``last_lock``.
+        last_pull, last_consume, last_lock: monotonic times of the last pull, consumption and lock.
     """
 
     def __init__(self, queue: MessageQueue, offset: int, now: float, held_bytes: HeldBytes) -> None:

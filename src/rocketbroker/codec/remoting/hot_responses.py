@@ -96,26 +96,26 @@ def send_responses(
     unique_keys: Sequence[bytes | None],
     template: bytes,
 ) -> list[bytes]:
-    """Success of several sends (codes 10, 310): the headers that ``send_response`` makes, without their lengths.
+    """Return the headers of answers to several sends (codes 10, 310), without length and mark; see ``frames``.
 
     Args:
-        opaques: those of the requests, in digits.
-        queue_ids: where the messages went, in digits.
-        queue_offsets: of the messages.
-        physical_offsets: likewise.
-        unique_keys: the messages' UNIQ_KEY, letters and digits only.
-        template: made by ``send_template``.
+        opaques: opaques of the requests, in digits.
+        queue_ids: queues of the messages, in digits.
+        queue_offsets: offsets of the messages in their queues.
+        physical_offsets: offsets of the messages in the CommitLog.
+        unique_keys: UNIQ_KEY of the messages, letters and digits only.
+        template: result of ``send_template``.
     """
     columns = zip(queue_ids, unique_keys, physical_offsets, queue_offsets, opaques, strict=True)
     return list(map(template.__mod__, columns))
 
 
 def send_template(host: bytes, region_suffix: bytes) -> bytes:
-    """Return the template of ``send_responses``, to be made once.
+    """Return the template of ``send_responses``; make it once.
 
     Args:
-        host: the broker's address in ASCII hex, the begin of each message id.
-        region_suffix: made by the function of that name.
+        host: address of the broker in ASCII hex, with which each message id begins.
+        region_suffix: result of the function of that name.
     """
     # Numbers that a request has in digits stay digits.
     template = one_send_template(host, region_suffix)

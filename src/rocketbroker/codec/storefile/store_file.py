@@ -175,11 +175,9 @@ class _Memory:
         self.size = len(data)
 
     def read_at(self, position: int, length: int) -> bytes:
-        """See ``StoreFile``."""
         return bytes(self._data[position : position + length])
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """See ``StoreFile``."""
         found = self._data[position : position + len(buffer)]
         buffer[: len(found)] = found
         return len(found)

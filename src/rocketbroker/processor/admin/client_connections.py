@@ -1,4 +1,4 @@
-"""Clients as answers list them."""
+"""Entries for clients in the answers of GET_CONSUMER_CONNECTION_LIST and GET_PRODUCER_CONNECTION_LIST."""
 
 from collections.abc import Iterable
 

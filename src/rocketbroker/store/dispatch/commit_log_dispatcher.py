@@ -85,7 +85,7 @@ class CommitLogDispatcher:
 
         Raises:
             StoreFullError: The disk has no room for all of their entries; none is dispatched.
-            StoreError: It failed for another reason, or the index backlog is full; likewise.
+            StoreError: It failed for another reason, or the index backlog is full; none is dispatched.
         """
         if self._index_error is not None:
             self._check_backlog()

@@ -137,7 +137,8 @@ class ReputMessageService:
 
         Raises:
             StoreFullError: The disk has no room for entries that are missing; the call may be made again.
-            StoreError: It failed for another reason, or too many keys wait for the index; likewise.
+            StoreError: It failed for another reason, or too many keys wait for the index; the call may be
+                made again.
         """
         fresh = self._fresh
         while fresh and fresh[0].begin_offset < self.offset:

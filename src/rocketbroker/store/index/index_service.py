@@ -247,7 +247,7 @@ class IndexService:
 
         Raises:
             StoreFullError: The disk has no room; the keys that do not fit are kept for the next attempt.
-            StoreError: It failed for another reason; likewise.
+            StoreError: It failed for another reason; the keys are kept for the next attempt.
         """
         try:
             while most_parts and (self._hashed or self._runs.count or self._requests):
@@ -414,7 +414,7 @@ def _key_texts(
     texts: list[bytes] = []
     if all(unique_keys) and all(keys) and b" " not in b"".join(keys):  # type: ignore[arg-type]  # none of them is None
         texts = [b""] * (2 * len(keys))
-        texts[0::2], texts[1::2] = unique_keys, keys  # type: ignore[assignment]  # likewise
+        texts[0::2], texts[1::2] = unique_keys, keys  # type: ignore[assignment]  # no None here either
         return texts, [2] * len(keys)
     counts: list[int] = []
     for unique_key, some in zip(unique_keys, keys, strict=True):

@@ -153,9 +153,10 @@ def unknown_part(loaded: LoadedStore, checkpoint: StoreCheckpoint) -> UnknownPar
 
 
 def _known_part(walk: LogWalk, known_ms: int, least: int, loaded: LoadedStore) -> int:
-    """Return the end of the known part: the first record from ``least`` on that was stored after ``known_ms``.
+    """Return the end of the part of the log that is certainly on disk.
 
-    Without one, return the end of the log. Damage before it is skipped.
+    It is the first record at or after ``least`` whose store time exceeds ``known_ms``, else the end of the log. Damage
+    before it is skipped.
     """
     queue = loaded.commit_log.queue
     while True:
