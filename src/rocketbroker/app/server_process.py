@@ -14,6 +14,8 @@ from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
+log = logging.getLogger(__name__)
+
 # Time for which a thread waits for the interpreter before it asks the event loop to yield. With Python's 5 ms the flush
 # thread waits longer to begin a sync, and to report it, than the disk takes; with far less the threads hinder
 # each other.
@@ -93,9 +95,6 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         slow_request_s=transport.slow_request_log_mills / 1000,
         max_descriptor=descriptors,
     )
-
-
-log = logging.getLogger(__name__)
 
 
 def log_access(transport: TransportConfig) -> None:

@@ -1,8 +1,8 @@
 """Check of a whole CommitLog: yields its records window by window and notes the bytes without a record.
 
-Damage does not end the check: it continues at the next record. Damage ends the log only where the next start truncates
-it: where an unclean stop may have torn it and only older records follow. RocketMQ leaves such records after the end of
-a log that it has truncated.
+Damage does not end the check: it continues at the next record. Damage ends the log only where the next start
+truncates it: where an unclean stop may have torn it and only older records follow. RocketMQ leaves such records after
+the end of a log that it has truncated.
 """
 
 from bisect import bisect_right
@@ -26,12 +26,6 @@ from rocketbroker.codec.storefile.store_file import LogWindow
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.errors import CorruptRecordError, StoreError
 from rocketbroker.common.local_file import CommitLogFile, open_commit_log
-
-# Check of a whole CommitLog: yields its records window by window and notes the bytes without a record.
-#
-# Damage does not end the check: it continues at the next record. Damage ends the log only where the next start
-# truncates it: where an unclean stop may have torn it and only older records follow. RocketMQ leaves such records after
-# the end of a log that it has truncated.
 
 #: Bytes of the log read at a time.
 WINDOW_SIZE: Final = 16 << 20

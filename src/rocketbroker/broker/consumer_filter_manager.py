@@ -1,4 +1,8 @@
-"""Filters of groups, and ``config/consumerFilter.json`` (org.apache.rocketmq.broker.filter.ConsumerFilterManager)."""
+"""Filters of groups, and ``config/consumerFilter.json`` (org.apache.rocketmq.broker.filter.ConsumerFilterManager).
+
+Heartbeats register them. A filter whose group has no clients any more is dead; it is kept for
+``filterDataCleanTimeSpan``, since a client that comes back mostly has the same one.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -25,11 +29,6 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, MQFilterError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-
-# Filters of groups, and ``config/consumerFilter.json`` (org.apache.rocketmq.broker.filter.ConsumerFilterManager).
-#
-# Heartbeats register them. A filter whose group has no clients any more is dead; it is kept for
-# ``filterDataCleanTimeSpan``, since a client that comes back mostly has the same one.
 
 log = logging.getLogger(__name__)
 

@@ -38,6 +38,8 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_fetcher import EntryReader
 
+log = logging.getLogger(__name__)
+
 DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
 
 _MAX_DIGITS = 10
@@ -86,7 +88,6 @@ def _level_of(value: bytes) -> int:
 # The progress of a slave that sends to another master returns to its own master, whose copy may be whole. So there a
 # level does not pass a message that the slave lacks or has damaged: it waits for the master.
 
-log = logging.getLogger(__name__)
 
 # Longest pause, short enough to notice a clock that jumps, and shortest, which bounds the cost of waking up for each
 # message.

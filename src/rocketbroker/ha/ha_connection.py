@@ -12,6 +12,8 @@ from rocketbroker.common.errors import CodecError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.commitlog.commit_log import CommitLog
 
+log = logging.getLogger(__name__)
+
 # Bytes before the end of the transfers that are in the page cache for certain: they were just written.
 _HOT: Final = 32 << 20
 
@@ -68,8 +70,6 @@ class TransferSource:
         file_size = self._commit_log.queue.file_size
         return max(min(most, self.end - offset, file_size - offset % file_size), 0)
 
-
-log = logging.getLogger(__name__)
 
 # Bytes that wait for a slave, above which nothing more is sent to it.
 _MOST_UNSENT: Final = 1 << 20

@@ -28,6 +28,8 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.transport.access import ProtectedMode, RefusalLog, is_this_machine
 from rocketbroker.transport.remoting_server import listen
 
+log = logging.getLogger(__name__)
+
 # Slaves that may connect to the HA port, and those that count for acknowledgement.
 #
 # A connection to the port proves nothing. In protected mode only addresses of brokerWhiteList may connect from other
@@ -187,8 +189,6 @@ class GroupTransferService:
         for on_acknowledged in late:
             on_acknowledged(outcome)
 
-
-log = logging.getLogger(__name__)
 
 # Seconds between two looks at the slaves while the broker stops.
 _STOP_CHECK_S: Final = 0.02

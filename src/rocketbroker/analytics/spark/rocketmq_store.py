@@ -63,13 +63,6 @@ class ShortErrors:
             raise error.with_traceback(None) from None
 
 
-# The PySpark data source ``rocketmq_store``: tables of stores, which brokers may be using.
-#
-# spark.read.format("rocketmq_store").load(store_dir)
-# spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(store_dir)   # decodes these two only
-# spark.read.format("rocketmq_store").option("table", "topics").load("a=/data/a,b=/data/b")
-# spark.readStream.format("rocketmq_store").load(store_dir)
-
 FORMAT: Final = "rocketmq_store"
 #: Without it Spark rejects a source that can apply filters itself; it is off by default.
 PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"

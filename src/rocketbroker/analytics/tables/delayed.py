@@ -173,13 +173,6 @@ def _cancels(entries: QueuedEntries) -> Iterator[CancelKey]:
         yield due, topic, (named or "").removeprefix(f"{topic}+")
 
 
-# The table ``delayed``: messages that wait in system topics until they are due.
-#
-# Delayed messages are the entries of SCHEDULE_TOPIC_XXXX after ``config/delayOffset.json``. Timer messages are those of
-# rmq_sys_wheel_timer that ``config/timerProgress.json``, or ``config/timercheck`` of Apache RocketMQ, does not count as
-# delivered.
-
-
 @dataclass(frozen=True, slots=True)
 class DelayedPart:
     """A queue of ``topic``, from queue offset ``start`` on."""

@@ -47,13 +47,6 @@ def load(name: str) -> Callable[..., None]:
     return _OWN[name].load(__package__)
 
 
-# The command ``mqanalytics``.
-#
-# mqanalytics JOB STORE... [OPTION]...
-#
-# Exit code 0: done; 1: a store or Spark could not be used, the reason is on stderr; 2: wrong usage; 3: an audit found
-# errors, or a comparison differences; 130: interrupted.
-
 app = lazy_app(SUB_COMMANDS, load, "Analyse the stores of RocketMQ brokers, even while the brokers run.")
 
 

@@ -9,6 +9,8 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import shown
 
+log = logging.getLogger(__name__)
+
 
 class ClientChannelInfo:
     """A connected client; ``last_update`` is the time of its last heartbeat in seconds of the monotonic clock."""
@@ -25,8 +27,6 @@ class ClientChannelInfo:
     def __repr__(self) -> str:
         return f"{shown(self.client_id)}@{self.connection.remote_address}"
 
-
-log = logging.getLogger(__name__)
 
 _NONE: frozenset[str] = frozenset()
 

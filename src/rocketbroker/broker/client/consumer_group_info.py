@@ -22,6 +22,8 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, shown
 
+log = logging.getLogger(__name__)
+
 # Subscription of a group to a topic, in the form that filters pulls (FilterAPI, SubscriptionData).
 #
 # Clients send wrong values in ``codeSet``, so that tag codes are always computed from the expression.
@@ -243,9 +245,6 @@ def _comparable(data: SubscriptionData) -> tuple[str, str]:
 def _text(subscribed: tuple[str, str]) -> str:
     kind, expression = subscribed
     return shown(expression if kind in {"", TAG} else f"{kind} {expression}")
-
-
-log = logging.getLogger(__name__)
 
 
 class ConsumerGroupInfo:

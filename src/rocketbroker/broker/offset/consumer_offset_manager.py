@@ -30,6 +30,8 @@ from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.common.lifecycle import TaskOwner, until_tick
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
+log = logging.getLogger(__name__)
+
 # Offsets that were reset and that no consumer has taken over yet (``resetOffsetTable`` of ConsumerOffsetManager).
 #
 # A running consumer does not know of a reset: it has messages that it pulled before, and commits what it has consumed,
@@ -110,8 +112,6 @@ class ResetOffsetTable:
 #
 # Tables are keyed by ``topic@group``; neither name can contain an ``@``. Commits mark the table as changed; ``flush``,
 # called every ``flushConsumerOffsetInterval``, schedules a write of a changed table.
-
-log = logging.getLogger(__name__)
 
 TOPIC_GROUP_SEPARATOR = "@"
 

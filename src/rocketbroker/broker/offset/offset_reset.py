@@ -14,6 +14,8 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.clean.clean_files_service import QueueRange
 
+log = logging.getLogger(__name__)
+
 
 def unconsumed_messages(
     ranges: Sequence[QueueRange], offsets: OffsetTable, delay_offsets: dict[int, int], timer_pending: int | None = None
@@ -54,8 +56,6 @@ def _left(messages: QueueRange, consumed_to: int) -> str | None:
     first = max(messages.first, consumed_to)
     return f"{first} to {messages.end - 1}" if first < messages.end else None
 
-
-log = logging.getLogger(__name__)
 
 # Number of offsets in a log line.
 _SHOWN = 8

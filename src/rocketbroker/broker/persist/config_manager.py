@@ -33,6 +33,8 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, open_pops
 
+log = logging.getLogger(__name__)
+
 V = TypeVar("V", bound=msgspec.Struct)
 
 
@@ -83,8 +85,6 @@ class EntryTexts(Generic[V]):
 # thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
 # table is encoded there as well. Code that changes a table waits for the future of that write before it acknowledges
 # the change; changes whose write fails are undone in memory.
-
-log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 

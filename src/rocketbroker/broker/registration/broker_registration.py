@@ -41,6 +41,8 @@ from rocketbroker.common.errors import CodecError, RemotingError, RemotingTimeou
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient, split_address
 
+log = logging.getLogger(__name__)
+
 # Addresses by broker id.
 Members = dict[int, str]
 
@@ -71,8 +73,6 @@ async def fetch_members(
     group = GetBrokerMemberGroupResponseBody.decode(answer.body or b"{}").broker_member_group
     return {} if group is None else dict(group.broker_addrs)
 
-
-log = logging.getLogger(__name__)
 
 _PERIOD_S: Final = 5.0
 _PAUSE_S: Final = 0.2

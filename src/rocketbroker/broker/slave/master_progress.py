@@ -33,6 +33,8 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.dispatch.reput_message_service import LastRecord
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True, eq=False)
 class MasterProgress:
@@ -132,8 +134,6 @@ class MasterProgressGate:
 # repeats the messages of that append at most. A lost lease stops the deliveries, takes over the progress of the slaves
 # as at a start, and starts them again. A pause amid these steps repeats them. A link that is cut has no gap: there both
 # brokers deliver, as in RocketMQ.
-
-log = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.5
 

@@ -23,6 +23,8 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T", bound=RemotingSerializable)
 
 
@@ -79,8 +81,6 @@ class CopiedTables(NamedTuple):
             CopiedTable(folder / "messageRequestMode.json", MessageRequestModeSerializeWrapper(), on_persist),
         )
 
-
-log = logging.getLogger(__name__)
 
 #: Times that an offset is sent before it is given up, as the master does not take it.
 MOST_SENDS: Final = 6

@@ -26,6 +26,8 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.read.message_fetcher import EntryReader
 
+log = logging.getLogger(__name__)
+
 
 class Rates:
     """Messages per second between the last two measurements."""
@@ -42,8 +44,6 @@ class Rates:
             self.delivered = (delivered - delivered_then) / (now_s - then_s)
         self._last = now_s, taken_in, delivered
 
-
-log = logging.getLogger(__name__)
 
 # Messages delivered before the loop serves others.
 BATCH = 64

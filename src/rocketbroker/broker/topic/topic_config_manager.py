@@ -48,6 +48,8 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 
+log = logging.getLogger(__name__)
+
 TIMER_TOPIC = timer_slots.TIMER_TOPIC
 REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
@@ -199,9 +201,6 @@ def _attribute(known: Mapping[str, Attribute], name: str) -> Attribute:
 
 def _refuse(remark: str) -> NoReturn:
     raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
-
-
-log = logging.getLogger(__name__)
 
 
 class TopicChange(NamedTuple):

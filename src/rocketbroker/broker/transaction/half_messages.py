@@ -29,6 +29,8 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
 
+log = logging.getLogger(__name__)
+
 # Messages of one unique id to search for those of the transaction.
 _MOST_OF_ONE_ID: Final = 64
 # The index has whole seconds, and clocks are set back by a little.
@@ -57,8 +59,6 @@ async def messages_of_transaction(queries: MessageQueries, half: MessageExt, top
 # first, and the index the second: it finds a committed message by its unique id, at each start, since a clean stop does
 # not tell who wrote the log. Without the index (``messageIndexEnable=false``), committed transactions are checked
 # again.
-
-log = logging.getLogger(__name__)
 
 
 class HalfQueueRecovery:

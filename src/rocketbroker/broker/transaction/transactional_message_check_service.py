@@ -50,6 +50,8 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
 
+log = logging.getLogger(__name__)
+
 _WAIT = PROPERTY_WAIT_STORE_MSG_OK.encode()
 _CHECK_MAX_QUEUES = 1
 
@@ -126,8 +128,6 @@ class TransactionalMessageCheckListener:
 #
 # Copies take ``transactionCheckBytesPerSecond`` of the log. Beyond that a half message stays where it is: its producer
 # is asked all the same, and its number of checks is kept in memory until there is room for a copy.
-
-log = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 

@@ -27,6 +27,8 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutM
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
 
+log = logging.getLogger(__name__)
+
 
 class HalfOffsets:
     """Open half messages from ``position`` on. All methods are for the event loop.
@@ -107,8 +109,6 @@ class HalfOffsets:
 # The consumer offsets of CID_RMQ_SYS_TRANS record how far both queues are processed. Neither is written before
 # everything that it depends on is on disk: a power loss may take any page that is not, and would take transactions
 # whose half message was on disk long before.
-
-log = logging.getLogger(__name__)
 
 
 class TransactionalMessageService:

@@ -10,15 +10,14 @@ from rocketbroker.client.producer.message_sender import trace_dispatcher
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.common.clock import Clock
 
+log = logging.getLogger(__name__)
+
 
 class ConsumeMessageHook(Protocol):
     """Called on the event loop; an error is logged and changes nothing."""
 
     def consume_message(self, received: ReceivedMessage) -> None:
         """Note a message before it is consumed; add to its ``observers`` to learn its outcome."""
-
-
-log = logging.getLogger(__name__)
 
 
 class ConsumeHooks:

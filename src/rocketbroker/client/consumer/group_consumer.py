@@ -26,6 +26,8 @@ from rocketbroker.codec.remoting.bodies.client import (
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.lifecycle import stop_all
 
+log = logging.getLogger(__name__)
+
 _MIB = 1024 * 1024
 
 
@@ -72,9 +74,6 @@ def _stacks() -> str:
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in sys._current_frames().items()
     )
-
-
-log = logging.getLogger(__name__)
 
 
 class GroupConsumer(GroupMember):

@@ -11,6 +11,8 @@ from rocketbroker.client.core.errors import HandlerError
 from rocketbroker.client.core.received_message import Outcome, ReceivedMessage
 from rocketbroker.common.clock import Clock
 
+log = logging.getLogger(__name__)
+
 
 class ConsumeTimeout:
     """Cancels tasks whose handler exceeds a limit; one timer watches all of them.
@@ -59,8 +61,6 @@ class ConsumeTimeout:
                 self._expired.add(task)
                 task.cancel()
 
-
-log = logging.getLogger(__name__)
 
 # Seconds between two lines about handlers that do not end.
 _REMIND_S = 60.0

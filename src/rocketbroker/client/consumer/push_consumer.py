@@ -32,6 +32,8 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
+log = logging.getLogger(__name__)
+
 
 class LeftMessages:
     """Messages that loops have left without an outcome.
@@ -90,8 +92,6 @@ class MessageIterator:
         if self._current is not None:
             self._left.add(self._current)
 
-
-log = logging.getLogger(__name__)
 
 _MAX_RECONSUME_TIMES = 16
 _INT_MAX = 2**31 - 1

@@ -39,6 +39,8 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
+log = logging.getLogger(__name__)
+
 _REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 _COPIED = (PROPERTY_CORRELATION_ID, PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_MESSAGE_TTL)
 
@@ -143,8 +145,6 @@ def _host(text: str) -> bytes:
     ip, _, port = text.removeprefix("/").rpartition(":")
     return host_bytes(ip.strip("[]"), int(port) if port.isdigit() else 0)
 
-
-log = logging.getLogger(__name__)
 
 # Called with a half message, the broker's request about it, and the connection for the outcome.
 TransactionCheck = Callable[[MessageExt, CheckTransactionStateRequestHeader, Connection], None]

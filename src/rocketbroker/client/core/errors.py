@@ -2,7 +2,7 @@
 
 RocketBrokerError
 ├── BrokerResponseError          answer other than success
-│   └── BrokerAnswerError        ... with a known code; a class for each
+│   └── BrokerAnswerError        ... with a known code; a class for each (client.broker_errors)
 └── ClientError                  failure of a client operation (MQClientException)
     ├── ClientStateError         client not started, or closed
     ├── InvalidMessageError      invalid message, topic or group
@@ -22,24 +22,6 @@ from typing import ClassVar
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RocketBrokerError
-
-# Errors of the clients: one branch of the tree in common/errors.py.
-#
-# RocketBrokerError
-# ├── BrokerResponseError          answer other than success
-# │   └── BrokerAnswerError        ... with a known code; a class for each (client.broker_errors)
-# └── ClientError                  failure of a client operation (MQClientException)
-#     ├── ClientStateError         client not started, or closed
-#     ├── InvalidMessageError      invalid message, topic or group
-#     ├── OptionError              unknown argument, or a value that is not allowed
-#     ├── TopicRouteError          no route for the topic
-#     ├── BrokerNotFoundError      no address for a broker of the route
-#     ├── NameServerError          no name server answered
-#     ├── AllocationError          queues cannot be allocated to the members of a group
-#     ├── SubscriptionError        consumers of one group in this process differ in their subscriptions
-#     ├── HandlerError             a handler that cannot be called with one message, or returns a wrong value
-#     ├── RequestTimeoutError      no reply to a request in time
-#     └── SendFailedError          all tries of a send failed; ``causes`` has the errors
 
 
 class ClientError(RocketBrokerError):

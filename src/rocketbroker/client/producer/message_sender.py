@@ -38,6 +38,8 @@ from rocketbroker.common.errors import (
     RemotingTooMuchRequestError,
 )
 
+log = logging.getLogger(__name__)
+
 
 class BackPressure:
     """Lets so many sends, and so many bytes of bodies, be in flight; others wait in order.
@@ -191,8 +193,6 @@ class MQFaultStrategy:
         else:
             self._avoided_until.pop(broker, None)
 
-
-log = logging.getLogger(__name__)
 
 # Refusals that another broker, or the same one a little later, may not repeat (retryResponseCodes).
 RETRY_RESPONSE_CODES = frozenset(

@@ -1,7 +1,7 @@
 """Filter expression as a tree that compiles to a function (org.apache.rocketmq.filter.expression).
 
-Logic has three values: an unknown property is neither true nor false, and a message is delivered only if the filter is
-true.
+Logic has three values: an unknown property is neither true nor false, and a message is delivered only if the filter
+is true.
 """
 
 import operator
@@ -165,11 +165,6 @@ def _compare(left: str | int | float, right: str | int | float) -> int:
         return compare_doubles(float(first), float(second))
     return (first > second) - (first < second)
 
-
-# Filter expression as a tree that compiles to a function (org.apache.rocketmq.filter.expression).
-#
-# Logic has three values: an unknown property is neither true nor false, and a message is delivered only if the filter
-# is true.
 
 #: Values of the properties that the filter names, ordered by their numbers.
 Values = Sequence[str | None]

@@ -15,6 +15,8 @@ from rocketbroker.common.errors import StoreError
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.store.commitlog.put_message import Refusal, StandingRefusals
 
+log = logging.getLogger(__name__)
+
 
 class DiskUse(NamedTuple):
     """Used bytes of a disk, and the bytes that users may have."""
@@ -89,8 +91,6 @@ def look_at_disks(config: MessageStoreConfig, measure: MeasureDisk = measure_dis
     disks = [FullestDisk(path, measure(path)) for path in (config.commit_log_dir, config.consume_queue_dir)]
     return max(disks, key=lambda disk: disk.percent)
 
-
-log = logging.getLogger(__name__)
 
 # Interval while sends are rejected.
 _REFUSING_MS = 1000

@@ -17,6 +17,8 @@ from rocketbroker.store.index.index_service import AT_ONCE, BATCH_MESSAGES, Inde
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
 
+log = logging.getLogger(__name__)
+
 
 class MessageArrivingListener(Protocol):
     """Listener that is notified as soon as consumers can read messages."""
@@ -37,8 +39,6 @@ class NoListener:
     def arriving(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         """Do nothing."""
 
-
-log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 # Keys that may wait for the index while it cannot be written: about 30 MB.
