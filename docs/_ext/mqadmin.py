@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, get_args
 
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
+from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 
 _INTRODUCTION = """\
 # mqadmin
@@ -155,7 +155,7 @@ class Option(NamedTuple):
 
 def options_of(name: str) -> list[Option]:
     """Return the options of a sub-command, read from its annotations for typer."""
-    return function_options(load(name))
+    return function_options(SUB_COMMANDS[name].function)
 
 
 def function_options(command: Callable[..., None]) -> list[Option]:

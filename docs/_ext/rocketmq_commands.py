@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from docs._ext.rocketmq_codes import served_codes
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
+from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 _INTRODUCTION = """\

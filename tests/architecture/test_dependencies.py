@@ -47,7 +47,6 @@ with RocketMQServer({"enablePropertyFilter": "true"}) as mq, SyncClient() as syn
 """
 COMMANDS = """
 import importlib
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
 for module in MODULES:
     importlib.import_module(module)
 print("imported")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs._ext.manual import PAGES as GENERATED
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
+from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MANUAL = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]

@@ -13,12 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-# Output of the commands. Texts that clients chose reach a terminal escaped.
-#
-# Clients choose their ids, and the tags, keys and bodies of messages. An escape sequence in one of them would hide
-# lines, rename the window, or type for the reader. So all that the commands print goes through this file; a test holds
-# them to it.
-
 # Controls that JSON leaves as they are: DEL, the 8-bit ones (0x9B begins a sequence), and those that turn text around.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -61,34 +55,11 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-class Report(NamedTuple):
-    """The outcome of a sub-command.
-
-    ``--json`` prints ``data`` (structs, lists and dicts), otherwise ``parts`` are printed. ``failures`` are lines for
-    stderr; any failure makes the exit code 1.
-    """
-
-    data: Any
-    parts: Sequence[str | Table]
-    failures: Sequence[str] = ()
-
-
 # Files and other programs get rows that are never folded.
 _UNLIMITED = 100_000
 # Columns between those of a table, and the least width of a text that is longer.
 _GAP = 2
 _LEAST_TEXT = 10
-
-
-def print_report(report: Report, *, as_json: bool) -> None:
-    """Print a report to stdout and its failures to stderr."""
-    if as_json:
-        print_json(report.data)
-    else:
-        for part in report.parts:
-            say(part) if isinstance(part, str) else print_table(part)
-    for failure in report.failures:
-        print_error(failure)
 
 
 def print_json(data: Any) -> None:
@@ -150,8 +121,3 @@ def print_cells(table: Table) -> None:
         for column, cell in zip(table.columns, row, strict=True):
             say(f"{column.title:{width}}{cell}".rstrip())
         say()
-
-
-def print_error(reason: str) -> None:
-    """Print the reason to stderr as one line."""
-    say("mqadmin:", " ".join(reason.split()), err=True)

@@ -4,15 +4,17 @@ import logging
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Guard, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
-from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import BrokerResponseError
+
+if TYPE_CHECKING:  # clients need no settings, and pydantic takes as long to load as they do
+    from rocketbroker.common.config.transport_config import TransportConfig
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class ProtectedMode:
     they connected, which a command finds in a route.
     """
 
-    def __init__(self, config: TransportConfig) -> None:
+    def __init__(self, config: "TransportConfig") -> None:
         self._config = config
 
     def __call__(self, peer: str, own: str) -> Audience:

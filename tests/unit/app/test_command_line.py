@@ -22,7 +22,7 @@ MODULES = {
     "mqnamesrv": "app.namesrv_startup",
     "mqstore": "app.mqstore.cli",
 }
-LATE = ("numpy", "aiohttp", "rocketbroker.client", "rocketbroker.store", "pyspark", "pyarrow")
+LATE = ("numpy", "aiohttp", "rocketbroker.store", "pyspark", "pyarrow")
 
 
 def app_of(name: str) -> typer.Typer:

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.mqadmin.cluster_list import BrokerRow, base_table
+from rocketbroker.app.mqadmin.clusters import BrokerRow, base_table
+from rocketbroker.app.mqadmin.command import Report, print_error, print_report
 from rocketbroker.app.mqstore import rows
 from rocketbroker.app.terminal import (
     Column,
-    Report,
     Table,
     escaped,
     json_text,
-    print_error,
-    print_report,
     say,
     say_json,
 )

@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from docs._ext import mqadmin as docs
-from rocketbroker.app.mqadmin.cli import app
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
+from rocketbroker.app.mqadmin.cli import SUB_COMMANDS, app
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "mqadmin.md"
 

@@ -1,7 +1,7 @@
 """The page of RocketMQ's sub-commands names requests that there are, and every sub-command of ours."""
 
 from docs._ext.rocketmq_commands import REQUESTS, render, state_of
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS
+from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 

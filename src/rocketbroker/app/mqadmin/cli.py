@@ -7,11 +7,25 @@ from typing import Any
 
 import typer
 
-from rocketbroker.app.command_line import lazy_app
-from rocketbroker.app.mqadmin.sub_commands import SUB_COMMANDS, load
+from rocketbroker.app.command_line import CONTEXT, Version, new_app
+
+# The modules register their sub-commands, in the order of the help.
+from rocketbroker.app.mqadmin import clusters, topics, groups, offsets, messages, brokers  # isort: skip  # noqa: F401
+from rocketbroker.app.mqadmin.command import SUB_COMMANDS
 from rocketbroker.app.terminal import say
 
-app = lazy_app(SUB_COMMANDS, load, "Administer RocketMQ clusters, topics, groups and messages.")
+__all__ = ["SUB_COMMANDS", "app", "main"]
+
+app = new_app(no_args_is_help=True, help="Administer RocketMQ clusters, topics, groups and messages.")
+
+
+@app.callback(help="Administer RocketMQ clusters, topics, groups and messages.")
+def root(version: Version = False) -> None:
+    """Take the options before the sub-command."""
+
+
+for _name, _command in SUB_COMMANDS.items():
+    app.command(_name, short_help=_command.summary, context_settings=CONTEXT)(_command.function)
 
 
 @app.command("help")

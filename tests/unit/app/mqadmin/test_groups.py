@@ -2,7 +2,7 @@
 
 import random
 
-from rocketbroker.app.mqadmin.consumer_progress import examine_group
+from rocketbroker.app.mqadmin.groups import progress_of_group
 from rocketbroker.client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
@@ -26,7 +26,7 @@ async def test_queues_are_in_order_whatever_the_order_of_the_answer():
     shuffled = random.Random(7).sample(queues, len(queues))
     assert shuffled != queues
     stats = ConsumeStats({queue: OffsetWrapper(10 + queue.queue_id, 7, 9) for queue in shuffled})
-    report = await examine_group(Admin(stats), "CG", None, None, False)
+    report = await progress_of_group(Admin(stats), "CG", None, None, False)
     assert isinstance(report.data, dict)
     rows = report.data["queues"]
     assert [MessageQueue(row.topic, row.broker_name, row.queue_id) for row in rows] == queues

@@ -3,9 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from rocketbroker.app.mqadmin.brokers import ha_status
 from rocketbroker.app.mqadmin.cli import app
-from rocketbroker.app.mqadmin.ha_status import examine
-from rocketbroker.app.terminal import print_report
+from rocketbroker.app.mqadmin.command import print_report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.errors import RemotingConnectError
@@ -39,7 +39,7 @@ class FakeAdmin(AdminClient):
 
 
 async def test_a_master_shows_its_slaves(capsys: pytest.CaptureFixture[str]):
-    print_report(await examine(FakeAdmin(), " master:1 ", None), as_json=False)
+    print_report(await ha_status(FakeAdmin(), "master:1"), as_json=False)
 
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["#MasterAddr", "master:1"],
@@ -54,7 +54,7 @@ async def test_a_master_shows_its_slaves(capsys: pytest.CaptureFixture[str]):
 
 
 async def test_a_slave_shows_why_it_does_not_follow(capsys: pytest.CaptureFixture[str]):
-    print_report(await examine(FakeAdmin(), "slave:1", None), as_json=False)
+    print_report(await ha_status(FakeAdmin(), "slave:1"), as_json=False)
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[:5] == [
@@ -70,7 +70,7 @@ async def test_a_slave_shows_why_it_does_not_follow(capsys: pytest.CaptureFixtur
 async def test_the_brokers_of_a_cluster_are_asked_and_one_that_is_gone_is_a_failure(
     capsys: pytest.CaptureFixture[str],
 ):
-    report = await examine(FakeAdmin(), None, "C")
+    report = await ha_status(FakeAdmin(), None, "C")
 
     assert report.failures == ["gone:1: refused"]
     print_report(report, as_json=True)

@@ -1,4 +1,4 @@
-"""``mqadmin queryMsgById`` (org.apache.rocketmq.tools.command.message.QueryMsgByIdSubCommand)."""
+"""Sub-commands about messages (org.apache.rocketmq.tools.command.message)."""
 
 import base64
 import codecs
@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, Topic, run
-from rocketbroker.app.terminal import Report
+from rocketbroker.app.mqadmin.command import Report, Topic, sub_command
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient, MessageTrack, message_track_detail
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -37,15 +36,15 @@ class MessageRow(msgspec.Struct, rename="camel"):
     tracks: list[MessageTrack]
 
 
-def command(
+@sub_command("queryMsgById", "Show a message by its id.")
+async def query_msg_by_id(
+    admin: AdminClient,
     topic: Topic,
     msg_id: Annotated[str, typer.Option("-i", "--msgId", metavar="ID[,...]", help="Offset message ids or unique ids.")],
-    namesrv_addr: NamesrvAddr = None,
     body_format: Annotated[
         str, typer.Option("-f", "--bodyFormat", metavar="CHARSET", help="Charset of the body.")
     ] = "UTF-8",
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Show messages by offset message id or by unique id."""
     try:
         codecs.lookup(body_format)
@@ -56,11 +55,6 @@ def command(
     ids = [part.strip() for part in msg_id.split(",") if part.strip()]
     if not ids:
         raise typer.BadParameter("-i contains no message id")
-    run(namesrv_addr, as_json, lambda admin: examine(admin, topic.strip(), ids, body_format))
-
-
-async def examine(admin: AdminClient, topic: str, ids: list[str], body_format: str) -> Report:
-    """Look up each message; report an unknown id as a failure."""
     rows, lines, failures = [], [], []
     for each in ids:
         try:

@@ -1,4 +1,4 @@
-"""``mqadmin clusterList`` (org.apache.rocketmq.tools.command.cluster.ClusterListSubCommand)."""
+"""Sub-commands about clusters (org.apache.rocketmq.tools.command.cluster)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly
-from rocketbroker.app.terminal import Column, Report, Table
+from rocketbroker.app.mqadmin.command import Report, sub_command
+from rocketbroker.app.terminal import Column, Table
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.common.clock import SystemClock
@@ -28,23 +28,17 @@ class BrokerRow(msgspec.Struct, rename="camel"):
     error: str | None = None
 
 
-def command(
-    namesrv_addr: NamesrvAddr = None,
+@sub_command("clusterList", repeats=True)
+async def cluster_list(
+    admin: AdminClient,
     cluster_name: Annotated[
         str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="List this cluster only.")
     ] = None,
     more_stats: Annotated[
         bool, typer.Option("-m", "--moreStats", help="Show message totals of yesterday and today.")
     ] = False,
-    interval: Interval = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """List clusters and their brokers."""
-    run_repeatedly(namesrv_addr, as_json, interval, lambda admin: examine(admin, cluster_name, more_stats))
-
-
-async def examine(admin: AdminClient, cluster_name: str | None, more_stats: bool) -> Report:
-    """Ask all brokers for their statistics concurrently."""
     info = await admin.examine_broker_cluster_info()
     if cluster_name is not None and cluster_name not in info.cluster_addr_table:
         known = ", ".join(sorted(info.cluster_addr_table)) or "none"

@@ -1,12 +1,19 @@
-"""``mqadmin haStatus`` (org.apache.rocketmq.tools.command.ha.HAStatusSubCommand)."""
+"""Sub-commands about single brokers (org.apache.rocketmq.tools.command.broker and command.ha)."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from rocketbroker.app.mqadmin.on_brokers import BrokerAddr, Cluster, chosen_brokers, refuse_both
-from rocketbroker.app.mqadmin.running import AsJson, Interval, NamesrvAddr, run_repeatedly, with_hint
-from rocketbroker.app.terminal import Column, Report, Table
+from rocketbroker.app.mqadmin.command import (
+    BrokerAddr,
+    Cluster,
+    Report,
+    chosen_brokers,
+    on_brokers,
+    sub_command,
+    with_hint,
+)
+from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
@@ -21,22 +28,11 @@ class BrokerRow(msgspec.Struct, rename="camel"):
     error: str | None = None
 
 
-def command(
-    namesrv_addr: NamesrvAddr = None,
-    broker_addr: BrokerAddr = None,
-    cluster: Cluster = None,
-    interval: Interval = None,
-    as_json: AsJson = False,
-) -> None:
+@sub_command("haStatus", "Show the replication of masters and slaves.", repeats=True)
+async def ha_status(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
     """Show the slaves of masters, and how slaves follow their master."""
-    refuse_both(broker_addr, cluster)
-    run_repeatedly(namesrv_addr, as_json, interval, lambda admin: examine(admin, broker_addr, cluster))
-
-
-async def examine(admin: AdminClient, broker: str | None, cluster: str | None) -> Report:
-    """Ask one broker after the other for the state of its replication."""
     rows = []
-    for address in await chosen_brokers(admin, broker, cluster):
+    for address in await chosen_brokers(admin, broker_addr, cluster):
         row = BrokerRow(address)
         rows.append(row)
         try:
@@ -95,3 +91,23 @@ def _slave_lines(address: str, copying: HAClientRuntimeInfo) -> Iterator[str]:
 
 def _speed(bytes_per_s: int) -> str:
     return f"{bytes_per_s / 1024:.2f}"
+
+
+@sub_command("cleanExpiredCQ")
+async def clean_expired_cq(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
+    """Remove queue and index files of deleted messages."""
+    return await on_brokers(admin, broker_addr, cluster, AdminClient.clean_expired_consumer_queue)
+
+
+@sub_command("cleanUnusedTopic")
+async def clean_unused_topic(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
+    """Remove the queues of deleted topics."""
+    return await on_brokers(admin, broker_addr, cluster, AdminClient.clean_unused_topic)
+
+
+@sub_command("deleteExpiredCommitLog")
+async def delete_expired_commit_log(
+    admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None
+) -> Report:
+    """Remove expired commit log files now."""
+    return await on_brokers(admin, broker_addr, cluster, AdminClient.delete_expired_commit_log)

@@ -1,21 +1,24 @@
-"""``mqadmin consumerProgress`` (org.apache.rocketmq.tools.command.consumer.ConsumerProgressSubCommand)."""
+"""Sub-commands about consumer groups (org.apache.rocketmq.tools.command.consumer)."""
 
 from typing import Annotated
 
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.running import AsJson, NamesrvAddr, RouteCluster, TrueFalse, run
-from rocketbroker.app.terminal import Column, Report, Table
+from rocketbroker.app.mqadmin.command import Group, Report, RouteCluster, TrueFalse, sub_command
+from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import TopicRouteError
 from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
-from rocketbroker.codec.remoting.bodies.client import ConsumeType
+from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ConsumeType
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, CodecError, RocketBrokerError
+
+_SAME = "Same subscription in the same group of consumer"
+_DIFFERENT = "WARN: Different subscription in the same group of consumer!!!"
 
 
 class QueueRow(msgspec.Struct, rename="camel"):
@@ -44,8 +47,9 @@ class GroupRow(msgspec.Struct, rename="camel"):
     diff_total: int
 
 
-def command(
-    namesrv_addr: NamesrvAddr = None,
+@sub_command("consumerProgress")
+async def consumer_progress(
+    admin: AdminClient,
     group_name: Annotated[
         str | None, typer.Option("-g", "--groupName", metavar="GROUP", help="Show each queue of this group.")
     ] = None,
@@ -56,21 +60,14 @@ def command(
     show_client_ip: Annotated[
         TrueFalse, typer.Option("-s", "--showClientIP", help="Show the client that owns each queue; needs -g.")
     ] = TrueFalse.false,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Show the progress and lag of consumer groups."""
     if group_name is None:
-        run(namesrv_addr, as_json, examine_all)
-    else:
-        group = group_name.strip()
-        run(
-            namesrv_addr,
-            as_json,
-            lambda admin: examine_group(admin, group, topic_name, cluster, show_client_ip.is_true),
-        )
+        return await _progress_of_all(admin)
+    return await progress_of_group(admin, group_name, topic_name, cluster, show_client_ip.is_true)
 
 
-async def examine_group(
+async def progress_of_group(
     admin: AdminClient, group: str, topic: str | None, cluster: str | None, show_client_ip: bool
 ) -> Report:
     """Return the progress of a group in each queue."""
@@ -134,7 +131,7 @@ def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
     return Table([*map(Column, titles)], cells)
 
 
-async def examine_all(admin: AdminClient) -> Report:
+async def _progress_of_all(admin: AdminClient) -> Report:
     """Return the progress of all groups, found by their retry topics."""
     rows, failures = [], []
     for topic in await admin.fetch_all_topic_list():
@@ -144,7 +141,7 @@ async def examine_all(admin: AdminClient) -> Report:
         if not validate_group(group).valid:
             continue  # retry topic of POP, which has the names of group and topic
         try:
-            rows.append(await group_row(admin, group))
+            rows.append(await _group_row(admin, group))
         except TopicRouteError:
             continue  # deleted since the list was fetched
         except BrokerResponseError as error:
@@ -157,7 +154,7 @@ async def examine_all(admin: AdminClient) -> Report:
     return Report({"groups": rows}, [Table([*map(Column, titles)], cells)], failures)
 
 
-async def group_row(admin: AdminClient, group: str) -> GroupRow:
+async def _group_row(admin: AdminClient, group: str) -> GroupRow:
     """Return the clients and the total lag of one group."""
     stats = await admin.examine_consume_stats(group)
     diff = sum(offsets.broker_offset - offsets.consumer_offset for offsets in stats.offset_table.values())
@@ -175,3 +172,56 @@ async def group_row(admin: AdminClient, group: str) -> GroupRow:
         if clients.consume_type is ConsumeType.CONSUME_PASSIVELY and clients.message_model is not None:
             row.model = clients.message_model.value
     return row
+
+
+class ClientRow(msgspec.Struct, rename="camel"):
+    """One client and its subscriptions by topic; ``None`` if it did not answer."""
+
+    client_id: str
+    client_addr: str
+    version: str
+    subscriptions: dict[str, str] | None
+
+
+@sub_command("consumerStatus")
+async def consumer_status(admin: AdminClient, group: Group) -> Report:
+    """Show clients of a group and their subscriptions."""
+    consumers, conflict = await admin.examine_consumers(group)
+    rows, failures = [], []
+    for client in consumers.connection_set:
+        subscriptions = None
+        try:
+            subscriptions = subscriptions_of(await admin.get_consumer_running_info(group, client.client_id))
+        except RocketBrokerError as error:
+            failures.append(f"{client.client_id}: {error}")
+        rows.append(ClientRow(client.client_id, client.client_addr, version_desc(client.version), subscriptions))
+    known = [row.subscriptions for row in rows if row.subscriptions is not None]
+    same = not conflict and all(each == known[0] for each in known)
+    data = {"group": group, "clients": rows, "same": same, "conflict": conflict}
+    lines = [_SAME] if same else list(filter(None, [_DIFFERENT, conflict]))
+    return Report(data, [_clients_table(rows), "", *lines], failures)
+
+
+def subscriptions_of(info: ConsumerRunningInfo) -> dict[str, str]:
+    """Return the subscriptions of a client by topic, without that to retries.
+
+    Raises:
+        CodecError: the client does not report them.
+    """
+    if info.subscription_set is None:
+        raise CodecError("ConsumerRunningInfo: subscriptionSet is missing")
+    pairs = sorted((each.topic, each.sub_string) for each in info.subscription_set)
+    return {topic: text for topic, text in pairs if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX)}
+
+
+def _clients_table(rows: list[ClientRow]) -> Table:
+    titles = ("#Index", "#ClientId", "#ClientAddr", "#Version", "#Subscription")
+    cells = [
+        [str(number), row.client_id, row.client_addr, row.version, _text(row.subscriptions)]
+        for number, row in enumerate(rows, 1)
+    ]
+    return Table([*map(Column, titles)], cells)
+
+
+def _text(subscriptions: dict[str, str] | None) -> str:
+    return "-" if subscriptions is None else ", ".join(f"{topic}: {text}" for topic, text in subscriptions.items())

@@ -1,6 +1,6 @@
 """Columns that clusterList derives from a broker's runtime statistics."""
 
-from rocketbroker.app.mqadmin.cluster_list import BrokerRow, base_table, more_table
+from rocketbroker.app.mqadmin.clusters import BrokerRow, base_table, more_table
 
 NOW_MS = 1_795_257_000_000
 

@@ -1,0 +1,269 @@
+"""Sub-commands about topics (org.apache.rocketmq.tools.command.topic)."""
+
+from difflib import get_close_matches
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rocketbroker.app.mqadmin.command import Report, RouteCluster, Topic, TrueFalse, sub_command
+from rocketbroker.app.terminal import Column, Table
+from rocketbroker.app.times import human_millis
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import ClientError, InvalidMessageError, TopicRouteError
+from rocketbroker.client.core.message import check_topic
+from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting import fastjson
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+FLAG_UNIT = 0x1
+FLAG_UNIT_SUB = 0x2
+
+
+class TopicRow(msgspec.Struct, rename="camel"):
+    """A topic with its cluster and consumer groups."""
+
+    cluster_name: str
+    topic: str
+    consumer_groups: list[str]
+
+
+@sub_command("topicList")
+async def topic_list(
+    admin: AdminClient,
+    cluster_model: Annotated[
+        bool,
+        typer.Option(
+            "-c", "--clusterModel", help="Show clusters and consumer groups too; omit %RETRY% and %DLQ% topics."
+        ),
+    ] = False,
+) -> Report:
+    """List all topics."""
+    topics = await admin.fetch_all_topic_list()
+    if not cluster_model:
+        return Report({"topics": topics}, topics)
+    rows = []
+    for topic in topics:
+        if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
+            continue
+        try:
+            route = await admin.examine_topic_route_info(topic)
+            groups = await admin.query_topic_consume_by_who(topic)
+        except TopicRouteError:
+            continue  # deleted since the list was fetched
+        rows.append(TopicRow(route.broker_datas[0].cluster if route.broker_datas else "", topic, sorted(groups)))
+    columns = [Column("#Cluster Name"), Column("#Topic"), Column("#Consumer Group")]
+    cells = [[row.cluster_name, row.topic, group] for row in rows for group in row.consumer_groups or [""]]
+    return Report({"topics": rows}, [Table(columns, cells)])
+
+
+@sub_command("topicRoute")
+async def topic_route(
+    admin: AdminClient,
+    topic: Topic,
+    as_list: Annotated[bool, typer.Option("-l", "--list", help="Show a table.")] = False,
+) -> Report:
+    """Show the route of a topic."""
+    route = await admin.examine_topic_route_info(topic)
+    data = msgspec.json.decode(route.encode_standard())
+    # RocketMQ's tool prints broker ids without quotes; --json prints standard JSON.
+    part = route_table(route) if as_list else fastjson.dumps(fastjson.loads(route.encode()), indent="\t").decode()
+    return Report(data, [part])
+
+
+def route_table(route: TopicRouteData) -> Table:
+    """Return the table of a route: one row for each broker with queues of the topic, then the total."""
+    brokers = {broker.broker_name: broker for broker in route.broker_datas}
+    titles = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
+    rows = []
+    for queues in sorted(route.queue_datas, key=lambda each: each.broker_name):
+        broker = brokers.get(queues.broker_name)
+        addresses = sorted(broker.broker_addrs.items()) if broker is not None else []
+        rows.append(
+            [
+                broker.cluster if broker is not None else "",
+                queues.broker_name,
+                "{" + ", ".join(f"{broker_id}={address}" for broker_id, address in addresses) + "}",
+                str(queues.read_queue_nums),
+                str(queues.write_queue_nums),
+                str(queues.perm),
+            ]
+        )
+    read, write = (sum(int(row[index]) for row in rows) for index in (3, 4))
+    rows.append(["Total:", str(len(rows)), "", str(read), str(write), ""])
+    return Table([Column(title) for title in titles], rows)
+
+
+@sub_command("updateTopic", "Create or change a topic.")
+async def update_topic(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketMQ's
+    admin: AdminClient,
+    topic: Topic,
+    broker_addr: Annotated[
+        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Apply on this broker only.")
+    ] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Apply on all masters of this cluster.")
+    ] = None,
+    read_queue_nums: Annotated[
+        int, typer.Option("-r", "--readQueueNums", min=1, metavar="COUNT", help="Number of queues to read.")
+    ] = 8,
+    write_queue_nums: Annotated[
+        int, typer.Option("-w", "--writeQueueNums", min=1, metavar="COUNT", help="Number of queues to write.")
+    ] = 8,
+    perm: Annotated[
+        int, typer.Option("-p", "--perm", min=0, max=7, metavar="PERM", help="Permission: 2 write, 4 read, 6 both.")
+    ] = 6,
+    order: Annotated[
+        TrueFalse,
+        typer.Option("-o", "--order", help="Make the topic ordered: it keeps its queues while a broker is down."),
+    ] = TrueFalse.false,
+    unit: Annotated[TrueFalse, typer.Option("-u", "--unit", help="Set the unit flag.")] = TrueFalse.false,
+    has_unit_sub: Annotated[
+        TrueFalse, typer.Option("-s", "--hasUnitSub", help="Set the flag for unit subscriptions.")
+    ] = TrueFalse.false,
+    attributes: Annotated[
+        str, typer.Option("-a", "--attributes", metavar="CHANGES", help="Attributes to set or remove, as +a=b,+c=d,-e.")
+    ] = "",
+) -> Report:
+    """Create or change a topic on one broker (-b) or in a cluster (-c)."""
+    if (broker_addr is None) == (cluster_name is None):
+        raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
+    try:
+        check_topic(topic)
+    except InvalidMessageError as error:
+        raise typer.BadParameter(str(error)) from error
+    config = TopicConfig(
+        topic,
+        read_queue_nums,
+        write_queue_nums,
+        perm,
+        topic_sys_flag=FLAG_UNIT * unit.is_true | FLAG_UNIT_SUB * has_unit_sub.is_true,
+        order=order.is_true,
+        attributes=parse_attributes(attributes),
+    )
+    addresses = (
+        [broker_addr]
+        if broker_addr is not None
+        else list((await admin.fetch_master_addresses(str(cluster_name))).values())
+    )
+    lines = []
+    for address in addresses:
+        await admin.create_and_update_topic_config(address, config)
+        lines.append(f"create topic to {address} success.")
+    order_conf = None
+    if config.order:
+        names = [await admin.fetch_broker_name(address) for address in addresses]
+        order_conf = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
+        await admin.create_or_update_order_conf(config.topic_name, order_conf)
+        what = "broker" if broker_addr is not None else "cluster"
+        lines.append(f"set {what} orderConf. isOrder=true, orderConf=[{order_conf}]")
+    lines.append(topic_config_text(config))
+    data = {"brokers": addresses, "orderConf": order_conf, "topicConfig": msgspec.to_builtins(config)}
+    return Report(data, lines)
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """Return attribute changes by signed key: ``+a=b`` sets, ``-a`` removes.
+
+    Raises:
+        typer.BadParameter: a part has neither form.
+    """
+    changes = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if len(key) < 2 or key[0] not in "+-" or (key[0] == "+") != bool(equals and value):
+            raise typer.BadParameter(
+                f"{part!r} does not change an attribute; use +key=value to set one, -key to remove one"
+            )
+        changes[key] = value
+    return changes
+
+
+def topic_config_text(config: TopicConfig) -> str:
+    """Return a topic as RocketMQ's tools print it."""
+    perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    attributes = ", ".join(f"{key}={value}" for key, value in config.attributes.items())
+    fields = {
+        "topicName": config.topic_name,
+        "readQueueNums": config.read_queue_nums,
+        "writeQueueNums": config.write_queue_nums,
+        "perm": perm,
+        "topicFilterType": config.topic_filter_type,
+        "topicSysFlag": config.topic_sys_flag,
+        "order": str(config.order).lower(),
+        "attributes": f"{{{attributes}}}",
+    }
+    return f"TopicConfig [{', '.join(f'{name}={value}' for name, value in fields.items())}]"
+
+
+@sub_command("deleteTopic", "Delete a topic from brokers and name servers.")
+async def delete_topic(
+    admin: AdminClient,
+    topic: Topic,
+    cluster: Annotated[
+        str, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Delete on all masters of this cluster.")
+    ],
+) -> Report:
+    """Delete a topic and its messages from a cluster and from the name servers."""
+    # The brokers go first, so that none registers the topic again.
+    addresses = list((await admin.fetch_master_addresses(cluster)).values())
+    if not await _exists(admin, addresses, topic):
+        near = get_close_matches(topic, await admin.fetch_all_topic_list(), 1)
+        question = f"did you mean {near[0]}?" if near else "mqadmin topicList lists the topics"
+        raise ClientError(f"there is no topic {topic!r}, and nothing was deleted; {question}")
+    await admin.delete_topic_in_broker(addresses, topic)
+    await admin.delete_topic_in_name_server(topic, cluster)
+    lines = [
+        f"delete topic [{topic}] from cluster [{cluster}] success.",
+        f"delete topic [{topic}] from NameServer success.",
+    ]
+    return Report({"topic": topic, "clusterName": cluster, "brokers": addresses}, lines)
+
+
+async def _exists(admin: AdminClient, addresses: list[str], topic: str) -> bool:
+    """Return true if a name server or a broker knows a topic: one may have what the other has lost."""
+    try:
+        await admin.examine_topic_route_info(topic)
+    except TopicRouteError:
+        for address in addresses:
+            try:
+                await admin.examine_topic_config(address, topic)
+            except BrokerResponseError as error:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    continue
+            return True  # also if a broker of 4.x does not know the request
+        return False
+    return True
+
+
+class QueueRow(msgspec.Struct, rename="camel"):
+    """One queue; ``last_update_timestamp`` in ms, 0 if nothing was stored."""
+
+    broker_name: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_update_timestamp: int
+
+
+@sub_command("topicStatus")
+async def topic_status(admin: AdminClient, topic: Topic, cluster: RouteCluster = None) -> Report:
+    """Show the offsets of a topic's queues."""
+    stats = await admin.examine_topic_stats(topic, cluster)
+    rows = [
+        QueueRow(queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset, offset.last_update_timestamp)
+        for queue, offset in sorted(stats.offset_table.items())
+    ]
+    titles = ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+    cells = [
+        [
+            *map(str, (row.broker_name, row.queue_id, row.min_offset, row.max_offset)),
+            human_millis(row.last_update_timestamp),
+        ]
+        for row in rows
+    ]
+    data = {"topic": topic, "queues": rows, "topicPutTps": stats.topic_put_tps}
+    return Report(data, [Table([*map(Column, titles)], cells), "", f"Topic Put TPS: {stats.topic_put_tps}"])
