@@ -186,18 +186,19 @@ TEXT_RELATIONS: Final[dict[str, Callable[[str, str], bool]]] = {
 
 
 class Expression:
-    """Part of a filter: ``at`` is the position of its first character, ``depth`` its depth of nesting."""
+    """Part of a filter.
 
-    __slots__ = ("at", "depth")
+    Attributes:
+        at: position of its first character.
+        depth: depth of nesting.
+        is_boolean: its result is true, false or unknown.
+    """
+
+    is_boolean = True
 
     def __init__(self, at: int, *operands: "Expression") -> None:
         self.at = at
         self.depth: int = 1 + max((operand.depth for operand in operands), default=0)
-
-    @property
-    def is_boolean(self) -> bool:
-        """True if its result is true, false or unknown."""
-        return True
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         """Return a function that evaluates the expression.
@@ -210,21 +211,11 @@ class Expression:
 class Constant(Expression):
     """A literal: text, number, TRUE, FALSE or NULL."""
 
-    __slots__ = ("value",)
-
     def __init__(self, at: int, value: Value) -> None:
         super().__init__(at)
         self.value = value
-
-    @property
-    def is_boolean(self) -> bool:
-        """True if it is TRUE, FALSE or NULL."""
-        return self.value is None or isinstance(self.value, bool)
-
-    @property
-    def is_number(self) -> bool:
-        """True if it is a number."""
-        return isinstance(self.value, int | float) and not isinstance(self.value, bool)
+        self.is_boolean = value is None or isinstance(value, bool)
+        self.is_number = isinstance(value, int | float) and not self.is_boolean
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         value = self.value
@@ -234,24 +225,17 @@ class Constant(Expression):
 class Property(Expression):
     """Value of a property, always a text; unknown if the message has none."""
 
-    __slots__ = ("name",)
+    is_boolean = False
 
     def __init__(self, at: int, name: str) -> None:
         super().__init__(at)
         self.name = name
-
-    @property
-    def is_boolean(self) -> bool:
-        """False: its result is a text."""
-        return False
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         return itemgetter(number_of(self.name))
 
 
 class _Unary(Expression):
-    __slots__ = ("operand",)
-
     def __init__(self, at: int, operand: Expression) -> None:
         super().__init__(at, operand)
         self.operand = operand
@@ -260,12 +244,7 @@ class _Unary(Expression):
 class Negate(_Unary):
     """Negative of a number; unknown for other values, and therefore for each property."""
 
-    __slots__ = ()
-
-    @property
-    def is_boolean(self) -> bool:
-        """False: its result is a number."""
-        return False
+    is_boolean = False
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         operand = self.operand.compiled(number_of)
@@ -282,8 +261,6 @@ class Negate(_Unary):
 class BooleanCast(_Unary):
     """Property used as a condition: false, whatever its text; unknown without the property."""
 
-    __slots__ = ()
-
     def compiled(self, number_of: Numbering) -> Evaluate:
         operand = self.operand.compiled(number_of)
         return lambda values: None if operand(values) is None else False
@@ -291,8 +268,6 @@ class BooleanCast(_Unary):
 
 class Not(_Unary):
     """Negation of a condition; unknown stays unknown."""
-
-    __slots__ = ()
 
     def compiled(self, number_of: Numbering) -> Evaluate:
         operand = self.operand.compiled(number_of)
@@ -306,8 +281,6 @@ class Not(_Unary):
 
 class Logic(Expression):
     """AND or OR of conditions; those after the deciding one are not evaluated."""
-
-    __slots__ = ("decides", "parts")
 
     def __init__(self, at: int, parts: Sequence[Expression], *, is_and: bool) -> None:
         super().__init__(at, *parts)
@@ -335,8 +308,6 @@ class Logic(Expression):
 class Equal(Expression):
     """``=``, and ``IS NULL`` as a comparison with NULL."""
 
-    __slots__ = ("left", "right")
-
     def __init__(self, left: Expression, right: Expression) -> None:
         super().__init__(left.at, left, right)
         self.left, self.right = left, right
@@ -351,8 +322,6 @@ class Equal(Expression):
 
 class Relational(Expression):
     """One of ``>``, ``>=``, ``<``, ``<=``, for numbers only."""
-
-    __slots__ = ("left", "relation", "right")
 
     def __init__(self, left: Expression, relation: str, right: Expression) -> None:
         super().__init__(left.at, left, right)
@@ -375,8 +344,6 @@ class Relational(Expression):
 class In(Expression):
     """IN and NOT IN: membership of a property in some texts; unknown without the property."""
 
-    __slots__ = ("elements", "is_not", "operand")
-
     def __init__(self, operand: Property, elements: Sequence[str], *, is_not: bool) -> None:
         super().__init__(operand.at, operand)
         self.operand, self.elements, self.is_not = operand, frozenset(elements), is_not
@@ -393,8 +360,6 @@ class In(Expression):
 
 class TextMatch(Expression):
     """CONTAINS, STARTSWITH, ENDSWITH and their NOT; false, never unknown, for non-texts or an empty search."""
-
-    __slots__ = ("is_not", "operand", "relation", "search")
 
     def __init__(self, operand: Expression, relation: str, search: str, *, is_not: bool) -> None:
         super().__init__(operand.at, operand)
