@@ -51,7 +51,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._unread_since = 0.0
         self.is_behind = False
         self._writer = writer or FrameWriter(self._loop)
-        self.memory = HeldMemory(self._held_bytes, endpoint.hold, self._loop.time)
+        self.memory = HeldMemory(self.held_bytes, endpoint.hold, self._loop.time)
         self._responder = Responder(self, self._writer, endpoint, self.memory)
         self._outgoing = OutgoingRequests(
             self, self._writer, endpoint.opaque, endpoint.limits.max_push_bytes, endpoint.before_request
@@ -237,7 +237,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Number of requests of the peer without an answer."""
         return self._responder.open_requests
 
-    def _held_bytes(self) -> int:
+    def held_bytes(self) -> int:
+        """Return the memory that is kept until a later event: incomplete frames, open requests, unsent answers."""
         return self._buffer.held + len(self._unread) + self._responder.body_bytes + self._writer.unsent_bytes
 
     def _release(self) -> None:

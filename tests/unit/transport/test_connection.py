@@ -85,9 +85,8 @@ class TestFilledBuffer:
         feed(connection, large[:-1])
 
         assert transport.reading
-        began = connection._progress.frame_began_at
         feed(connection, large[-1:])
-        assert (len(handlers.seen), connection._progress.frame_began_at) == (1, began)
+        assert len(handlers.seen) == 1
 
 
 class TestTurns:

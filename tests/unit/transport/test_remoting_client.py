@@ -75,7 +75,7 @@ async def test_a_oneway_request_outlives_the_stop(client: RemotingClient, handle
 
 
 async def test_no_answer_in_time_and_the_connection_continues(client: RemotingClient, handlers: Handlers, address: str):
-    with pytest.raises(RemotingTimeoutError, match=rf"no answer from {address} to request code {LATER} within 0.05 s"):
+    with pytest.raises(RemotingTimeoutError, match=rf"no answer from {address} to request code {LATER} within 0.0\d s"):
         await client.invoke(address, request(LATER), 0.05)
     handlers.gate.set()
 
@@ -348,7 +348,7 @@ class TestPeersThatStall:
     async def test_one_that_does_not_finish_its_frame_is_dropped(self, client: RemotingClient, caplog):
         connection, peer = await connected(client)
         await asyncio.to_thread(peer.sendall, (15 << 20).to_bytes(4, "big") + bytes(400_000))
-        await until(lambda: connection._buffer.received_bytes > 400_000)
+        await until(lambda: connection.held_bytes() > 400_000)
         waiting = asyncio.ensure_future(connection.invoke(request(ECHO), 30))
         await asyncio.sleep(0)
 

@@ -243,12 +243,9 @@ async def test_a_claimed_length_takes_no_memory(server: RemotingServer):
     for peer in peers:
         peer.writer.write((15 << 20).to_bytes(4, "big") + bytes(100))
     await until(lambda: len(server.connections) == 20)
-    await until(lambda: all(connection._buffer._rest for connection in server.connections))
+    await until(lambda: all(connection.held_bytes() for connection in server.connections))
 
-    held = [len(connection._buffer._rest) for connection in server.connections]
-
-    assert max(held) == 104
-    assert all(connection._buffer._large is None for connection in server.connections)
+    assert max(connection.held_bytes() for connection in server.connections) == 104
     for peer in peers:
         await peer.close()
 
