@@ -39,7 +39,7 @@ MUTATIONS = (
     Mutation(
         "a cut does not wait for cleaning",
         "LogTruncation.alone",
-        "self._file_changes",
+        "self.file_changes",
         "asyncio.Lock()",
         REPLICA_LOG,
     ),
@@ -60,7 +60,7 @@ MUTATIONS = (
     Mutation(
         "the marks of deleted topics stay after a cut",
         "LogTruncation._truncate",
-        "self._deleted.clamp(cut.offset)",
+        "self.deleted.clamp(cut.offset)",
         "",
         REPLICA_LOG,
     ),

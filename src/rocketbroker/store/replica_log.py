@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -34,15 +36,6 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
-# Truncation of the log of an open store, and of queues and index with it (DefaultMessageStore.truncateFiles).
-#
-# It first withdraws on disk what says that the part is there: the checkpoint goes back to the last message before it,
-# and the noted ends of queues are removed. After a crash at any later point the next start checks the log from there
-# on, and makes queues and index agree with it.
-#
-# Work that waits for the disk runs on a thread. Readers meanwhile find the queues as they will be, and the log as it
-# was or as it will be.
-
 
 class Cut(NamedTuple):
     """A possible truncation at a CommitLog offset.
@@ -58,49 +51,52 @@ class Cut(NamedTuple):
     last_stored_ms: int
 
 
+# A cut removes what a checkpoint, and perhaps the noted ends of queues, call on disk. So it withdraws these first: the
+# checkpoint goes back to the last message before the cut, and the note is removed. After a crash at any later point the
+# next start checks the log from there on, and makes queues and index agree with it, however far the cut got.
+#
+# Queues are cut before the log, so that no entry ever leads to bytes that another record has taken. Marks of deleted
+# topics are lowered last: as long as the log is longer, they leave out the messages of these topics.
+#
+# Meanwhile nothing is synced (``pause``): a sync would call records on disk that are about to go. Nothing is removed or
+# indexed either. Readers find the queues as they will be from the beginning (``hide_from``), and the log as it was or
+# as it will be: slices that were handed out keep their bytes. A read that was planned before is made again (``cuts``).
+#
+# If the disk fails on the way, the log may still be longer than the queues. The cut must then be made again before
+# anything is appended, with all queues, as any of them may have entries beyond its end.
+@dataclass(frozen=True)
 class LogTruncation:
-    """Truncates log, queues and index. Call it on the event loop, while nothing is appended or dispatched."""
+    """Truncates the log of an open store, and queues and index with it (DefaultMessageStore.truncateFiles).
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a truncation changes each of these
-        self,
-        commit_log: CommitLog,
-        queues: ConsumeQueueStore,
-        dispatcher: CommitLogDispatcher,
-        flusher: CommitLogFlusher,
-        queue_flusher: ConsumeQueueFlusher,
-        checkpoint: StoreCheckpoint,
-        deleted: DeletedTopics,
-        file_changes: asyncio.Lock,
-        ends_path: Path,
-        file_system: FileSystem,
-    ) -> None:
-        self._commit_log = commit_log
-        self._queues = queues
-        self._dispatcher = dispatcher
-        self._flusher = flusher
-        self._queue_flusher = queue_flusher
-        self._checkpoint = checkpoint
-        self._deleted = deleted
-        self._file_changes = file_changes
-        self._ends_path = ends_path
-        self._file_system = file_system
+    Call it on the event loop, while nothing is appended or dispatched. Work that waits for the disk runs on a thread.
+    """
+
+    commit_log: CommitLog
+    queues: ConsumeQueueStore
+    dispatcher: CommitLogDispatcher
+    flusher: CommitLogFlusher
+    queue_flusher: ConsumeQueueFlusher
+    checkpoint: StoreCheckpoint
+    deleted: DeletedTopics
+    file_changes: asyncio.Lock
+    ends_path: Path
+    file_system: FileSystem
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
         """Keep others from syncing, removing or indexing anything during the ``async with`` block."""
-        async with self._file_changes:
-            await asyncio.get_running_loop().run_in_executor(None, self._pause)
+        async with self.file_changes:
+            await asyncio.to_thread(self._pause)
             try:
-                with self._dispatcher.index_held():
+                with self.dispatcher.index_held():
                     yield
             finally:
-                self._flusher.pause.release()
-                self._queue_flusher.pause.release()
+                self.flusher.pause.release()
+                self.queue_flusher.pause.release()
 
     def _pause(self) -> None:
-        """Let no sync begin (blocks): it would note records on disk that are about to be removed."""
-        self._queue_flusher.pause.acquire()
-        self._flusher.pause.acquire()
+        self.queue_flusher.pause.acquire()
+        self.flusher.pause.acquire()
 
     async def plan(self, offset: int, *, again: bool) -> Cut:
         """Find what a truncation at a CommitLog offset removes.
@@ -111,13 +107,13 @@ class LogTruncation:
         Raises:
             StoreError: No record begins there.
         """
-        return await asyncio.get_running_loop().run_in_executor(None, self._plan, offset, again)
+        return await asyncio.to_thread(self._plan, offset, again)
 
     def _plan(self, offset: int, again: bool) -> Cut:
-        log = self._commit_log
+        log = self.commit_log
         if offset != log.max_offset and not log.begins_at(offset):
             raise StoreError(f"the CommitLog cannot be cut at {offset}: no record begins there")
-        ends = self._queues.positions_of(offset)
+        ends = self.queues.positions_of(offset)
         entries = [queue.message_entry(end - 1) for queue, end in ends.items()]
         last = max((entry.physical_offset for entry in entries if entry is not None), default=None)
         shorter = {queue: end for queue, end in ends.items() if again or end < queue.max_offset}
@@ -131,37 +127,35 @@ class LogTruncation:
 
         Raises:
             StoreError: The disk has no room for the file that is shortened.
-            OSError: The disk failed. The log may still have records after the cut, which must be made again before
-                anything else is appended.
+            OSError: The disk failed; the cut must be made again.
         """
         for queue, end in cut.ends.items():
             queue.hide_from(end)
-        self._queues.cuts += 1
+        self.queues.cuts += 1
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._truncate, cut, known_ms)
+            await asyncio.to_thread(self._truncate, cut, known_ms)
         finally:
             # If the disk failed, the log is longer, and its records are dispatched again.
-            self._flusher.cut(cut.offset)
+            self.flusher.cut(cut.offset)
 
     def _truncate(self, cut: Cut, known_ms: int) -> None:
         self._take_back(max(known_ms, 1))
         for queue, end in cut.ends.items():
             queue.cut(end)
-        if self._dispatcher.index_service is not None:
-            self._dispatcher.index_service.cut(cut.offset)
-        self._commit_log.truncate(cut.offset)
-        # Last: as long as the log is longer, the marks leave out messages of deleted topics after the cut.
-        self._deleted.clamp(cut.offset)
+        if self.dispatcher.index_service is not None:
+            self.dispatcher.index_service.cut(cut.offset)
+        self.commit_log.truncate(cut.offset)
+        self.deleted.clamp(cut.offset)
 
     def _take_back(self, last_ms: int) -> None:
         """Note on disk that no message stored after a time is there for certain."""
-        log_ms, queues_ms, index_ms = (min(known, last_ms) for known in self._checkpoint.layout[:3])
-        self._checkpoint.advance(
+        log_ms, queues_ms, index_ms = (min(known, last_ms) for known in self.checkpoint.layout[:3])
+        self.checkpoint.advance(
             physic_msg_timestamp=log_ms, logics_msg_timestamp=queues_ms, index_msg_timestamp=index_ms
         )
-        self._checkpoint.save()
-        self._file_system.unlink(self._ends_path)
-        self._file_system.sync_folder(self._ends_path.parent)
+        self.checkpoint.save()
+        self.file_system.unlink(self.ends_path)
+        self.file_system.sync_folder(self.ends_path.parent)
 
 
 # Modules with numpy, whose import would hold the event loop.
@@ -182,6 +176,10 @@ class _Undispatched(NamedTuple):
     earliest_ms: int
 
 
+# The checkpoint takes its times from ``last_store_timestamp``, here as in a master: all records stored up to it are in the
+# log and in their queues. Copied records have the master's times, which go back with its clock. So the time stays before
+# the earliest one of the records that wait for their dispatch (``_undispatched``), and rises to that of the last
+# dispatched one when none waits.
 class ReplicaLog:
     """Raw appends to an open store, their dispatch, and cuts. Call it only on the event loop.
 
@@ -234,10 +232,7 @@ class ReplicaLog:
         self._refusals.set(Refusal.SLAVE, _NO_PUTS)
         self._reput.continue_from(appender.dispatched_offset, appender.last_store_timestamp)
         appender.replica_offset = self._reput.offset
-        self._tasks.forever(self._run, "ReputMessageService")
-
-    async def _run(self) -> None:
-        await self._reput.run(self._readable_end, self._dispatched)
+        self._tasks.forever(partial(self._reput.run, self._readable_end, self._dispatched), "ReputMessageService")
 
     async def stop(self) -> None:
         """Wait for a change that is at work, dispatch all that was appended, and end.
@@ -293,7 +288,6 @@ class ReplicaLog:
         """Let records be dispatched. A BLANK alone has no time, and waits for what follows it."""
         if done.earliest_ms is not None:
             self._undispatched.append(_Undispatched(done.end, done.earliest_ms))
-            # The master's clock may have been set back: no time of the checkpoint may cover these records.
             self._appender.last_store_timestamp = min(self._appender.last_store_timestamp, done.earliest_ms - 1)
         for stretch in done.stretches:
             self._reput.add(stretch)

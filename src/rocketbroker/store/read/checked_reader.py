@@ -96,16 +96,13 @@ class CachedWindows:
         begin = file.file_from_offset
         cached_until = self._cached_until
         for window in range(start - start % _WINDOW, end, _WINDOW):
-            if cached_until.get(begin + window, 0.0) <= now and not self._ask(file, window, now):
+            if cached_until.get(begin + window, 0.0) > now:
+                continue
+            if not file.is_cached(window, min(window + _WINDOW, file.wrote)):
                 return file.is_cached(start, end)
-        return True
-
-    def _ask(self, file: CacheableFile, window: int, now: float) -> bool:
-        if not file.is_cached(window, min(window + _WINDOW, file.wrote)):
-            return False
-        if len(self._cached_until) >= _MOST_WINDOWS:
-            self._cached_until.clear()
-        self._cached_until[file.file_from_offset + window] = now + _BELIEVED_S
+            if len(cached_until) >= _MOST_WINDOWS:
+                cached_until.clear()
+            cached_until[begin + window] = now + _BELIEVED_S
         return True
 
 
@@ -340,7 +337,10 @@ class CheckedReader:
         for file, records in self._by_file(expected):
             _, offsets, sizes, _ = zip(*records, strict=True)
             starts = list(map(sub, offsets, repeat(file.file_from_offset)))
-            if not self._are_cached(file, starts, list(map(add, starts, sizes))):
+            ends = list(map(add, starts, sizes))
+            start, end, holds = min(starts), max(ends), self._cached.holds
+            is_near = end - start <= _MOST_SPANNED
+            if not (holds(file, start, end) if is_near else all(map(holds, repeat(file), starts, ends))):
                 return None
             parts.append(_Part(file.buffer, starts, records))
         return parts
@@ -355,12 +355,6 @@ class CheckedReader:
         numbers = sorted({(offset - minimum) // size for offset in offsets})
         files = [(number, file_of(log, minimum + number * size)) for number in numbers]
         return [(file, [r for r in expected if (r[1] - minimum) // size == number]) for number, file in files if file]
-
-    def _are_cached(self, file: MappedFile, starts: list[int], ends: list[int]) -> bool:
-        start, end = min(starts), max(ends)
-        if end - start <= _MOST_SPANNED:
-            return self._cached.holds(file, start, end)
-        return all(map(self._cached.holds, repeat(file), starts, ends))
 
     async def _read_on_thread(self, messages: UncheckedMessages) -> SoundMessages:
         read = LogRead(self._commit_log, messages.ranges)

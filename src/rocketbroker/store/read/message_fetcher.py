@@ -51,26 +51,24 @@ class MessageFetcher:
         ends = queue.min_offset, queue.max_offset
         if not ends[0] <= request.offset < ends[1]:
             return _outside(request.offset, *ends)
-        if request.matches is None and request.message_filter is None and not queue.holds_batches:
-            new = self._reader.read_new(queue, request)
-            if new is not None:
+        if isinstance(queue, BatchConsumeQueue):
+            selection = self._batch_reader.select(queue, request)
+        elif request.message_filter is not None:
+            selection = self._filtered_reader.select(queue, request, request.message_filter)
+        else:
+            if request.matches is None and (new := self._reader.read_new(queue, request)) is not None:
                 return new
-        selection = self._select(queue, request)
-        if not selection.message_count:
+            selection = self._reader.select(queue, request)
+        if not (count := selection.message_count):
             return GetMessageResult(selection.status, selection.next_begin_offset, *ends)
         if selection.unchecked is None:
-            return self._new_messages(selection, ends)
+            buffers = self._commit_log.slices(selection.ranges)
+            following, size = selection.next_begin_offset, sum(map(len, buffers))
+            return GetMessageResult(selection.status, following, *ends, buffers, count, size)
         sound = self._checked_reader.read(selection.unchecked)
         if isinstance(sound, ColdRead):
             return ColdRead(partial(self._read_later, sound, selection, request, ends, self._queues.cuts))
         return _result(sound, selection, ends)
-
-    def _new_messages(self, selection: Selection, ends: tuple[int, int]) -> GetMessageResult:
-        buffers = self._commit_log.slices(selection.ranges)
-        size = sum(map(len, buffers))
-        return GetMessageResult(
-            selection.status, selection.next_begin_offset, *ends, buffers, selection.message_count, size
-        )
 
     async def _read_later(
         self,
@@ -85,13 +83,6 @@ class MessageFetcher:
             found = self.fetch(request)
             return found if isinstance(found, GetMessageResult) else await found
         return _result(await read, selection, ends)
-
-    def _select(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> Selection:
-        if isinstance(queue, BatchConsumeQueue):
-            return self._batch_reader.select(queue, request)
-        if request.message_filter is not None:
-            return self._filtered_reader.select(queue, request, request.message_filter)
-        return self._reader.select(queue, request)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first offset of a queue and the offset after its last readable message."""
