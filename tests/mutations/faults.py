@@ -220,7 +220,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a key is left out of the index",
-        "index_service._keys_of",
+        "index_keys.keys_of",
         "_key_texts(unique_keys, keys)",
         "_key_texts([None] * len(keys), keys)",
         CRASH,

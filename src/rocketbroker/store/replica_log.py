@@ -176,9 +176,9 @@ class _Undispatched(NamedTuple):
     earliest_ms: int
 
 
-# The checkpoint takes its times from ``last_store_timestamp``, here as in a master: all records stored up to it are in the
-# log and in their queues. Copied records have the master's times, which go back with its clock. So the time stays before
-# the earliest one of the records that wait for their dispatch (``_undispatched``), and rises to that of the last
+# The checkpoint takes its times from ``last_store_timestamp``, here as in a master: all records stored up to it are in
+# the log and in their queues. Copied records have the master's times, which go back with its clock. So the time stays
+# before the earliest one of the records that wait for their dispatch (``_undispatched``), and rises to that of the last
 # dispatched one when none waits.
 class ReplicaLog:
     """Raw appends to an open store, their dispatch, and cuts. Call it only on the event loop.

@@ -100,8 +100,7 @@ class ReputColumns:
             return None
         if queue_id < 0 or not is_folder_name(name):
             return None
-        find = self._queues.find_or_create_batch if of_batches else self._queues.find_or_create
-        queue = find(name, queue_id)
+        queue = self._queues.find_or_create(name, queue_id, of_batches=of_batches)
         if queue not in self._known_ends:
             last = queue.entry(queue.max_offset - 1)
             self._known_ends[queue] = last.physical_offset if last else -1

@@ -65,17 +65,14 @@ class IndexFile:
         try:
             self.file.ensure_allocated(min(entry_position(self.header.index_count, slot_count), size))
         except StoreError:
-            self._give_up()
+            # A file without entries goes: the next attempt creates one under another name.
+            if self.header.index_count > 1:
+                self.file.close()
+            else:
+                self.file.delete()
             raise
         self._slots = np.frombuffer(self.file.buffer, INDEX_SLOT, slot_count, INDEX_HEADER_SIZE)
         self._entries = np.frombuffer(self.file.buffer, INDEX_ENTRY, entry_count, self._entries_position)
-
-    def _give_up(self) -> None:
-        """Close everything and remove a file without entries: the next attempt creates one under another name."""
-        if self.header.index_count > 1:
-            self.file.close()
-        else:
-            self.file.delete()
 
     @property
     def room(self) -> int:

@@ -11,15 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from math import inf
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketbroker.codec.message.message_properties import split_keys
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
-    IndexHeader,
     build_key,
     build_tag_key,
     decode_header,
@@ -28,13 +25,12 @@ from rocketbroker.codec.storefile.index_file_layout import (
 )
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
-from rocketbroker.store.index.index_keys import KeyRuns
+from rocketbroker.store.index.index_keys import KeyRuns, keys_of
 from rocketbroker.store.logfile.damaged_files import set_aside
-from rocketbroker.store.queue.dispatch_request import NO_TAGS, DispatchRequest, DispatchRun, IndexKeys
+from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchRun, IndexKeys
 
 if TYPE_CHECKING:
     from rocketbroker.store.index.index_file import IndexFile
-    from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
 # Messages that are worth a batch; a tick of the store enters fewer. Further keys of a message count as well.
 BATCH_MESSAGES = 1024
@@ -42,7 +38,6 @@ BATCH_MESSAGES = 1024
 AT_ONCE = 4096
 # Keys that may wait unhashed while the index is out of service: hashed ones take less memory.
 _MOST_UNHASHED = 8 * AT_ONCE
-_KEY_PREFIX_HASH = attrgetter("key_prefix_hash")
 
 
 class IndexService:
@@ -94,7 +89,8 @@ class IndexService:
             expected: names of all files, if they are known.
         """
         lacks = None
-        paths = deque(sorted(self._paths()))
+        found = self.directory.iterdir() if self.directory.is_dir() else ()
+        paths = deque(sorted(path for path in found if path.name.isdigit() and path.is_file()))
         missing = min(set(expected or ()) - {path.name for path in paths}, default=None)
         while paths and (missing is None or paths[0].name < missing):
             path = paths.popleft()
@@ -118,11 +114,6 @@ class IndexService:
             report.append(f"{path}: {why}; the index is rebuilt from this file on")
         return max(self.end_physical_offset, 0)
 
-    def _paths(self) -> list[Path]:
-        if not self.directory.is_dir():
-            return []
-        return [path for path in self.directory.iterdir() if path.name.isdigit() and path.is_file()]
-
     def _why_damaged(self, path: Path) -> str:
         """Return the fault of a file's size or header, empty without one."""
         expected = file_size(self._slot_count, self._entry_count)
@@ -131,19 +122,13 @@ class IndexService:
             return f"has {size} bytes instead of {expected} (maxHashSlotNum, maxIndexNum)"
         with path.open("rb", buffering=0) as file:
             header = decode_header(file.read(INDEX_HEADER_SIZE).ljust(INDEX_HEADER_SIZE, b"\0"))
-        if not self._makes_sense(header):
-            return f"its header is invalid: {header}"
-        return ""
-
-    def _makes_sense(self, header: IndexHeader) -> bool:
-        if header.index_count == 1:
-            return True
-        return (
+        makes_sense = header.index_count == 1 or (
             header.index_count <= self._entry_count
             and 0 <= header.hash_slot_count <= self._slot_count
             and max(0, self.end_physical_offset) <= header.begin_phy_offset <= header.end_phy_offset
             and header.begin_timestamp >= 0
         )
+        return "" if makes_sense else f"its header is invalid: {header}"
 
     def has_before(self, physical_offset: int) -> bool:
         """Return true if the index has a message before a CommitLog offset."""
@@ -162,7 +147,10 @@ class IndexService:
         Raises:
             OSError: The disk failed; the call may be made again.
         """
-        count = self._cut_waiting(physical_offset)
+        self._hash_all()
+        waiting = sum(len(keys.offsets) for keys in self._hashed)
+        self._hashed = deque(kept for keys in self._hashed if len((kept := keys.before(physical_offset)).offsets))
+        count = waiting - sum(len(keys.offsets) for keys in self._hashed)
         while self.files and _begins_at(self.files[-1]) >= physical_offset:
             file = self.files[-1]
             # The name is removed first: a file that the disk keeps must stay in the list, or nobody would remove it.
@@ -178,13 +166,6 @@ class IndexService:
         # Later messages may have earlier store times than those that were removed.
         self._entered_timestamp = 0
         return count
-
-    def _cut_waiting(self, physical_offset: int) -> int:
-        """Discard the keys that wait for the index of messages from a CommitLog offset on; return how many."""
-        self._hash_all()
-        before = sum(len(keys.offsets) for keys in self._hashed)
-        self._hashed = deque(kept for keys in self._hashed if len((kept := keys.before(physical_offset)).offsets))
-        return before - sum(len(keys.offsets) for keys in self._hashed)
 
     def sync(self) -> int:
         """Sync the entered keys (blocks; on any thread).
@@ -247,7 +228,7 @@ class IndexService:
 
         Raises:
             StoreFullError: The disk has no room; the keys that do not fit are kept for the next attempt.
-            StoreError: It failed for another reason; the keys are kept for the next attempt.
+            StoreError: It failed for another reason; likewise.
         """
         try:
             while most_parts and (self._hashed or self._runs.count or self._requests):
@@ -300,7 +281,7 @@ class IndexService:
                     break
                 count += 1
                 self._more_keys -= 0 if texts is None else texts.count(b" ")
-        self._hashed.append(_keys_of(requests[:count]))
+        self._hashed.append(keys_of(requests[:count]))
         del requests[:count]
 
     def _make(self, path: Path) -> IndexFile:
@@ -309,16 +290,13 @@ class IndexService:
         return IndexFile(path, self._slot_count, self._entry_count, self._file_system)
 
     def _add_file(self) -> IndexFile:
-        file = self._make(self._new_path())
-        self.files.append(file)
-        return file
-
-    def _new_path(self) -> Path:
-        """Return an unused path that sorts after those of all files."""
         name = self._new_name()
         if self.files and name <= self.files[-1].file.path.name:
+            # Files are in the order of their names, whatever the clock does.
             name = str(int(self.files[-1].file.path.name) + 1)
-        return self.directory / name
+        file = self._make(self.directory / name)
+        self.files.append(file)
+        return file
 
     def first_file_before(self, physical_offset: int) -> IndexFile | None:
         """Return the first file, if all its messages are before a CommitLog offset and it is not the last file."""
@@ -368,63 +346,6 @@ class IndexService:
         for file in self.files:
             file.close()
         self.files = []
-
-
-def _keys_of(requests: Sequence[DispatchRequest]) -> IndexKeys:
-    """Return the keys of messages, those of a message's tags after its others."""
-    import numpy as np
-
-    from rocketbroker.codec.message.columns import index_key_hash_many
-
-    queues, _, offsets, _, _, timestamps, found = zip(*requests, strict=True)
-    tags, unique_keys, keys, _ = zip(*found, strict=True)
-    texts, key_counts = _key_texts(unique_keys, keys)
-    prefixes = np.fromiter(map(_KEY_PREFIX_HASH, queues), np.int32, len(queues))
-    of_tags = np.array(_tag_hashes(queues, tags), np.int64)
-    tagged = of_tags != NO_TAGS
-    of_keys = np.array(key_counts, np.int64)
-    counts = of_keys + tagged
-    hashes = np.empty(int(counts.sum()), np.int32)
-    is_key = np.ones(len(hashes), np.bool_)
-    tag_positions = (np.cumsum(counts) - 1)[tagged]
-    is_key[tag_positions] = False
-    hashes[tag_positions] = of_tags[tagged]
-    hashes[is_key] = index_key_hash_many(texts, np.repeat(prefixes, of_keys))
-    return IndexKeys(
-        hashes,
-        np.repeat(np.array(offsets, np.int64), counts),
-        np.repeat(np.array(timestamps, np.int64), counts),
-        timestamps[-1],
-    )
-
-
-def _tag_hashes(queues: Sequence[ConsumeQueueInterface], tags: Sequence[bytes | None]) -> list[int]:
-    return [
-        (queue.tag_hashes.get(tag) or queue.tag_hash(tag)) if tag else NO_TAGS
-        for queue, tag in zip(queues, tags, strict=True)
-    ]
-
-
-def _key_texts(
-    unique_keys: Sequence[bytes | None], keys: Sequence[bytes | None]
-) -> tuple[Sequence[bytes], Sequence[int]]:
-    """Return the keys of messages in order, each message's unique key first, and the number per message."""
-    if not any(keys) and all(unique_keys):
-        return unique_keys, [1] * len(keys)  # type: ignore[return-value]  # none of them is None
-    texts: list[bytes] = []
-    if all(unique_keys) and all(keys) and b" " not in b"".join(keys):  # type: ignore[arg-type]  # none of them is None
-        texts = [b""] * (2 * len(keys))
-        texts[0::2], texts[1::2] = unique_keys, keys  # type: ignore[assignment]  # no None here either
-        return texts, [2] * len(keys)
-    counts: list[int] = []
-    for unique_key, some in zip(unique_keys, keys, strict=True):
-        before = len(texts)
-        if unique_key:
-            texts.append(unique_key)
-        if some:
-            texts += split_keys(some)
-        counts.append(len(texts) - before)
-    return texts, counts
 
 
 def _begins_at(file: IndexFile) -> int | float:

@@ -8,7 +8,7 @@ from the log, so their damaged files are renamed to ``<name>.damaged``.
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -53,8 +53,7 @@ def mend_commit_log(
     any.
 
     Args:
-        before_change: called before a file is changed,
-            with the offset after the last lost byte.
+        before_change: called before a file is changed, with the offset after the last lost byte.
 
     Raises:
         StoreError: They were created with another size, or too many are missing.
@@ -64,7 +63,16 @@ def mend_commit_log(
         file_system.unlink(path)
     files, foreign = _files_of(directory)
     report += [f"{path}: is not a file of the CommitLog; left unchanged" for path in foreign]
-    _check_sizes(files, file_size)
+    gaps = [(before, after, after.offset - before.offset) for before, after in pairwise(files)]
+    wrong = [file for file in files if file.size > file_size] + [before for before, _, gap in gaps if gap % file_size]
+    if wrong:
+        raise StoreError(
+            f"{wrong[0].path} has {wrong[0].size} bytes, but files of this kind are set to {file_size}; "
+            "set mappedFileSizeCommitLog to the size with which the store was created"
+        )
+    for before, after, gap in gaps:
+        if gap > _MOST_MISSING * file_size:
+            raise StoreError(f"{gap // file_size - 1} files are missing between {before.path} and {after.path}")
     short = [file for file in files if file.size < file_size and (file.size or file is not files[-1])]
     lost = [
         MendedRange(file.offset + file.size, file.offset + file_size, "the file was truncated")
@@ -72,9 +80,7 @@ def mend_commit_log(
         if file is not files[-1]
     ]
     missing = [
-        offset
-        for before, after in pairwise(files)
-        for offset in range(before.offset + file_size, after.offset, file_size)
+        offset for before, after, _ in gaps for offset in range(before.offset + file_size, after.offset, file_size)
     ]
     lost += [MendedRange(offset, offset + file_size, "the file was missing") for offset in missing]
     mended_to = max((each.end for each in lost), default=0)
@@ -90,25 +96,6 @@ def mend_commit_log(
     if lost:
         file_system.sync_folder(directory)
     return lost, mended_to
-
-
-def _check_sizes(files: list[_Named], file_size: int) -> None:
-    for file in files:
-        if file.size > file_size:
-            raise _other_size(file, file_size)
-    for before, after in pairwise(files):
-        distance = after.offset - before.offset
-        if distance % file_size:
-            raise _other_size(before, file_size)
-        if distance > _MOST_MISSING * file_size:
-            raise StoreError(f"{distance // file_size - 1} files are missing between {before.path} and {after.path}")
-
-
-def _other_size(file: _Named, file_size: int) -> StoreError:
-    return StoreError(
-        f"{file.path} has {file.size} bytes, but files of this kind are set to {file_size}; "
-        "set mappedFileSizeCommitLog to the size with which the store was created"
-    )
 
 
 def mend_queue(
@@ -133,16 +120,11 @@ def mend_queue(
         before_change()
         report.append(f"{path}: is not a file of a queue; set aside as {set_aside(path, file_system).name}")
     # Files after it were created for messages that never came.
-    last = next((file for file in reversed(files) if file.size and _is_begun(file.path)), None)
+    last = next((file.offset for file in reversed(files) if file.size and _are_written(file.path, 0)), 0)
     for number, file in enumerate(files):
         why = _why_damaged(files, number, file_size)
-        if (
-            not why
-            and clean_stop
-            and last
-            and file.offset < last.offset
-            and not _has_entries(file.path, file_size, unit_size)
-        ):
+        is_inner = clean_stop and file.offset < last
+        if not why and is_inner and not _are_written(file.path, 0, file_size - unit_size):
             why = "has no entries, but others follow it"
         if why:
             before_change()
@@ -169,17 +151,11 @@ def _why_damaged(files: list[_Named], number: int, file_size: int) -> str:
     return ""
 
 
-def _has_entries(path: Path, file_size: int, unit_size: int) -> bool:
-    """Return true if the first and the last entry of a file are written."""
+def _are_written(path: Path, *positions: int) -> bool:
+    """Return true if the entries at some positions of a file are written."""
     with path.open("rb", buffering=0) as file:
-        sizes = (os.pread(file.fileno(), 4, at + SIZE_POSITION) for at in (0, file_size - unit_size))
+        sizes = (os.pread(file.fileno(), 4, position + SIZE_POSITION) for position in positions)
         return all(is_written(int.from_bytes(size, "big", signed=True)) for size in sizes)
-
-
-def _is_begun(path: Path) -> bool:
-    """Return true if the first entry of a file is written."""
-    with path.open("rb", buffering=0) as file:
-        return is_written(int.from_bytes(os.pread(file.fileno(), 4, SIZE_POSITION), "big", signed=True))
 
 
 def set_aside(path: Path, file_system: FileSystem) -> Path:
@@ -197,16 +173,12 @@ def _files_of(directory: Path) -> tuple[list[_Named], list[Path]]:
     if not directory.is_dir():
         return [], []
     named, foreign = [], []
-    for path in _plain_files(directory):
+    for path in sorted(path for path in directory.iterdir() if path.is_file()):
         if path.name.isascii() and path.name.isdigit() and len(path.name) == len(offset_to_file_name(0)):
             named.append(_Named(int(path.name), path.stat().st_size, path))
         elif not _SET_ASIDE.search(path.name):
             foreign.append(path)
     return named, foreign
-
-
-def _plain_files(directory: Path) -> Iterator[Path]:
-    return (path for path in sorted(directory.iterdir()) if path.is_file())
 
 
 def _set_size(path: Path, size: int, file_system: FileSystem) -> None:

@@ -25,17 +25,15 @@ from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
 from rocketbroker.common.open_files import MAPPINGS, why_not_mapped, why_refused
 from rocketbroker.common.platform import Mapping
 
-# File without a name, whose blocks are freed once nobody reads it.
-#
-# RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mapping counts them: it lives while slices
-# of it are being sent to consumers.
-
 # Freeing a gibibyte at once would keep the file system's journal from the syncs of others.
 _STEP = 64 * 1024 * 1024
 
 
 class RemovedFile:
-    """Keeps a removed file's blocks until ``release``, so that no other thread pays for freeing them.
+    """Keeps the blocks of a file without a name until ``release``, so that no other thread pays for freeing them.
+
+    RocketMQ counts the readers of a mapped file (ReferenceResource). Here the mapping counts them: it lives while
+    slices of it are being sent to consumers.
 
     Args:
         fd: a descriptor of the file, which this object closes.
@@ -151,13 +149,22 @@ class MappedFile:
         self.zeroed = False
         if not keeps_open and (why := MAPPINGS.why_reached()):
             raise StoreError(f"cannot map {path}: {why}")
-        self.fd = self._open()
+        try:
+            if not path.exists():
+                file_system.make_folders(path.parent)
+            self.fd = file_system.open(path)
+        except OSError as error:
+            raise StoreError(f"cannot open {path}: {why_refused(error)}") from error
         # Folders whose names may not be on disk yet, the innermost first; ``None`` before the first sync. This includes
         # a file that existed, since its creator may have failed half way, or never synced it.
         self._new_names: list[Path] | None = None
         try:
             existed = os.fstat(self.fd).st_size
-            self._check_size(existed)
+            if existed not in (0, file_size):
+                raise StoreError(  # noqa: TRY301 - closed below
+                    f"{path} has {existed} bytes, but files of this kind are set to {file_size}; "
+                    "set the mappedFileSize of the settings to the size with which the store was created"
+                )
             self.allocated = 0
             if not existed:
                 file_system.set_size(self.fd, file_size)
@@ -179,21 +186,6 @@ class MappedFile:
         self._stored = file_system.watcher(self.fd)
         if not self.keeps_open:
             self._close_descriptor()
-
-    def _open(self) -> int:
-        try:
-            if not self.path.exists():
-                self._file_system.make_folders(self.path.parent)
-            return self._file_system.open(self.path)
-        except OSError as error:
-            raise StoreError(f"cannot open {self.path}: {why_refused(error)}") from error
-
-    def _check_size(self, size: int) -> None:
-        if size not in (0, self.file_size):
-            raise StoreError(
-                f"{self.path} has {size} bytes, but files of this kind are set to {self.file_size}; "
-                "set the mappedFileSize of the settings to the size with which the store was created"
-            )
 
     def ensure_allocated(self, end: int) -> None:
         """Allocate blocks for all bytes before ``end``; call it before storing them.

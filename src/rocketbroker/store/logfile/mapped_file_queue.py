@@ -53,13 +53,10 @@ class MappedFileQueue:
                 continue
             file = self._map(path)
             self.files.append(file)
-            self._check_order(file)
+            before = self.files[-2] if len(self.files) > 1 else None
+            if before is not None and file.file_from_offset != (end := before.file_from_offset + self.file_size):
+                raise StoreError(f"{file.path} does not follow {before.path}: {self.path_of(end)} is missing")
             file.wrote = file.flushed = file.file_size
-
-    def _check_order(self, file: MappedFile) -> None:
-        if len(self.files) > 1 and file.file_from_offset != self.files[-2].file_from_offset + self.file_size:
-            expected = self.directory / offset_to_file_name(self.files[-2].file_from_offset + self.file_size)
-            raise StoreError(f"{file.path} does not follow {self.files[-2].path}: {expected} is missing")
 
     @property
     def min_offset(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_SET
-from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, RETIRED
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE, RETIRED
 from rocketbroker.codec.storefile.timer_slots import TIMER_TOPIC
 from rocketbroker.common.errors import MessageIllegalError, StoreError, TopicBeingDeletedError
 from rocketbroker.common.file_system import LOCAL, FileSystem
@@ -88,14 +88,16 @@ class ConsumeQueueStore:
         """Return the queue, if it has ever had a message."""
         return self._queues.get((topic, queue_id))
 
-    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
+    def find_or_create(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueueInterface:
         """Return the queue for a new message; create a missing one. The caller has checked the topic's name.
+
+        With ``of_batches`` an unknown topic becomes one of batches.
 
         Raises:
             TopicBeingDeletedError: Its topic is being deleted.
         """
         queue = self._open.get((topic, queue_id))
-        return queue if queue is not None else self._add(topic, queue_id)
+        return queue if queue is not None else self._add(topic, queue_id, of_batches=of_batches)
 
     def for_message(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
         """Return the queue for a new message; create a missing one if it leaves enough mappings to existing queues.
@@ -118,15 +120,6 @@ class ConsumeQueueStore:
         queues = [self._open.get((topic, queue_id)) for queue_id in queue_ids]
         return None if None in queues else queues  # type: ignore[return-value]  # none of them is None
 
-    def find_or_create_batch(self, topic: str, queue_id: int) -> ConsumeQueueInterface:
-        """Return the queue for a batch record; create a missing one. An unknown topic becomes one of batches.
-
-        Raises:
-            TopicBeingDeletedError: Its topic is being deleted.
-        """
-        queue = self._open.get((topic, queue_id))
-        return queue if queue is not None else self._add(topic, queue_id, of_batches=True)
-
     def _add(self, topic: str, queue_id: int, *, of_batches: bool = False) -> ConsumeQueueInterface:
         if "/" in topic or topic in {"", ".", ".."}:
             raise MessageIllegalError(f"topic {topic!r} cannot be a folder name; send to another topic")
@@ -134,7 +127,14 @@ class ConsumeQueueStore:
             raise TopicBeingDeletedError(
                 f"topic {topic} is being deleted; create it again once the deletion is complete"
             )
-        queue = self._new(topic, queue_id, of_batches=of_batches)
+        # Of the kind of the topic's other queues; the first one follows the topic's attribute, else the caller.
+        batch = self._batch_queues
+        queue: ConsumeQueueInterface
+        if batch is not None and (self.holds_batches(topic) or (of_batches and not self._topics.get(topic))):
+            queue = batch.make(topic, queue_id, self._file_system)
+        else:
+            folder = self.directory / topic / str(queue_id)
+            queue = ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
         self._queues[topic, queue_id] = self._open[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue
         return queue
@@ -145,15 +145,6 @@ class ConsumeQueueStore:
         if others:
             return next(iter(others.values())).holds_batches
         return batch is not None and batch.is_batch(topic)
-
-    def _new(self, topic: str, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface:
-        """Return a new queue of the kind of the topic's others; the first follows its attribute, else the caller."""
-        batch = self._batch_queues
-        of_batches = self.holds_batches(topic) or (of_batches and not self._topics.get(topic))
-        if of_batches and batch is not None:
-            return batch.make(topic, queue_id, self._file_system)
-        folder = self.directory / topic / str(queue_id)
-        return ConsumeQueue(topic, queue_id, folder, self._file_size, self._file_system)
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Return the queue offset after the last readable message; 0 for a queue without messages."""
@@ -188,50 +179,34 @@ class ConsumeQueueStore:
         damaged: set[ConsumeQueueInterface] = set()
         texts = [] if report is None else report
         batch = self._batch_queues
-        for topic in self._topic_folders(self.directory):
-            if batch is not None:
-                batch.check_folder(topic, of_batches=False)
-            for folder in _queue_folders(topic):
-                lacks = mend_queue(
-                    folder, self._file_size, self._file_system, texts, before_change, clean_stop=clean_stop
-                )
-                queue = self._add(topic.name, int(folder.name))
-                queue.load()
-                if lacks:
-                    damaged.add(queue)
+        kinds = [(self.directory, self._file_size, CQ_STORE_UNIT_SIZE, False)]
         if batch is not None:
-            damaged |= self._load_batches(batch, texts, before_change, clean_stop=clean_stop)
-        return damaged
-
-    def _load_batches(
-        self, batch: BatchQueues, report: list[str], before_change: Callable[[], None], *, clean_stop: bool
-    ) -> set[ConsumeQueueInterface]:
-        damaged: set[ConsumeQueueInterface] = set()
-        if not batch.directory.is_dir():
-            return set() if clean_stop else self._without_folder(batch, before_change)
-        for topic in self._topic_folders(batch.directory):
-            batch.check_folder(topic, of_batches=True)
-            for folder in _queue_folders(topic):
-                size, unit = batch.file_size, BATCH_CQ_STORE_UNIT_SIZE
-                lacks = mend_queue(
-                    folder, size, self._file_system, report, before_change, clean_stop=clean_stop, unit_size=unit
-                )
-                queue = self._add(topic.name, int(folder.name), of_batches=True)
-                queue.load()
-                if lacks or queue.cut_doubtful(report, before_change):
-                    damaged.add(queue)
-        return damaged
-
-    def _without_folder(self, batch: BatchQueues, before_change: Callable[[], None]) -> set[ConsumeQueueInterface]:
-        """Return a queue of each topic of batches without a folder: only the log may know that it had queues.
-
-        The folder is created, so that a topic without messages costs only one start.
-        """
-        topics = batch.topics()
-        if topics:
+            kinds.append((batch.directory, batch.file_size, BATCH_CQ_STORE_UNIT_SIZE, True))
+        for directory, file_size, unit_size, of_batches in kinds:
+            for topic in self._topic_folders(directory):
+                if batch is not None:
+                    batch.check_folder(topic, of_batches=of_batches)
+                for folder in sorted(path for path in topic.iterdir() if path.is_dir() and path.name.isdigit()):
+                    lacks = mend_queue(
+                        folder,
+                        file_size,
+                        self._file_system,
+                        texts,
+                        before_change,
+                        clean_stop=clean_stop,
+                        unit_size=unit_size,
+                    )
+                    queue = self._add(topic.name, int(folder.name), of_batches=of_batches)
+                    queue.load()
+                    if lacks or queue.cut_doubtful(texts, before_change):
+                        damaged.add(queue)
+        if batch is not None and not clean_stop and not batch.directory.is_dir() and (topics := batch.topics()):
+            # Only the log may know that these topics had queues. The folder is created, so that topics without messages
+            # cost only one start.
             before_change()
             self._file_system.make_folders(batch.directory)
-        return {self.find_or_create(topic, 0) for topic in topics}
+            damaged |= {self.find_or_create(topic, 0) for topic in topics}
+        return damaged
 
     def _topic_folders(self, directory: Path) -> Iterator[Path]:
         """Yield the folders of topics; remove leftover folders of deleted topics."""
@@ -316,7 +291,9 @@ class ConsumeQueueStore:
             return
         folder = next(iter(queues)).queue.directory.parent
         with self._paths:
-            retired = _unused(folder)
+            # No topic has such a name.
+            names = (folder.with_name(f"{folder.name}.deleted-{number}") for number in itertools.count())
+            retired = next(name for name in names if not name.exists())
             if folder.is_dir():
                 self._file_system.rename(folder, retired)
             for queue in queues:
@@ -370,23 +347,20 @@ class ConsumeQueueStore:
             except OSError as error:
                 # The files are closed if the topic was deleted meanwhile.
                 if self._serves(queue):
-                    found.unreadable.append(self._cannot_read(queue, error))
+                    folder = queue.queue.directory
+                    if queue not in self._unreadable:
+                        self._unreadable.add(queue)
+                        log.error(  # noqa: TRY400 - the traceback says nothing
+                            "%s cannot be read: %s; the queue is not cleaned until it can be read; its messages expire "
+                            "as usual",
+                            folder, error.strerror,
+                        )  # fmt: skip
+                    found.unreadable.append(OSError(error.errno, error.strerror, str(folder)))
                 continue
             self._unreadable.discard(queue)
             if first > queue.min_offset and self._serves(queue):
                 found.moved.append(MovedBegin(queue, first))
         return found
-
-    def _cannot_read(self, queue: ConsumeQueueInterface, error: OSError) -> OSError:
-        folder, why = queue.queue.directory, error.strerror
-        if queue not in self._unreadable:
-            self._unreadable.add(queue)
-            log.error(
-                "%s cannot be read: %s; the queue is not cleaned until it can be read; its messages expire as usual",
-                folder,
-                why,
-            )
-        return OSError(error.errno, why, str(folder))
 
     def remove_file(self, queue: ConsumeQueueInterface, file: MappedFile) -> RemovedFile | None:
         """Remove a file of a queue (blocks; on any thread); return ``None`` if its topic was deleted.
@@ -422,13 +396,3 @@ class ConsumeQueueStore:
 def is_folder_name(topic: str) -> bool:
     """Return true if a topic can have a folder: the name may come from a damaged file."""
     return topic not in {"", ".", ".."} and not {"/", "\0"} & set(topic) and len(topic.encode()) <= _LONGEST_NAME
-
-
-def _queue_folders(topic: Path) -> list[Path]:
-    return sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit())
-
-
-def _unused(folder: Path) -> Path:
-    """Return a folder name for a deleted topic; no topic has such a name."""
-    names = (folder.with_name(f"{folder.name}.deleted-{number}") for number in itertools.count())
-    return next(name for name in names if not name.exists())
