@@ -35,7 +35,7 @@ async def listener():
 
 
 @pytest.fixture
-def manager(listener):
+def listening_manager(listener):
     return ConsumerManager(FakeClock(), 120.0, listener.group_changed)
 
 
@@ -45,30 +45,30 @@ def join(manager, number):
     return connection
 
 
-async def test_all_clients_are_notified_soon(manager):
-    one, two = join(manager, 1), join(manager, 2)
+async def test_all_clients_are_notified_soon(listening_manager):
+    one, two = join(listening_manager, 1), join(listening_manager, 2)
     await until(lambda: one.sent and two.sent)
     assert [command.header.consumer_group for command in one.sent + two.sent] == ["g", "g"]
     assert all(command.is_oneway for command in one.sent)
 
 
-async def test_members_that_leave_together_are_notified_as_one_change(manager):
-    members = [join(manager, number) for number in range(1_500)]
+async def test_members_that_leave_together_are_notified_as_one_change(listening_manager):
+    members = [join(listening_manager, number) for number in range(1_500)]
     await until(lambda: members[-1].sent)
     for member in members[:-1]:
-        manager.close_connection(member)
+        listening_manager.close_connection(member)
         await asyncio.sleep(0)
     await until(lambda: len(members[-1].sent) == 2)
     assert sum(len(member.sent) for member in members) <= 2 * len(members)
 
 
-async def test_a_client_that_is_behind_is_notified_once_when_it_has_caught_up(manager, listener, monkeypatch):
+async def test_a_client_that_is_behind_is_notified_once_when_it_has_caught_up(listening_manager, listener, monkeypatch):
     monkeypatch.setattr(consumer_manager, "BEHIND_PERIOD_S", 0.001)
     slow = FakeConnection()
     slow.is_behind = True
-    manager.register(ClientChannelInfo(slow, "slow", "JAVA", 513, 0.0), GROUP)
+    listening_manager.register(ClientChannelInfo(slow, "slow", "JAVA", 513, 0.0), GROUP)
     for number in range(20):
-        other = join(manager, number)
+        other = join(listening_manager, number)
         await until(partial(getattr, other, "sent"))
     assert slow.sent == []
     slow.is_behind = False
@@ -77,14 +77,14 @@ async def test_a_client_that_is_behind_is_notified_once_when_it_has_caught_up(ma
     assert not listener._behind
 
 
-async def test_a_client_that_is_gone_is_forgotten(manager, listener, monkeypatch):
+async def test_a_client_that_is_gone_is_forgotten(listening_manager, listener, monkeypatch):
     monkeypatch.setattr(consumer_manager, "BEHIND_PERIOD_S", 0.001)
     slow = FakeConnection()
     slow.is_behind = True
-    manager.register(ClientChannelInfo(slow, "slow", "JAVA", 513, 0.0), GROUP)
+    listening_manager.register(ClientChannelInfo(slow, "slow", "JAVA", 513, 0.0), GROUP)
     await until(lambda: listener._behind)
     slow.is_open = False
-    manager.close_connection(slow)
+    listening_manager.close_connection(slow)
     await until(lambda: not listener._behind)
     assert slow.sent == []
     assert not listener._changed
@@ -99,7 +99,7 @@ def clock():
 
 
 @pytest.fixture
-def manager_consumer_manager(clock):
+def manager(clock):
     def notify(info):
         for connection in info.channels:
             notify_consumer_ids_changed(info.group_name, connection)
@@ -125,135 +125,131 @@ def notified(connection):
     return [command.header.consumer_group for command in sent]
 
 
-def test_join_renew_and_leave_notify_the_group(clock, manager_consumer_manager):
+def test_join_renew_and_leave_notify_the_group(clock, manager):
     one, two = client(clock, "one"), client(clock, "two")
-    assert manager_consumer_manager.register(one, data(subscription()))
+    assert manager.register(one, data(subscription()))
     assert notified(one.connection) == ["g"]
-    assert not manager_consumer_manager.register(client(clock, "one", one.connection), data(subscription()))
+    assert not manager.register(client(clock, "one", one.connection), data(subscription()))
     assert notified(one.connection) == []
-    assert manager_consumer_manager.register(two, data(subscription()))
+    assert manager.register(two, data(subscription()))
     assert notified(one.connection) == notified(two.connection) == ["g"]
-    assert manager_consumer_manager.group_info("g").client_ids() == ["one", "two"]
-    assert manager_consumer_manager.find_channel("g", "two") is two
-    manager_consumer_manager.unregister("g", two.connection)
+    assert manager.group_info("g").client_ids() == ["one", "two"]
+    assert manager.find_channel("g", "two") is two
+    manager.unregister("g", two.connection)
     assert notified(one.connection) == ["g"]
     assert notified(two.connection) == []
-    manager_consumer_manager.unregister("g", one.connection)
-    assert manager_consumer_manager.group_info("g") is None
-    assert manager_consumer_manager.find_channel("g", "one") is None
+    manager.unregister("g", one.connection)
+    assert manager.group_info("g") is None
+    assert manager.find_channel("g", "one") is None
 
 
-def test_broadcasting_and_unwilling_groups_are_not_notified(clock, manager_consumer_manager):
+def test_broadcasting_and_unwilling_groups_are_not_notified(clock, manager):
     one, two = client(clock, "one"), client(clock, "two")
-    manager_consumer_manager.register(one, data(group="b", model=MessageModel.BROADCASTING))
-    manager_consumer_manager.register(two, data(group="q"), notify_enabled=False)
-    manager_consumer_manager.register(client(clock, "three"), data(group="b", model=MessageModel.BROADCASTING))
-    manager_consumer_manager.close_connection(two.connection)
+    manager.register(one, data(group="b", model=MessageModel.BROADCASTING))
+    manager.register(two, data(group="q"), notify_enabled=False)
+    manager.register(client(clock, "three"), data(group="b", model=MessageModel.BROADCASTING))
+    manager.close_connection(two.connection)
     assert notified(one.connection) == notified(two.connection) == []
 
 
-def test_subscription_changes(clock, manager_consumer_manager):
+def test_subscription_changes(clock, manager):
     one = client(clock, "one")
-    manager_consumer_manager.register(one, data(subscription("T", "A", 5)))
+    manager.register(one, data(subscription("T", "A", 5)))
     notified(one.connection)
     # A greater version replaces, a smaller one does not; neither is a change of topics.
-    assert not manager_consumer_manager.register(one, data(subscription("T", "A || B", 6)))
-    assert not manager_consumer_manager.register(one, data(subscription("T", "C", 4)))
-    found = manager_consumer_manager.find_subscription_data("g", "T")
+    assert not manager.register(one, data(subscription("T", "A || B", 6)))
+    assert not manager.register(one, data(subscription("T", "C", 4)))
+    found = manager.find_subscription_data("g", "T")
     assert (found.data.sub_string, found.sub_version) == ("A || B", 6)
     assert found.tag_codes == frozenset({65, 66})
-    assert manager_consumer_manager.register(one, data(subscription("T", "A || B", 6), subscription("U")))
-    assert manager_consumer_manager.groups_subscribed_to("U") == ["g"]
-    assert manager_consumer_manager.register(one, data(subscription("U")))
-    assert manager_consumer_manager.find_subscription_data("g", "T") is None
+    assert manager.register(one, data(subscription("T", "A || B", 6), subscription("U")))
+    assert manager.groups_subscribed_to("U") == ["g"]
+    assert manager.register(one, data(subscription("U")))
+    assert manager.find_subscription_data("g", "T") is None
     assert notified(one.connection) == ["g", "g"]
 
 
-def test_heartbeat_without_subscriptions_keeps_them(clock, manager_consumer_manager):
+def test_heartbeat_without_subscriptions_keeps_them(clock, manager):
     one = client(clock, "one")
-    manager_consumer_manager.register(one, data(subscription()))
-    assert not manager_consumer_manager.register(one, data(), update_subscription=False)
-    assert manager_consumer_manager.find_subscription_data("g", "T") is not None
+    manager.register(one, data(subscription()))
+    assert not manager.register(one, data(), update_subscription=False)
+    assert manager.find_subscription_data("g", "T") is not None
 
 
-def test_lost_connection_is_dropped_at_once_from_all_groups(clock, manager_consumer_manager):
+def test_lost_connection_is_dropped_at_once_from_all_groups(clock, manager):
     one, two = client(clock, "one"), client(clock, "two")
     for group in ("g", "h"):
-        manager_consumer_manager.register(one, data(subscription(), group=group))
-    manager_consumer_manager.register(two, data(subscription()))
+        manager.register(one, data(subscription(), group=group))
+    manager.register(two, data(subscription()))
     notified(two.connection)
-    manager_consumer_manager.close_connection(one.connection)
-    assert manager_consumer_manager.group_info("g").client_ids() == ["two"]
-    assert manager_consumer_manager.group_info("h") is None
+    manager.close_connection(one.connection)
+    assert manager.group_info("g").client_ids() == ["two"]
+    assert manager.group_info("h") is None
     assert notified(two.connection) == ["g"]
-    manager_consumer_manager.close_connection(one.connection)
+    manager.close_connection(one.connection)
     assert notified(two.connection) == []
 
 
-def test_frozen_client_is_closed_and_its_group_notified(clock, manager_consumer_manager):
+def test_frozen_client_is_closed_and_its_group_notified(clock, manager):
     producers = ProducerManager(clock, TIMEOUT_S)
-    service = ClientHousekeepingService(producers, manager_consumer_manager, RebalanceLockManager(clock))
+    service = ClientHousekeepingService(producers, manager, RebalanceLockManager(clock))
     frozen, alive = client(clock, "frozen"), client(clock, "alive")
-    manager_consumer_manager.register(frozen, data(subscription()))
-    manager_consumer_manager.register(alive, data(subscription()))
+    manager.register(frozen, data(subscription()))
+    manager.register(alive, data(subscription()))
     clock.advance(TIMEOUT_S)
     service.scan()
     assert frozen.connection.is_open
-    manager_consumer_manager.register(client(clock, "alive", alive.connection), data(subscription()))
+    manager.register(client(clock, "alive", alive.connection), data(subscription()))
     notified(alive.connection)
     clock.advance(10)
     service.scan()
     assert not frozen.connection.is_open
     assert "frozen sent no heartbeat for 120 s" in frozen.connection.close_reason
     assert alive.connection.is_open
-    assert manager_consumer_manager.group_info("g").client_ids() == ["alive"]
+    assert manager.group_info("g").client_ids() == ["alive"]
     assert notified(alive.connection) == ["g"]
 
 
-def test_one_connection_with_two_client_ids(clock, manager_consumer_manager, caplog):
+def test_one_connection_with_two_client_ids(clock, manager, caplog):
     connection = FakeConnection()
-    manager_consumer_manager.register(client(clock, "first", connection), data(subscription()))
-    assert not manager_consumer_manager.register(client(clock, "second", connection), data(subscription()))
-    assert manager_consumer_manager.group_info("g").client_ids() == ["second"]
+    manager.register(client(clock, "first", connection), data(subscription()))
+    assert not manager.register(client(clock, "second", connection), data(subscription()))
+    assert manager.group_info("g").client_ids() == ["second"]
     assert "changed its id to second" in caplog.text
 
 
-def test_a_client_that_came_back_before_its_old_connection_is_gone_is_found_by_the_new_one(
-    clock, manager_consumer_manager
-):
+def test_a_client_that_came_back_before_its_old_connection_is_gone_is_found_by_the_new_one(clock, manager):
     old, new = client(clock, "one"), client(clock, "one")
-    manager_consumer_manager.register(old, data())
-    manager_consumer_manager.register(new, data())
-    manager_consumer_manager.register(old, data())
-    assert manager_consumer_manager.find_channel("g", "one") is new
-    manager_consumer_manager.close_connection(old.connection)
-    assert manager_consumer_manager.find_channel("g", "one") is new
+    manager.register(old, data())
+    manager.register(new, data())
+    manager.register(old, data())
+    assert manager.find_channel("g", "one") is new
+    manager.close_connection(old.connection)
+    assert manager.find_channel("g", "one") is new
 
 
-def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager_consumer_manager, caplog):
+def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager, caplog):
     one, two = client(clock, "one"), client(clock, "two")
-    manager_consumer_manager.register(one, data(subscription("T", "a")))
-    assert manager_consumer_manager.runtime_info() == {}
+    manager.register(one, data(subscription("T", "a")))
+    assert manager.runtime_info() == {}
     for _ in range(3):
-        manager_consumer_manager.register(two, data(subscription("T", "b")))
-        manager_consumer_manager.register(one, data(subscription("T", "a")))
-        manager_consumer_manager.register(two, data(), update_subscription=False)
+        manager.register(two, data(subscription("T", "b")))
+        manager.register(one, data(subscription("T", "a")))
+        manager.register(two, data(), update_subscription=False)
     assert caplog.text.count("group g gets only a part of its messages") == 1
     assert "one wants a and two wants b" in caplog.text
-    assert manager_consumer_manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "1"}
-    manager_consumer_manager.unregister("g", two.connection)
-    assert manager_consumer_manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "0"}
-    manager_consumer_manager.register(two, data(subscription("T", "c")))
-    assert manager_consumer_manager.conflict_count == 2
+    assert manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "1"}
+    manager.unregister("g", two.connection)
+    assert manager.runtime_info() == {"subscriptionConflicts": "1", "subscriptionConflictGroups": "0"}
+    manager.register(two, data(subscription("T", "c")))
+    assert manager.conflict_count == 2
 
 
-async def test_housekeeping_scans_by_itself(clock, manager_consumer_manager):
+async def test_housekeeping_scans_by_itself(clock, manager):
     producers = ProducerManager(clock, TIMEOUT_S)
     producer = client(clock, "producer")
     producers.register("p", producer)
-    service = ClientHousekeepingService(
-        producers, manager_consumer_manager, RebalanceLockManager(clock), period_s=0.005
-    )
+    service = ClientHousekeepingService(producers, manager, RebalanceLockManager(clock), period_s=0.005)
     await service.start()
     clock.advance(TIMEOUT_S + 1)
     async with asyncio.timeout(60):

@@ -34,7 +34,7 @@ from tests.support.running import running
 from tests.support.waiting import until
 
 
-class Client:
+class FrozenNameServers:
     """One name server answers, the other one is frozen; ``asked`` counts the requests."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Client:
 
 
 async def test_a_frozen_name_server_delays_no_answer_of_another():
-    slaves = KnownSlaves(BrokerConfig(), Client(), lambda: ["frozen", "well"])  # type: ignore[arg-type]
+    slaves = KnownSlaves(BrokerConfig(), FrozenNameServers(), lambda: ["frozen", "well"])  # type: ignore[arg-type]
     async with running(slaves):
         await until(lambda: slaves.hosts == ["127.0.0.2", "127.0.0.2"])
 
@@ -57,7 +57,7 @@ async def test_a_frozen_name_server_delays_no_answer_of_another():
 async def test_a_slave_that_has_just_connected_is_asked_for_soon(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(broker_registration, "_PERIOD_S", 3600.0)
     monkeypatch.setattr(broker_registration, "_PAUSE_S", 0.01)
-    client = Client()
+    client = FrozenNameServers()
     slaves = KnownSlaves(BrokerConfig(), client, lambda: ["well"])  # type: ignore[arg-type]
     async with running(slaves):
         await until(lambda: client.asked == 1)
@@ -68,7 +68,7 @@ async def test_a_slave_that_has_just_connected_is_asked_for_soon(monkeypatch: py
 CONFIG = BrokerConfig(broker_name="broker-a", broker_cluster_name="DefaultCluster")
 
 
-class ClientMemberGroup:
+class OneAnswer:
     """Gives one answer, and keeps the last request."""
 
     def __init__(self, answer: Command) -> None:
@@ -81,7 +81,7 @@ class ClientMemberGroup:
 
 
 async def test_the_request_is_the_recorded_one():
-    client = ClientMemberGroup(
+    client = OneAnswer(
         response(body=GetBrokerMemberGroupResponseBody(BrokerMemberGroup("c", "b", {0: "a:1"})).encode())
     )
 
@@ -94,7 +94,7 @@ async def test_the_request_is_the_recorded_one():
 @pytest.mark.parametrize("answer", [response(ResponseCode.SYSTEM_ERROR, "no"), response(body=b"garbage")])
 async def test_another_answer_is_an_error(answer: Command):
     with pytest.raises(CodecError):
-        await fetch_members(ClientMemberGroup(answer), CONFIG, "ns")  # type: ignore[arg-type]
+        await fetch_members(OneAnswer(answer), CONFIG, "ns")  # type: ignore[arg-type]
 
 
 async def test_connecting_counts_towards_the_timeout():
@@ -108,7 +108,7 @@ async def test_connecting_counts_towards_the_timeout():
 
 
 async def test_an_empty_answer_names_no_broker():
-    assert await fetch_members(ClientMemberGroup(response()), CONFIG, "ns") == {}  # type: ignore[arg-type]
+    assert await fetch_members(OneAnswer(response()), CONFIG, "ns") == {}  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def test_query_data_version(topics):
     }
 
 
-class ClientBrokerHeartbeat:
+class BreakingConnections:
     """Connections to some addresses, one of which breaks when it is used."""
 
     def __init__(self) -> None:
@@ -280,7 +280,7 @@ class Registration:
         return Command(RequestCode.BROKER_HEARTBEAT)
 
 
-def made(client: ClientBrokerHeartbeat, registrations: list[int], *, acts: bool) -> BrokerHeartbeat:
+def made(client: BreakingConnections, registrations: list[int], *, acts: bool) -> BrokerHeartbeat:
     config = BrokerConfig(broker_heartbeat_interval=100, enable_slave_acting_master=acts)
     return BrokerHeartbeat(
         config,
@@ -292,7 +292,7 @@ def made(client: ClientBrokerHeartbeat, registrations: list[int], *, acts: bool)
 
 
 async def test_each_name_server_gets_heartbeats():
-    client, registrations = ClientBrokerHeartbeat(), list[int]()
+    client, registrations = BreakingConnections(), list[int]()
     async with running(made(client, registrations, acts=True)):
         await until(lambda: len(client.sent) >= 2)
     assert set(client.sent) == {("ns1", RequestCode.BROKER_HEARTBEAT)}
@@ -300,7 +300,7 @@ async def test_each_name_server_gets_heartbeats():
 
 
 async def test_without_the_mode_there_are_none():
-    client = ClientBrokerHeartbeat()
+    client = BreakingConnections()
     heartbeat = made(client, [], acts=False)
     async with running(heartbeat):
         assert not heartbeat._tasks._tasks

@@ -19,17 +19,17 @@ from tests.support.running import running, stopping
 from tests.support.waiting import turns, until
 
 
-def make(domain):
+def addressing_of(domain):
     return TopAddressing(BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", rmq_address_server_domain=domain))
 
 
 def test_url():
-    assert make("ns.example").url == "http://ns.example:8080/rocketmq/nsaddr"
-    assert make("ns.example:80").url == "http://ns.example:80/rocketmq/nsaddr"
+    assert addressing_of("ns.example").url == "http://ns.example:8080/rocketmq/nsaddr"
+    assert addressing_of("ns.example:80").url == "http://ns.example:80/rocketmq/nsaddr"
 
 
 async def test_failure_is_logged_once(caplog):
-    addressing = make("127.0.0.1:1")
+    addressing = addressing_of("127.0.0.1:1")
     assert await addressing.fetch() is None
     assert await addressing.fetch() is None
     assert caplog.text.count("address server http://127.0.0.1:1/rocketmq/nsaddr") == 1
@@ -47,7 +47,7 @@ async def client():
         yield found
 
 
-def make_namesrv_link(tmp_path, client, address, **settings):
+def link_of(tmp_path, client, address, **settings):
     config = CONFIG.model_copy(update=settings)
     topics = TopicConfigManager(tmp_path / "topics.json", config, FakeClock())
     registration = BrokerRegistration(config, MessageStoreConfig(), topics)
@@ -73,7 +73,7 @@ async def started(link):
 @asynccontextmanager
 async def registered(tmp_path, client, namesrv, **settings):
     """A link that has registered all topics."""
-    async with started(make_namesrv_link(tmp_path, client, namesrv.address, **settings)) as link:
+    async with started(link_of(tmp_path, client, namesrv.address, **settings)) as link:
         await link.register_whole()
         yield link
 
@@ -83,7 +83,7 @@ def changed(*topics, is_deletion=False):
 
 
 async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client, namesrv):
-    link = make_namesrv_link(tmp_path, client, namesrv.address)
+    link = link_of(tmp_path, client, namesrv.address)
     link.start()
     await turns()
     await link.stop(unregister=True)
@@ -91,7 +91,7 @@ async def test_nothing_is_sent_before_it_is_asked_for(tmp_path, client, namesrv)
 
 
 async def test_whole_and_increments_arrive_in_order(tmp_path, client, namesrv):
-    async with started(make_namesrv_link(tmp_path, client, namesrv.address)) as link:
+    async with started(link_of(tmp_path, client, namesrv.address)) as link:
         link.register_whole()
         await link.settled()
         link.register_change(changed(TopicConfig("A")))
@@ -117,7 +117,7 @@ async def linked_to(serve, tmp_path, client):
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with started(make_namesrv_link(tmp_path, client, address, **IMPATIENT)) as link:
+        async with started(link_of(tmp_path, client, address, **IMPATIENT)) as link:
             yield link
     finally:
         server.close()
@@ -183,7 +183,7 @@ async def test_a_name_server_that_does_not_answer_delays_one_change_and_no_other
 
 
 async def test_a_stop_leaves_nobody_waiting(tmp_path, client):
-    link = make_namesrv_link(tmp_path, client, "127.0.0.1:1")
+    link = link_of(tmp_path, client, "127.0.0.1:1")
     waiting = link.register_whole()
     await link.stop(unregister=False)
     await waiting
@@ -248,7 +248,7 @@ async def test_a_broker_registers_again_when_its_link_is_lost_and_found(tmp_path
     monkeypatch.setattr(namesrv_link, "CONNECT_RETRY_S", 0.02)
     async with running(FakeNamesrv()) as namesrv:
         port = int(namesrv.address.rpartition(":")[2])
-        link = make_namesrv_link(tmp_path, client, namesrv.address)
+        link = link_of(tmp_path, client, namesrv.address)
         link.start()
         await link.register_whole()
     try:

@@ -79,137 +79,139 @@ class Fixture:
 
 
 @pytest.fixture
-def slave() -> Fixture:
+def acting() -> Fixture:
     return Fixture()
 
 
-async def test_the_smallest_id_acts_while_no_master_is_registered(slave: Fixture):
-    assert not await slave.sync(ns1={0: MASTER, 1: SLAVE})
-    assert await slave.sync(ns1={1: SLAVE})
-    assert await slave.sync(ns1={1: SLAVE, 2: OTHER})
-    assert not await slave.sync(ns1={0: MASTER, 1: SLAVE})
+async def test_the_smallest_id_acts_while_no_master_is_registered(acting: Fixture):
+    assert not await acting.sync(ns1={0: MASTER, 1: SLAVE})
+    assert await acting.sync(ns1={1: SLAVE})
+    assert await acting.sync(ns1={1: SLAVE, 2: OTHER})
+    assert not await acting.sync(ns1={0: MASTER, 1: SLAVE})
     # A change of the master's address counts, too: the first answer names one, and then none is left.
-    assert slave.changes == [False, False, True, False]
+    assert acting.changes == [False, False, True, False]
 
 
-async def test_a_slave_does_not_act_before_it_is_registered_itself(slave: Fixture):
-    assert not await slave.sync(ns1={2: OTHER})
-    assert not await slave.sync(ns1={})
+async def test_a_slave_does_not_act_before_it_is_registered_itself(acting: Fixture):
+    assert not await acting.sync(ns1={2: OTHER})
+    assert not await acting.sync(ns1={})
 
 
-async def test_a_master_that_one_name_server_has_is_alive(slave: Fixture):
-    assert not await slave.sync(ns1={1: SLAVE}, ns2={0: MASTER, 1: SLAVE})
-    assert await slave.sync(ns1={1: SLAVE}, ns2={})
+async def test_a_master_that_one_name_server_has_is_alive(acting: Fixture):
+    assert not await acting.sync(ns1={1: SLAVE}, ns2={0: MASTER, 1: SLAVE})
+    assert await acting.sync(ns1={1: SLAVE}, ns2={})
 
 
-async def test_without_an_answer_nothing_changes(slave: Fixture):
-    assert not await slave.sync()
-    assert await slave.sync(ns1={1: SLAVE})
-    assert await slave.sync()
-    assert slave.changes == [True]
+async def test_without_an_answer_nothing_changes(acting: Fixture):
+    assert not await acting.sync()
+    assert await acting.sync(ns1={1: SLAVE})
+    assert await acting.sync()
+    assert acting.changes == [True]
 
 
-async def test_consumers_reach_a_lone_slave_by_its_own_id_and_others_by_that_of_the_master(slave: Fixture):
-    await slave.sync(ns1={1: SLAVE})
-    assert slave.acting.suggested_id == 1
-    await slave.sync(ns1={1: SLAVE, 2: OTHER})
-    assert slave.acting.suggested_id == 0
+async def test_consumers_reach_a_lone_slave_by_its_own_id_and_others_by_that_of_the_master(acting: Fixture):
+    await acting.sync(ns1={1: SLAVE})
+    assert acting.acting.suggested_id == 1
+    await acting.sync(ns1={1: SLAVE, 2: OTHER})
+    assert acting.acting.suggested_id == 0
 
 
-async def test_the_services_stop_for_a_master_that_comes(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
-    await slave.sync(ns1={1: SLAVE})
+async def test_the_services_stop_for_a_master_that_comes(acting: Fixture, monkeypatch: pytest.MonkeyPatch):
+    await acting.sync(ns1={1: SLAVE})
 
-    await slave.acting.hand_over()
-    assert slave.acting.is_acting
-    assert not slave.services.runs
-    await slave.acting.sync()
-    assert not slave.services.runs, "the master is not registered yet"
+    await acting.acting.hand_over()
+    assert acting.acting.is_acting
+    assert not acting.services.runs
+    await acting.acting.sync()
+    assert not acting.services.runs, "the master is not registered yet"
 
     monkeypatch.setattr(acting_master, "_HAND_OVER_S", 0.0)
-    await slave.acting.hand_over()
-    assert await slave.sync(ns1={1: SLAVE}), "it never registered"
+    await acting.acting.hand_over()
+    assert await acting.sync(ns1={1: SLAVE}), "it never registered"
 
 
-async def test_one_answer_without_the_master_is_not_enough(slave: Fixture):
-    slave.said = {"ns1": {1: SLAVE}}
-    await slave.acting.sync()
-    assert not slave.acting.is_acting
-    slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
-    await slave.acting.sync()
-    slave.said = {"ns1": {1: SLAVE}}
-    await slave.acting.sync()
-    assert not slave.acting.is_acting
+async def test_one_answer_without_the_master_is_not_enough(acting: Fixture):
+    acting.said = {"ns1": {1: SLAVE}}
+    await acting.acting.sync()
+    assert not acting.acting.is_acting
+    acting.said = {"ns1": {0: MASTER, 1: SLAVE}}
+    await acting.acting.sync()
+    acting.said = {"ns1": {1: SLAVE}}
+    await acting.acting.sync()
+    assert not acting.acting.is_acting
 
 
-async def test_a_slave_does_not_act_while_the_log_of_its_master_arrives(slave: Fixture):
-    slave.log_arrives = True
-    assert not await slave.sync(ns1={1: SLAVE}), "the name server has just started"
-    slave.log_arrives = False
-    assert await slave.sync(ns1={1: SLAVE})
+async def test_a_slave_does_not_act_while_the_log_of_its_master_arrives(acting: Fixture):
+    acting.log_arrives = True
+    assert not await acting.sync(ns1={1: SLAVE}), "the name server has just started"
+    acting.log_arrives = False
+    assert await acting.sync(ns1={1: SLAVE})
 
 
-async def test_the_services_stop_while_the_log_of_a_returning_master_arrives(slave: Fixture):
-    await slave.sync(ns1={1: SLAVE})
-    slave.log_arrives = True
-    await slave.acting.sync()
-    assert slave.acting.is_acting
-    assert not slave.services.runs
-    slave.log_arrives = False
-    assert await slave.sync(ns1={1: SLAVE})
+async def test_the_services_stop_while_the_log_of_a_returning_master_arrives(acting: Fixture):
+    await acting.sync(ns1={1: SLAVE})
+    acting.log_arrives = True
+    await acting.acting.sync()
+    assert acting.acting.is_acting
+    assert not acting.services.runs
+    acting.log_arrives = False
+    assert await acting.sync(ns1={1: SLAVE})
 
 
 async def test_the_services_start_again_soon_after_a_master_that_died_before_it_registered(
-    slave: Fixture, monkeypatch: pytest.MonkeyPatch
+    acting: Fixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(acting_master, "_RECONNECT_S", 0.0)
-    await slave.sync(ns1={1: SLAVE})
-    await slave.acting.hand_over()
-    slave.log_arrives = True
-    await slave.acting.sync()
-    assert not slave.services.runs
-    slave.log_arrives = False
-    assert await slave.sync(ns1={1: SLAVE})
+    await acting.sync(ns1={1: SLAVE})
+    await acting.acting.hand_over()
+    acting.log_arrives = True
+    await acting.acting.sync()
+    assert not acting.services.runs
+    acting.log_arrives = False
+    assert await acting.sync(ns1={1: SLAVE})
 
 
-async def test_a_stop_in_the_middle_of_a_switch_waits_for_its_end(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
+async def test_a_stop_in_the_middle_of_a_switch_waits_for_its_end(acting: Fixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(acting_master, "_PAUSE_S", 0.01)
     monkeypatch.setattr(acting_master, "_CONFIRM_S", 0.01)
-    slave.said = {"ns1": {1: SLAVE}}
-    await slave.acting.start()
-    await until(lambda: slave.services.runs)
-    slave.services.may_stop.clear()
-    slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
-    slave.acting.sync_soon()
-    await until(lambda: not slave.acting.is_acting)
+    acting.said = {"ns1": {1: SLAVE}}
+    await acting.acting.start()
+    await until(lambda: acting.services.runs)
+    acting.services.may_stop.clear()
+    acting.said = {"ns1": {0: MASTER, 1: SLAVE}}
+    acting.acting.sync_soon()
+    await until(lambda: not acting.acting.is_acting)
 
-    stop = asyncio.create_task(slave.acting.stop())
+    stop = asyncio.create_task(acting.acting.stop())
     await turns()
     assert not stop.done()
-    slave.services.may_stop.set()
+    acting.services.may_stop.set()
     await stop
-    assert not slave.services.runs
-    assert not slave.services.is_cut_short
+    assert not acting.services.runs
+    assert not acting.services.is_cut_short
 
 
-async def test_a_notice_makes_it_ask_soon_and_a_stop_ends_the_services(slave: Fixture, monkeypatch: pytest.MonkeyPatch):
+async def test_a_notice_makes_it_ask_soon_and_a_stop_ends_the_services(
+    acting: Fixture, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(acting_master, "_PAUSE_S", 0.01)
     monkeypatch.setattr(acting_master, "_CONFIRM_S", 0.01)
-    slave.said = {"ns1": {0: MASTER, 1: SLAVE}}
-    async with running(slave.acting):
-        await until(lambda: slave.changes == [False])
-        slave.said = {"ns1": {1: SLAVE}}
-        slave.acting.sync_soon()
-        await until(lambda: slave.services.runs)
-    assert not slave.services.runs
-    assert not slave.acting.is_acting
+    acting.said = {"ns1": {0: MASTER, 1: SLAVE}}
+    async with running(acting.acting):
+        await until(lambda: acting.changes == [False])
+        acting.said = {"ns1": {1: SLAVE}}
+        acting.acting.sync_soon()
+        await until(lambda: acting.services.runs)
+    assert not acting.services.runs
+    assert not acting.acting.is_acting
 
 
-async def test_a_failed_start_of_the_services_is_retried(slave: Fixture):
-    slave.services.failures, slave.said = 1, {"ns1": {1: SLAVE}}
-    await slave.acting.sync()
+async def test_a_failed_start_of_the_services_is_retried(acting: Fixture):
+    acting.services.failures, acting.said = 1, {"ns1": {1: SLAVE}}
+    await acting.acting.sync()
     with pytest.raises(OSError, match="the disk is broken"):
-        await slave.acting.sync()
-    assert await slave.sync(ns1={1: SLAVE})
+        await acting.acting.sync()
+    assert await acting.sync(ns1={1: SLAVE})
 
 
 async def test_without_the_mode_it_asks_nobody():
@@ -227,26 +229,25 @@ async def test_without_the_mode_it_asks_nobody():
     assert asked == []
 
 
-async def test_an_idle_acting_master_delivers_on_while_all_name_servers_are_silent(slave: Fixture):
+async def test_an_idle_acting_master_delivers_on_while_all_name_servers_are_silent(acting: Fixture):
     seconds = [1000.0]
     lease = DeliveryLease(CONFIG, lambda: seconds[0])
-    slave.acting.on_answers, slave.acting.on_silence = lease.extend, lease.holds
-    assert await slave.sync(ns1={1: SLAVE})
+    acting.acting.on_answers, acting.acting.on_silence = lease.extend, lease.holds
+    assert await acting.sync(ns1={1: SLAVE})
     for _ in range(20):
         seconds[0] += 2.0
-        assert await slave.sync()
+        assert await acting.sync()
     assert lease.holds()
 
     seconds[0] += 60.0
-    await slave.sync()
+    await acting.sync()
     assert not lease.holds(), "it stood still, and no name server says that it still acts"
-    await slave.sync(ns1={1: SLAVE})
+    await acting.sync(ns1={1: SLAVE})
     assert lease.holds()
 
 
 OWN = Master("10.0.0.1:1", "10.0.0.1:2")
-SLAVE_BROKER_PRE_ONLINE = "10.0.0.2:1"
-CONFIG_BROKER_PRE_ONLINE = BrokerConfig(enable_slave_acting_master=True, namesrv_addr="127.0.0.1:1")
+PRE_ONLINE_CONFIG = BrokerConfig(enable_slave_acting_master=True, namesrv_addr="127.0.0.1:1")
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +258,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def service(
     tables: SimpleNamespace,
     said: dict[str, list[Members]],
-    config: BrokerConfig = CONFIG_BROKER_PRE_ONLINE,
+    config: BrokerConfig = PRE_ONLINE_CONFIG,
     end: int = 100,
 ) -> BrokerPreOnlineService:
     """Return the service of a master; each name server gives its answers in turn, then repeats the last one."""
@@ -289,7 +290,7 @@ async def test_progress_that_is_ahead_is_taken_over(slave: SimpleNamespace, mast
     master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:4,0:9}}'
     master.bodies[RequestCode.GET_TIMER_CHECK_POINT] = TimerCheckpoint(1000, 6, 6).encode()
 
-    await service(slave, {"dead": [], "ns": [{0: OWN.address, 1: SLAVE_BROKER_PRE_ONLINE}]}).start()
+    await service(slave, {"dead": [], "ns": [{0: OWN.address, 1: SLAVE}]}).start()
 
     assert slave.offsets.offsets_of("G", "T") == {0: 9, 1: 8}, "not what lies beyond the end of a queue"
     assert slave.schedule.offset_table == {1: 4}
@@ -302,9 +303,9 @@ async def test_a_slave_that_does_not_answer_is_asked_until_it_is_gone(
 ):
     await master.stop()
 
-    await service(slave, {"ns": [{1: SLAVE_BROKER_PRE_ONLINE}, {1: SLAVE_BROKER_PRE_ONLINE}, {}]}).start()
+    await service(slave, {"ns": [{1: SLAVE}, {1: SLAVE}, {}]}).start()
 
-    assert f"the slave {SLAVE_BROKER_PRE_ONLINE} does not hand over" in caplog.text
+    assert f"the slave {SLAVE} does not hand over" in caplog.text
     assert "delivered twice" not in caplog.text
 
 
@@ -318,7 +319,7 @@ async def test_a_master_waits_for_a_name_server_and_for_slaves_to_register_there
     async with asyncio.TaskGroup() as group:
         start = group.create_task(service(slave, said).start())
         await asyncio.sleep(0.03)
-        said["ns"] = [{}, {1: SLAVE_BROKER_PRE_ONLINE}]
+        said["ns"] = [{}, {1: SLAVE}]
         await start
 
     assert slave.offsets.query("G", "T", 0) == 9
@@ -335,7 +336,7 @@ async def test_offsets_that_were_not_committed_at_the_slave_stay(slave: SimpleNa
     master.offsets.keep_commits()
     master.offsets.commit("G", "T", 1, 7)
 
-    await service(slave, {"ns": [{1: SLAVE_BROKER_PRE_ONLINE}]}).start()
+    await service(slave, {"ns": [{1: SLAVE}]}).start()
 
     assert slave.offsets.offsets_of("G", "T") == {0: 5, 1: 7}
 
@@ -348,7 +349,7 @@ async def test_progress_of_another_log_is_left_alone(
     master.offsets.commit("G", "T", 0, 9)
     master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:4}}'
 
-    await service(slave, {"ns": [{1: SLAVE_BROKER_PRE_ONLINE}]}).start()
+    await service(slave, {"ns": [{1: SLAVE}]}).start()
 
     assert slave.offsets.query("G", "T", 0) == -1
     assert slave.schedule.offset_table == {}
@@ -359,7 +360,7 @@ async def test_a_slave_that_never_acts_has_nothing_to_take_over(slave: SimpleNam
     master.announce_answer = response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     master.offsets.commit("G", "T", 0, 9)
 
-    await service(slave, {"ns": [{1: SLAVE_BROKER_PRE_ONLINE}]}).start()
+    await service(slave, {"ns": [{1: SLAVE}]}).start()
 
     assert slave.offsets.query("G", "T", 0) == -1
 
@@ -370,7 +371,7 @@ async def test_a_broken_slave_keeps_its_master_away_for_a_limited_time(
     monkeypatch.setattr(acting_master, "LIMIT_S", 0.2)
     master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = b"garbage"
 
-    await service(slave, {"ns": [{1: SLAVE_BROKER_PRE_ONLINE}]}).start()
+    await service(slave, {"ns": [{1: SLAVE}]}).start()
 
     assert "messages may be delivered twice" in caplog.text
 
@@ -386,6 +387,6 @@ async def test_a_broken_slave_keeps_its_master_away_for_a_limited_time(
 async def test_the_step_may_be_off(slave: SimpleNamespace, master: FakeMaster, config: BrokerConfig):
     master.offsets.commit("G", "T", 0, 9)
 
-    await service(slave, {"ns": [{1: SLAVE_BROKER_PRE_ONLINE}]}, config).start()
+    await service(slave, {"ns": [{1: SLAVE}]}, config).start()
 
     assert slave.offsets.query("G", "T", 0) == -1
