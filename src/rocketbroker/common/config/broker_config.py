@@ -6,8 +6,14 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from rocketbroker.common.config.fields import (
+    DAY_MS,
     HOST_WORDS,
+    HOT,
+    HOT_IMPORTANT,
+    HOUR_MS,
     LINE_WORDS,
+    MINUTE_MS,
+    PORT_MAX,
     URL_HOST_WORDS,
     URL_PATH_WORDS,
     ConfigModel,
@@ -19,248 +25,168 @@ from rocketbroker.common.config.fields import (
     UrlHost,
     UrlPath,
     Whole,
-    is_host,
+    is_address,
+    millis,
     setting,
+    size,
+    whole,
 )
 from rocketbroker.common.config.hosts import local_address, local_name
 from rocketbroker.common.config.transport_config import BROKER_PORT
-
-_HOT_OWN = Trait(hot=True, own=True)
 
 
 class ClientLimits(ConfigModel):
     """Limits of the state that clients keep in the broker, and of single requests."""
 
     max_heartbeat_size: Whole = setting(
-        "maxHeartbeatSize",
         262_144,
         "Maximum size of a heartbeat, and of the subscriptions of a client in all its groups; a larger heartbeat is "
         "rejected with INVALID_PARAMETER.",
-        Trait(unit="bytes", hot=True, own=True),
-        low=4_096,
-        high=4_194_304,
+        size(4_096, 4_194_304, hot=True, own=True),
     )
     max_groups_per_client: Whole = setting(
-        "maxGroupsPerClient",
         512,
         "Maximum number of producer and consumer groups of a client; a heartbeat with more is rejected with "
         "INVALID_PARAMETER.",
-        _HOT_OWN,
-        low=8,
-        high=10_000,
+        whole(8, 10_000, hot=True, own=True),
     )
     max_subscriptions_per_client: Whole = setting(
-        "maxSubscriptionsPerClient",
         1_024,
         "Maximum number of subscriptions of a client in all its groups; a heartbeat with more is rejected with "
         "INVALID_PARAMETER.",
-        _HOT_OWN,
-        low=16,
-        high=100_000,
+        whole(16, 100_000, hot=True, own=True),
     )
     max_client_id_length: Whole = setting(
-        "maxClientIdLength",
         1_024,
         "Maximum length of the clientID in a heartbeat; a longer one is rejected with INVALID_PARAMETER.",
-        Trait(unit="characters", hot=True, own=True),
-        low=64,
-        high=65_536,
+        whole(64, 65_536, "characters", hot=True, own=True),
     )
     max_auto_create_group_nums: Whole = setting(
-        "maxAutoCreateGroupNums",
         10_000,
         "Number of consumer groups above which clients create no group; administrators still can.",
-        _HOT_OWN,
-        low=1,
-        high=1_000_000,
+        whole(1, 1_000_000, hot=True, own=True),
     )
     max_entries_per_answer: Whole = setting(
-        "maxEntriesPerAnswer",
         65_536,
         "Maximum number of queues or clients in an answer to an administrator; a request for more is rejected with "
         "SYSTEM_ERROR.",
-        _HOT_OWN,
-        low=1_024,
-        high=10_000_000,
+        whole(1_024, 10_000_000, hot=True, own=True),
     )
     max_calls_per_consumer: Whole = setting(
-        "maxCallsPerConsumer",
         16,
         "Maximum number of unanswered requests of administrators to a consumer (CONSUME_MESSAGE_DIRECTLY, "
         "GET_CONSUMER_RUNNING_INFO); more are rejected with SYSTEM_BUSY.",
-        _HOT_OWN,
-        low=1,
-        high=10_000,
+        whole(1, 10_000, hot=True, own=True),
     )
     max_waiting_queries: Whole = setting(
-        "maxWaitingQueries",
         256,
         "Maximum number of concurrent queries by key, id and time; more are rejected with SYSTEM_BUSY. One address "
         "gets as many as it leaves to others.",
-        _HOT_OWN,
-        low=1,
-        high=100_000,
+        whole(1, 100_000, hot=True, own=True),
     )
     max_queues_per_lock_request: Whole = setting(
-        "maxQueuesPerLockRequest",
         4_096,
         "Maximum number of queues in a LOCK_BATCH_MQ or UNLOCK_BATCH_MQ; one with more is rejected with "
         "INVALID_PARAMETER.",
-        _HOT_OWN,
-        low=16,
-        high=65_536,
+        whole(16, 65_536, hot=True, own=True),
     )
     max_queue_locks: Whole = setting(
-        "maxQueueLocks",
         100_000,
         "Maximum number of queues that orderly consumers hold locked; of the rest, an address of clients gets no more "
         "than it leaves to others. A queue beyond it is left out of the answer, and the consumer asks again.",
-        _HOT_OWN,
-        low=1_000,
-        high=10_000_000,
+        whole(1_000, 10_000_000, hot=True, own=True),
     )
     max_consumer_offset_nums: Whole = setting(
-        "maxConsumerOffsetNums",
         500_000,
         "Maximum number of consumer offsets, committed and pulled, one for each group and queue; the first offset of "
         "another queue is rejected with SYSTEM_ERROR.",
-        _HOT_OWN,
-        low=1_000,
-        high=100_000_000,
+        whole(1_000, 100_000_000, hot=True, own=True),
     )
     max_subscription_length: Whole = setting(
-        "maxSubscriptionLength",
         16_384,
         "Maximum length of a topic subscription in a pull or heartbeat; a longer one is rejected with "
         "SUBSCRIPTION_PARSE_FAILED.",
-        Trait(unit="characters", hot=True, own=True),
-        low=1_024,
-        high=1_048_576,
+        whole(1_024, 1_048_576, "characters", hot=True, own=True),
     )
     max_subscription_tags: Whole = setting(
-        "maxSubscriptionTags",
         1_024,
         "Maximum number of tags in a subscription; one with more is rejected with SUBSCRIPTION_PARSE_FAILED.",
-        _HOT_OWN,
-        low=128,
-        high=65_536,
+        whole(128, 65_536, hot=True, own=True),
     )
     max_held_pulls: Whole = setting(
-        "maxHeldPulls",
         100_000,
         "Maximum number of held pulls; more are rejected with SYSTEM_BUSY. One address gets as many as it leaves to "
         "others. A pull that filters by 4 tags counts as two, by 8 as three, and a pull that carries an SQL92 "
         "expression as 33.",
-        _HOT_OWN,
-        low=1,
-        high=10_000_000,
+        whole(1, 10_000_000, hot=True, own=True),
     )
     max_held_pulls_per_connection: Whole = setting(
-        "maxHeldPullsPerConnection",
         16_384,
         "Maximum number of held pulls of one connection, counted as for maxHeldPulls.",
-        _HOT_OWN,
-        low=1,
-        high=10_000_000,
+        whole(1, 10_000_000, hot=True, own=True),
     )
     max_suspend_timeout_millis: Whole = setting(
-        "maxSuspendTimeoutMillis",
         60_000,
         "Longest time for which a pull is held, whatever time it asks for (suspendTimeoutMillis); clients ask for 15 "
         "to 30 s, and pull again.",
-        Trait(unit="ms", hot=True, own=True),
-        low=1_000,
-        high=86_400_000,
+        millis(1_000, 86_400_000, hot=True, own=True),
     )
     consumer_send_msg_back_bytes_per_second: Whole = setting(
-        "consumerSendMsgBackBytesPerSecond",
         1_048_576,
         "Message bytes per second that consumers may send back without having received them on their connection; "
         "unused bytes of the last 10 s carry over. More are rejected with SYSTEM_BUSY, and clients retry or keep "
         "them.",
-        Trait(unit="bytes/s", hot=True, own=True),
-        low=1,
-        high=1 << 40,
+        whole(1, 1 << 40, "bytes/s", hot=True, own=True),
     )
     max_filter_length_per_client: Whole = setting(
-        "maxFilterLengthPerClient",
         4_200,
         "Maximum total length of SQL92 filters in a heartbeat, 12 added for each; a heartbeat with more is rejected "
         "with INVALID_PARAMETER.",
-        Trait(unit="characters", hot=True, own=True),
-        low=256,
-        high=1_048_576,
+        whole(256, 1_048_576, "characters", hot=True, own=True),
     )
     max_consumer_filter_nums: Whole = setting(
-        "maxConsumerFilterNums",
         10_000,
         "Maximum number of SQL92 filters of groups. New filters replace those of groups without clients; beyond that "
         "no filter is registered.",
-        _HOT_OWN,
-        low=100,
-        high=1_000_000,
+        whole(100, 1_000_000, hot=True, own=True),
     )
-
-
-_MINUTE_MS = 60_000
-_MS = Trait(unit="ms")
 
 
 class ActingSettings(ConfigModel):
     """Heartbeats of brokers, and what an acting master does."""
 
     enable_slave_acting_master: Flag = setting(
-        "enableSlaveActingMaster",
         False,
         "Let the slave with the smallest brokerId act as read-only master while no master is registered. Set it on "
         "master and slaves, and supportActingMaster=true on the name servers.",
     )
     enable_remote_escape: Flag = setting(
-        "enableRemoteEscape",
         False,
         "Let an acting master send delayed messages and timer messages that are due, and open transactions, to another "
         "master of the cluster; otherwise they wait for the master.",
     )
     skip_pre_online: Flag = setting(
-        "skipPreOnline",
-        False,
-        "Start a master without taking over the progress of its slaves first (enableSlaveActingMaster=true).",
+        False, "Start a master without taking over the progress of its slaves first (enableSlaveActingMaster=true)."
     )
     broker_heartbeat_interval: Whole = setting(
-        "brokerHeartbeatInterval",
-        1_000,
-        "Interval of heartbeats to the name servers if enableSlaveActingMaster=true.",
-        _MS,
-        low=100,
-        high=_MINUTE_MS,
+        1_000, "Interval of heartbeats to the name servers if enableSlaveActingMaster=true.", millis(100, MINUTE_MS)
     )
     broker_not_active_timeout_millis: Whole = setting(
-        "brokerNotActiveTimeoutMillis",
         10_000,
         "Time without a heartbeat after which name servers forget this broker if enableSlaveActingMaster=true.",
-        _MS,
-        low=1_000,
-        high=10 * _MINUTE_MS,
+        millis(1_000, 10 * MINUTE_MS),
     )
     sync_broker_member_group_period: Whole = setting(
-        "syncBrokerMemberGroupPeriod",
         1_000,
         "Interval at which a slave asks the name servers for the live brokers of its name if "
         "enableSlaveActingMaster=true.",
-        _MS,
-        low=100,
-        high=_MINUTE_MS,
+        millis(100, MINUTE_MS),
     )
 
 
 NAME_MAX = 127
 _NAME = re.compile(r"[%|a-zA-Z0-9_.:-]+\Z")
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
-_HOT = Trait(hot=True)
-_HOT_MS = Trait(unit="ms", hot=True)
-_HOT_IMPORTANT = Trait(hot=True, important=True)
-_HOUR_MS = 3_600_000
-_DAY_MS = 86_400_000
 _ADDRESS_LIST_MAX = 4_096
 
 
@@ -268,16 +194,8 @@ def _check_namesrv_addr(value: str) -> str:
     """Check `host:port`, or several joined by `;` as in RocketMQ's NAMESRV_ADDR; empty means no address."""
     if len(value) > _ADDRESS_LIST_MAX:
         raise ValueError("too long")
-    for address in value.split(";") if value else ():
-        host, colon, port = address.rpartition(":")
-        if not (
-            colon
-            and is_host(host.removeprefix("[").removesuffix("]"))
-            and port.isascii()
-            and port.isdigit()
-            and 0 < int(port) <= 65_535
-        ):
-            raise ValueError("not an address list")
+    if value and not all(is_address(address) for address in value.split(";")):
+        raise ValueError("not an address list")
     return value
 
 
@@ -314,323 +232,197 @@ class BrokerConfig(ClientLimits, ActingSettings):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(
-        "namesrvAddr",
         "",
         "Name servers to register with; the default is the environment variable NAMESRV_ADDR.",
         Trait(important=True, takes="host:port, several joined by ';'", shown_default="$NAMESRV_ADDR"),
     )
     fetch_namesrv_addr_by_address_server: Flag = setting(
-        "fetchNamesrvAddrByAddressServer",
         False,
         "Ask an address server over HTTP for the name servers when namesrvAddr is empty; needs the extra http.",
         Trait(important=True),
     )
     rmq_address_server_domain: UrlHost = setting(
-        "rmqAddressServerDomain",
         "jmenv.tbsite.net",
         "Host of the address server, with :port unless the port is 8080.",
         Trait(takes=URL_HOST_WORDS),
     )
     rmq_address_server_sub_group: UrlPath = setting(
-        "rmqAddressServerSubGroup",
-        "nsaddr",
-        "Last part of the address server's path /rocketmq/<sub group>.",
-        Trait(takes=URL_PATH_WORDS),
+        "nsaddr", "Last part of the address server's path /rocketmq/<sub group>.", Trait(takes=URL_PATH_WORDS)
     )
     fetch_namesrv_addr_interval: Whole = setting(
-        "fetchNamesrvAddrInterval",
-        10_000,
-        "Interval at which the address server is asked while no name server is known.",
-        _MS,
-        low=100,
-        high=_HOUR_MS,
+        10_000, "Interval at which the address server is asked while no name server is known.", millis(100, HOUR_MS)
     )
     update_name_server_addr_period: Whole = setting(
-        "updateNameServerAddrPeriod",
-        120_000,
-        "Interval at which the address server is asked again.",
-        _MS,
-        low=1_000,
-        high=_HOUR_MS,
+        120_000, "Interval at which the address server is asked again.", millis(1_000, HOUR_MS)
     )
     broker_name: Name = setting(
-        "brokerName",
         local_name,
         "Name of the broker; a master and its slaves share it.",
         Trait(takes=_NAME_WORDS, shown_default="the host's name"),
     )
-    broker_cluster_name: Name = setting(
-        "brokerClusterName", "DefaultCluster", "Cluster the broker belongs to.", Trait(takes=_NAME_WORDS)
-    )
+    broker_cluster_name: Name = setting("DefaultCluster", "Cluster the broker belongs to.", Trait(takes=_NAME_WORDS))
     broker_id: Whole = setting(
-        "brokerId", 0, "Number of the broker among those of its name: 0 for the master.", low=0, high=2**31 - 1
+        0, "Number of the broker among those of its name: 0 for the master.", whole(0, 2**31 - 1)
     )
     broker_ip1: Host = setting(
-        "brokerIP1",
         local_address,
         "Address that clients connect to, as registered with the name servers.",
-        Trait(
-            hot=True,
-            important=True,
-            takes=HOST_WORDS,
-            shown_default=_OWN_ADDRESS,
-        ),
+        Trait(hot=True, important=True, takes=HOST_WORDS, shown_default=_OWN_ADDRESS),
+        name="brokerIP1",
     )
     broker_ip2: Host = setting(
-        "brokerIP2",
         local_address,
         "Address that slaves connect to, as registered with the name servers.",
         Trait(takes=HOST_WORDS, shown_default=_OWN_ADDRESS),
+        name="brokerIP2",
     )
     listen_port: Whole = setting(
-        "listenPort",
         BROKER_PORT,
         "Port that clients connect to, as registered with the name servers. A change at run time changes the "
         "registered port only; the broker keeps its listening port.",
-        Trait(hot=True, important=True, shown_default="10911"),
-        low=0,
-        high=65_535,
+        whole(0, PORT_MAX, hot=True, important=True, shown_default="10911"),
     )
     broker_permission: Permission = setting(
-        "brokerPermission",
         6,
         "Permissions of clients on this broker: 4 read, 2 write, 6 both, 0 neither.",
         Trait(hot=True, takes="0, 2, 4 or 6"),
     )
     default_topic_queue_nums: Whole = setting(
-        "defaultTopicQueueNums",
-        8,
-        "Queues of TBW102, the maximum for a topic created by its first message.",
-        low=1,
-        high=1_024,
+        8, "Queues of TBW102, the maximum for a topic created by its first message.", whole(1, 1_024)
     )
     auto_create_topic_enable: Flag = setting(
-        "autoCreateTopicEnable", True, "Create a topic when its first message arrives (TBW102).", _HOT_IMPORTANT
+        True, "Create a topic when its first message arrives (TBW102).", HOT_IMPORTANT
     )
     auto_create_subscription_group: Flag = setting(
-        "autoCreateSubscriptionGroup", True, "Create a consumer group when its first client connects.", _HOT_IMPORTANT
+        True, "Create a consumer group when its first client connects.", HOT_IMPORTANT
     )
-    cluster_topic_enable: Flag = setting("clusterTopicEnable", True, "Create a topic with the name of the cluster.")
-    broker_topic_enable: Flag = setting("brokerTopicEnable", True, "Create a topic with the name of the broker.")
-    recall_message_enable: Flag = setting(
-        "recallMessageEnable", False, "Let producers cancel timer messages (RECALL_MESSAGE).", _HOT
-    )
+    cluster_topic_enable: Flag = setting(True, "Create a topic with the name of the cluster.")
+    broker_topic_enable: Flag = setting(True, "Create a topic with the name of the broker.")
+    recall_message_enable: Flag = setting(False, "Let producers cancel timer messages (RECALL_MESSAGE).", HOT)
     allow_recall_when_broker_not_writeable: Flag = setting(
-        "allowRecallWhenBrokerNotWriteable",
-        True,
-        "Let producers cancel timer messages even if brokerPermission lacks write.",
-        _HOT,
+        True, "Let producers cancel timer messages even if brokerPermission lacks write.", HOT
     )
     msg_trace_topic_name: TopicName = setting(
-        "msgTraceTopicName",
-        "RMQ_SYS_TRACE_TOPIC",
-        "Topic of message traces.",
-        Trait(important=True, takes=_TOPIC_WORDS),
+        "RMQ_SYS_TRACE_TOPIC", "Topic of message traces.", Trait(important=True, takes=_TOPIC_WORDS)
     )
-    trace_topic_enable: Flag = setting(
-        "traceTopicEnable", False, "Create the trace topic at start.", Trait(important=True)
-    )
+    trace_topic_enable: Flag = setting(False, "Create the trace topic at start.", Trait(important=True))
     region_id: Line = setting(
-        "regionId", "DefaultRegion", "Region, stored in each message as MSG_REGION.", Trait(hot=True, takes=LINE_WORDS)
+        "DefaultRegion", "Region, stored in each message as MSG_REGION.", Trait(hot=True, takes=LINE_WORDS)
     )
-    trace_on: Flag = setting(
-        "traceOn", True, "Value of TRACE_ON, stored in each message; true makes clients trace.", _HOT
-    )
-    lite_pull_message_enable: Flag = setting("litePullMessageEnable", True, "Serve LITE_PULL_MESSAGE.", _HOT)
+    trace_on: Flag = setting(True, "Value of TRACE_ON, stored in each message; true makes clients trace.", HOT)
+    lite_pull_message_enable: Flag = setting(True, "Serve LITE_PULL_MESSAGE.", HOT)
     slave_read_enable: Flag = setting(
-        "slaveReadEnable",
         False,
         "On a slave: serve pulls. On a master: suggest to consumers of messages that are further back than "
         "accessMessageInMemoryMaxRatio to pull from the group's whichBrokerWhenConsumeSlowly.",
-        _HOT,
+        HOT,
     )
     enable_property_filter: Flag = setting(
-        "enablePropertyFilter",
-        False,
-        "Let consumers filter by SQL92 on message properties; otherwise reject such consumers.",
-        _HOT,
+        False, "Let consumers filter by SQL92 on message properties; otherwise reject such consumers.", HOT
     )
     filter_support_retry: Flag = setting(
-        "filterSupportRetry",
         False,
         "Filter messages of a retry topic by the group's filter for their original topic when the consumer uses SQL92.",
-        _HOT,
+        HOT,
     )
     filter_data_clean_time_span: Whole = setting(
-        "filterDataCleanTimeSpan",
-        _DAY_MS,
+        DAY_MS,
         "Time for which config/consumerFilter.json keeps the filter of a group without clients.",
-        _HOT_MS,
-        low=0,
-        high=365 * _DAY_MS,
+        millis(0, 365 * DAY_MS, hot=True),
     )
     long_polling_enable: Flag = setting(
-        "longPollingEnable",
-        True,
-        "Hold a pull that finds no message for the time that it asks for (suspendTimeoutMillis).",
-        _HOT,
+        True, "Hold a pull that finds no message for the time that it asks for (suspendTimeoutMillis).", HOT
     )
     short_polling_time_mills: Whole = setting(
-        "shortPollingTimeMills",
-        1_000,
-        "Time for which a pull is held when longPollingEnable=false.",
-        _HOT_MS,
-        low=1,
-        high=_MINUTE_MS,
+        1_000, "Time for which a pull is held when longPollingEnable=false.", millis(1, MINUTE_MS, hot=True)
     )
     use_server_side_reset_offset: Flag = setting(
-        "useServerSideResetOffset",
         True,
         "Reset offsets in the broker, for online and offline consumers. If false, clients reset their own offsets, and "
         "a reset of a group without clients is rejected.",
-        _HOT,
+        HOT,
     )
-    store_reply_message_enable: Flag = setting(
-        "storeReplyMessageEnable", True, "Store replies after they were forwarded to the requester.", _HOT
-    )
-    enable_mixed_message_type: Flag = setting(
-        "enableMixedMessageType", False, "Allow topics with message.type=MIXED.", _HOT
-    )
+    store_reply_message_enable: Flag = setting(True, "Store replies after they were forwarded to the requester.", HOT)
+    enable_mixed_message_type: Flag = setting(False, "Allow topics with message.type=MIXED.", HOT)
     send_thread_pool_queue_capacity: Whole = setting(
-        "sendThreadPoolQueueCapacity",
         10_000,
         "Maximum number of sends that wait for disk or slaves at a time (SYNC_FLUSH, SYNC_MASTER); more are rejected "
         "with SYSTEM_BUSY.",
-        _HOT,
-        low=1,
-        high=10_000_000,
+        whole(1, 10_000_000, hot=True),
     )
     wait_time_mills_in_send_queue: Whole = setting(
-        "waitTimeMillsInSendQueue",
         200,
         "Longest wait of a send for earlier sends of its connection that wait for disk or slaves; then it is rejected "
         "with SYSTEM_BUSY.",
-        _HOT_MS,
-        low=1,
-        high=10 * _MINUTE_MS,
+        millis(1, 10 * MINUTE_MS, hot=True),
     )
-    broker_fast_failure_enable: Flag = setting(
-        "brokerFastFailureEnable", True, "Enforce waitTimeMillsInSendQueue.", _HOT
-    )
+    broker_fast_failure_enable: Flag = setting(True, "Enforce waitTimeMillsInSendQueue.", HOT)
     reject_transaction_message: Flag = setting(
-        "rejectTransactionMessage", False, "Reject messages of transactions with NO_PERMISSION.", _HOT_IMPORTANT
+        False, "Reject messages of transactions with NO_PERMISSION.", HOT_IMPORTANT
     )
     transaction_time_out: Whole = setting(
-        "transactionTimeOut",
         6_000,
         "Age of a half message at which its producer is asked for the outcome of the transaction.",
-        Trait(unit="ms", hot=True, important=True),
-        low=0,
-        high=_DAY_MS,
+        millis(0, DAY_MS, hot=True, important=True),
     )
     transaction_check_max: Whole = setting(
-        "transactionCheckMax",
         15,
         "Number of checks after which a transaction moves to TRANS_CHECK_MAX_TIME_TOPIC.",
-        _HOT_IMPORTANT,
-        low=1,
-        high=1_000_000,
+        whole(1, 1_000_000, hot=True, important=True),
     )
     transaction_check_interval: Whole = setting(
-        "transactionCheckInterval",
-        30_000,
-        "Interval at which open transactions are checked.",
-        Trait(unit="ms", hot=True, important=True),
-        low=1_000,
-        high=_HOUR_MS,
+        30_000, "Interval at which open transactions are checked.", millis(1_000, HOUR_MS, hot=True, important=True)
     )
     transaction_check_bytes_per_second: Whole = setting(
-        "transactionCheckBytesPerSecond",
         262_144,
         "Log bytes per second for copies of checked half messages; unused bytes of the last 10 s carry over. Beyond "
         "this, producers are still asked, but the number of checks is kept in memory only.",
-        Trait(unit="bytes/s", hot=True, own=True),
-        low=1,
-        high=1 << 30,
+        whole(1, 1 << 30, "bytes/s", hot=True, own=True),
     )
     transaction_op_msg_max_size: Whole = setting(
-        "transactionOpMsgMaxSize",
         4_096,
         "Length of the list of ended transactions at which it is written to RMQ_SYS_TRANS_OP_HALF_TOPIC.",
-        Trait(unit="bytes", hot=True),
-        low=1,
-        high=1_048_576,
+        size(1, 1_048_576, hot=True),
     )
     transaction_op_batch_interval: Whole = setting(
-        "transactionOpBatchInterval",
         3_000,
         "Longest time for which ended transactions are collected before they are written together.",
-        _HOT_MS,
-        low=0,
-        high=10 * _MINUTE_MS,
+        millis(0, 10 * MINUTE_MS, hot=True),
     )
     channel_expired_timeout: Whole = setting(
-        "channelExpiredTimeout",
         120_000,
         "Time without a heartbeat after which the connection of a producer or consumer is closed.",
-        _MS,
-        low=1_000,
-        high=_DAY_MS,
+        millis(1_000, DAY_MS),
     )
     register_name_server_period: Whole = setting(
-        "registerNameServerPeriod",
-        30_000,
-        "Interval at which the broker registers with every name server.",
-        _HOT_MS,
-        low=1_000,
-        high=_MINUTE_MS,
+        30_000, "Interval at which the broker registers with every name server.", millis(1_000, MINUTE_MS, hot=True)
     )
     register_broker_timeout_mills: Whole = setting(
-        "registerBrokerTimeoutMills",
-        24_000,
-        "Timeout of one registration.",
-        _HOT_MS,
-        low=100,
-        high=_MINUTE_MS,
+        24_000, "Timeout of one registration.", millis(100, MINUTE_MS, hot=True)
     )
-    force_register: Flag = setting("forceRegister", True, "Register every period even if no topic has changed.", _HOT)
-    compressed_register: Flag = setting("compressedRegister", False, "Deflate the body of registrations.", _HOT)
+    force_register: Flag = setting(True, "Register every period even if no topic has changed.", HOT)
+    compressed_register: Flag = setting(False, "Deflate the body of registrations.", HOT)
     enable_single_topic_register: Flag = setting(
-        "enableSingleTopicRegister",
-        False,
-        "Register changed topics by REGISTER_TOPIC_IN_NAMESRV, one by one, instead of by REGISTER_BROKER.",
-        _HOT,
+        False, "Register changed topics by REGISTER_TOPIC_IN_NAMESRV, one by one, instead of by REGISTER_BROKER.", HOT
     )
     enable_split_registration: Flag = setting(
-        "enableSplitRegistration",
-        False,
-        "Register in parts of splitRegistrationSize topics; otherwise in parts of up to 5,000.",
-        _HOT,
+        False, "Register in parts of splitRegistrationSize topics; otherwise in parts of up to 5,000.", HOT
     )
     split_registration_size: Whole = setting(
-        "splitRegistrationSize",
-        800,
-        "Topics in each part of a registration if enableSplitRegistration=true.",
-        _HOT,
-        low=2,
-        high=10_000,
+        800, "Topics in each part of a registration if enableSplitRegistration=true.", whole(2, 10_000, hot=True)
     )
     max_topic_nums: Whole = setting(
-        "maxTopicNums",
         100_000,
         "Maximum number of topics, including system topics; beyond it no topic is created.",
-        _HOT_OWN,
-        low=1,
-        high=1_000_000,
+        whole(1, 1_000_000, hot=True, own=True),
     )
     max_auto_create_topic_nums: Whole = setting(
-        "maxAutoCreateTopicNums",
         50_000,
         "Number of topics above which sends, heartbeats and send-backs create no topic; administrators still can.",
-        _HOT_OWN,
-        low=1,
-        high=1_000_000,
+        whole(1, 1_000_000, hot=True, own=True),
     )
     flush_consumer_offset_interval: Whole = setting(
-        "flushConsumerOffsetInterval",
         5_000,
         "Interval at which consumer offsets are written to config/consumerOffset.json.",
-        _HOT_MS,
-        low=100,
-        high=10 * _MINUTE_MS,
+        millis(100, 10 * MINUTE_MS, hot=True),
     )

@@ -7,9 +7,11 @@ MixAll.properties2Object reads from text. Unlike there, text that the type canno
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from functools import partial
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -17,6 +19,7 @@ from rocketbroker.common.errors import shown
 
 DIGITS_MAX = 20
 PATH_MAX = 4_096
+PORT_MAX = 65_535
 
 
 def _read_flag(value: object) -> object:
@@ -57,7 +60,7 @@ FilePath = Annotated[Text, AfterValidator(_check_path)]
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """Properties of a setting beyond pydantic's: unit, change at run time, description of valid values.
+    """Properties of a setting: unit, range, change at run time, description of valid values.
 
     `hot`: changeable by UPDATE_BROKER_CONFIG or UPDATE_NAMESRV_CONFIG. `important`: printed by `-m` (RocketMQ's
     @ImportantField). `own`: rocketbroker's own name, or one that RocketMQ takes as a system property or dropped.
@@ -70,35 +73,43 @@ class Trait:
     own: bool = False
     takes: str = ""
     shown_default: str | None = None
+    low: int | None = None
+    high: int | None = None
 
 
-def setting(
-    name: str,
-    default: Any,
-    meaning: str,
-    trait: Trait | None = None,
-    *,
-    low: int | None = None,
-    high: int | None = None,
-) -> Any:
-    """Return a field for the property `name`.
+HOT: Final = Trait(hot=True)
+HOT_IMPORTANT: Final = Trait(hot=True, important=True)
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+INT_MAX: Final = 2**31 - 1
+
+
+def whole(low: int, high: int, unit: str = "", **further: Any) -> Trait:
+    """Return the trait of a whole number from `low` to `high`; `further` are fields of `Trait`."""
+    return Trait(unit, low=low, high=high, **further)
+
+
+millis = partial(whole, unit="ms")
+size = partial(whole, unit="bytes")
+percent = partial(whole, unit="%")
+
+
+def setting(default: Any, meaning: str, trait: Trait | None = None, *, name: str | None = None) -> Any:
+    """Return a field for a property of RocketMQ.
 
     Args:
-        name: RocketMQ's name.
         default: a value, or a callable that returns one.
         meaning: description for the manual.
-        trait: unit and further properties.
-        low: lowest valid value.
-        high: highest valid value.
+        trait: unit, range and further properties.
+        name: RocketMQ's name, if it is not the attribute's in camel case.
     """
-    known: dict[str, Any] = {"alias": name, "description": meaning, "json_schema_extra": {"trait": trait or Trait()}}
-    if low is not None:
-        known["ge"] = low
-    if high is not None:
-        known["le"] = high
-    if callable(default):
-        return Field(default_factory=default, **known)
-    return Field(default, **known)
+    trait = trait or Trait()
+    known: dict[str, Any] = {"description": meaning, "json_schema_extra": {"trait": trait}}
+    known |= {
+        key: value for key, value in (("alias", name), ("ge", trait.low), ("le", trait.high)) if value is not None
+    }
+    return Field(default_factory=default, **known) if callable(default) else Field(default, **known)
 
 
 class ConfigModel(BaseModel):
@@ -108,14 +119,16 @@ class ConfigModel(BaseModel):
     """
 
     # defer_build: each server builds the validators of its own settings only.
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, alias_generator=to_camel, defer_build=True
+    )
 
 
 def trait_of(field: FieldInfo) -> Trait:
     """Return the `Trait` that `setting` put beside the field."""
     extra = field.json_schema_extra
     if not isinstance(extra, dict) or not isinstance(extra.get("trait"), Trait):
-        raise TypeError(f"{field.alias} was not declared by setting()")
+        raise TypeError(f"a field was not declared by setting(): {field.description}")
     return extra["trait"]  # type: ignore[return-value]
 
 
@@ -129,6 +142,8 @@ LINE_WORDS = f"up to {_LINE_MAX} printable characters"
 HOST_WORDS = "an IP address or host name, without a port"
 URL_HOST_WORDS = "a host name or IP address, with :port unless that is the default"
 URL_PATH_WORDS = "1 to 255 of the characters a-z A-Z 0-9 . _ ~ / -"
+# Default of addresses to listen on.
+ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104
 BIND_WORDS = "an IP address or host name of this machine; 0.0.0.0 or empty means all"
 
 
@@ -145,6 +160,16 @@ def is_host(value: str) -> bool:
         last = value.rstrip(".").rpartition(".")[2]
         return len(value) <= _HOST_MAX and _HOST.match(value) is not None and not last.isdigit()
     return True
+
+
+def is_address(value: str) -> bool:
+    """Return true if a text is `host:port`, with an IPv6 address in brackets."""
+    host, _, port = value.rpartition(":")
+    return _is_port(port) and is_host(host.removeprefix("[").removesuffix("]"))
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and 0 < int(text) <= PORT_MAX
 
 
 def _is_nobody(value: str) -> bool:
@@ -176,7 +201,7 @@ def _check_bind_address(value: str) -> str:
 
 def _check_url_host(value: str) -> str:
     host, colon, port = value.partition(":")
-    if not is_host(host) or (colon and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536)):
+    if not is_host(host) or (colon and not _is_port(port)):
         raise ValueError("not a host with a port")
     return value
 
@@ -204,7 +229,8 @@ OptionalPath = Annotated[Text, AfterValidator(_check_optional_path)]
 def fields_by_name(model: type[ConfigModel]) -> dict[str, tuple[str, FieldInfo]]:
     """Return attribute name and field by RocketMQ's name of each setting, those of base classes last."""
     fields = sorted(model.model_fields.items(), key=lambda field: field[0] not in model.__annotations__)
-    return {str(field.alias): (attribute, field) for attribute, field in fields}
+    # A model that was not used yet has no generated aliases.
+    return {field.alias or to_camel(attribute): (attribute, field) for attribute, field in fields}
 
 
 def type_word(field: FieldInfo) -> str:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from rocketbroker.common.config import known_properties
 from rocketbroker.common.config.broker_config import BrokerConfig
-from rocketbroker.common.config.fields import ConfigModel, fields_by_name, problem
+from rocketbroker.common.config.fields import PORT_MAX, ConfigModel, fields_by_name, problem
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
@@ -116,7 +116,6 @@ def _worst(problems: dict[str, str]) -> list[str]:
 # The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
 
 NAMESRV_ADDR_ENV = "NAMESRV_ADDR"
-PORT_MAX = 65_535
 #: The VIP port is this much lower than listenPort.
 VIP_PORT_DISTANCE = 2
 

@@ -4,7 +4,21 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from rocketbroker.common.config.fields import BIND_WORDS, BindAddress, ConfigModel, Flag, Text, Trait, Whole, setting
+from rocketbroker.common.config.fields import (
+    ALL_ADDRESSES,
+    BIND_WORDS,
+    PORT_MAX,
+    BindAddress,
+    ConfigModel,
+    Flag,
+    Text,
+    Trait,
+    Whole,
+    millis,
+    setting,
+    size,
+    whole,
+)
 from rocketbroker.common.config.hosts import parse_networks
 
 BROKER_PORT = 10911
@@ -30,148 +44,101 @@ class TransportConfig(ConfigModel):
     """Listening sockets and connection limits. `listen_port` is the bound port; a hot change never moves it."""
 
     listen_port: Whole = setting(
-        "listenPort",
         BROKER_PORT,
         "TCP port to listen on; 0 lets the system choose one. The broker's VIP port is this one minus 2.",
-        Trait(important=True, shown_default="10911 (broker), 9876 (name server)"),
-        low=0,
-        high=65_535,
+        whole(0, PORT_MAX, important=True, shown_default="10911 (broker), 9876 (name server)"),
     )
     bind_address: BindAddress = setting(
-        "bindAddress",
-        "0.0.0.0",  # noqa: S104
-        "Address to listen on; 0.0.0.0 means all.",
-        Trait(takes=BIND_WORDS),
+        ALL_ADDRESSES, "Address to listen on; 0.0.0.0 means all.", Trait(takes=BIND_WORDS)
     )
     protected_mode: Flag = setting(
-        "protectedMode",
         True,
         "Admit peers on other machines as clients only, unless a white list has their address; false trusts every "
         "peer, as RocketMQ does.",
         Trait(own=True, hot=True, important=True),
     )
     admin_white_list: WhiteList = setting(
-        "adminWhiteList",
         "",
         "Peers on other machines that may send every request in protected mode, such as hosts of administration tools "
         "and dashboards.",
         _WHITE_LIST,
     )
     broker_white_list: WhiteList = setting(
-        "brokerWhiteList",
         "",
         "Peers that may also send the requests of brokers in protected mode, such as other brokers of the cluster.",
         _WHITE_LIST,
     )
     server_channel_max_idle_time_seconds: Whole = setting(
-        "serverChannelMaxIdleTimeSeconds",
         120,
         "Time after which a connection is closed if it sends nothing, or reads none of the answers waiting for it.",
-        Trait(unit="s"),
-        low=1,
-        high=86_400,
+        whole(1, 86_400, "s"),
     )
     max_connections: Whole = setting(
-        "maxConnections",
         10_000,
         "Maximum number of open connections; more are closed at once. Each needs an open file (ulimit -n). A sixteenth "
         "of them, at most 256, is kept for this machine and the addresses of the white lists.",
-        Trait(own=True),
-        low=1,
-        high=1_000_000,
+        whole(1, 1_000_000, own=True),
     )
     max_connections_per_address: Whole = setting(
-        "maxConnectionsPerAddress",
         0,
         "Maximum number of connections from one address (for IPv6, from one /64 network). 0 means as many as are free: "
         "half of maxConnections for one address, a third for each of two; this machine and the addresses of the white "
         "lists are not limited.",
-        Trait(own=True),
-        low=0,
-        high=1_000_000,
+        whole(0, 1_000_000, own=True),
     )
     reserved_open_files: Whole = setting(
-        "reservedOpenFiles",
         256,
         "Open files kept free for the store, of the hard limit of the process (ulimit -n); at most a quarter of that "
         "limit.",
-        Trait(own=True),
-        low=16,
-        high=1_000_000,
+        whole(16, 1_000_000, own=True),
     )
     write_buffer_high_water_mark: Whole = setting(
-        "writeBufferHighWaterMark",
         0,
         "Bytes of unread answers above which no more requests are read from a connection; 0 means 1 MiB.",
-        Trait(unit="bytes"),
-        low=0,
-        high=1 << 30,
+        size(0, 1 << 30),
     )
     max_header_length: Whole = setting(
-        "maxHeaderLength",
         262_144,
         "Maximum size of a header. It contains a message's properties: 32,767 bytes, each written as up to six.",
-        Trait(unit="bytes", own=True),
-        low=65_536,
-        high=0xFFFFFF,
+        size(65_536, 0xFFFFFF, own=True),
     )
     max_request_body_size: Whole = setting(
-        "maxRequestBodySize",
         1_048_576,
         "Maximum body size of a request that carries neither messages (maxMessageSize) nor a broker's registration.",
-        Trait(unit="bytes", own=True),
-        low=65_536,
-        high=1 << 30,
+        size(65_536, 1 << 30, own=True),
     )
     max_held_bytes: Whole = setting(
-        "maxHeldBytes",
         536_870_912,
         "Maximum memory of all connections for incomplete frames, queued requests and unread answers. Above it, the "
         "connection that holds most for longest is dropped.",
-        Trait(unit="bytes", own=True),
-        low=33_554_432,
-        high=1 << 40,
+        size(33_554_432, 1 << 40, own=True),
     )
     frame_timeout_seconds: Whole = setting(
-        "frameTimeoutSeconds",
         60,
         "Time from the first byte of a frame after which its connection is dropped if the frame is incomplete; each "
         "64 KiB received add one second.",
-        Trait(unit="s", own=True),
-        low=1,
-        high=86_400,
+        whole(1, 86_400, "s", own=True),
     )
     max_push_bytes_per_connection: Whole = setting(
-        "maxPushBytesPerConnection",
         1_048_576,
         "Maximum number of bytes that requests to a client may add to its unread answers above "
         "writeBufferHighWaterMark; more requests fail until the client has caught up.",
-        Trait(unit="bytes", own=True),
-        low=4_096,
-        high=1 << 30,
+        size(4_096, 1 << 30, own=True),
     )
     slow_request_log_mills: Whole = setting(
-        "slowRequestLogMills",
         1_000,
         "Log requests that take longer than this, with the cause, at most one line every 10 s for a request code. Held "
         "pulls do not count as slow. 0 logs none.",
-        Trait(unit="ms", own=True),
-        low=0,
-        high=3_600_000,
+        millis(0, 3_600_000, own=True),
     )
     server_socket_snd_buf_size: Whole = setting(
-        "serverSocketSndBufSize",
         0,
         "Kernel send buffer of each connection; 0 leaves the size to the kernel, which lets it grow (tcp_wmem).",
-        Trait(unit="bytes"),
-        low=0,
-        high=1 << 30,
+        size(0, 1 << 30),
     )
     frame_max_length: Whole = setting(
-        "com.rocketmq.remoting.frameMaxLength",
         FRAME_MAX_LENGTH,
         "Maximum size of a frame after its length field. A system property in RocketMQ.",
-        Trait(unit="bytes", own=True),
-        low=4_096,
-        high=1 << 30,
+        size(4_096, 1 << 30, own=True),
+        name="com.rocketmq.remoting.frameMaxLength",
     )
