@@ -520,7 +520,7 @@ def _batch_records(window: WindowMessages, members: Positions) -> BatchRecords:
 
 
 def queue_folders(directory: Path) -> Iterator[tuple[str, int, Path]]:
-    """Topic, number and folder of each queue of ``queue_topics``."""
+    """Yield topic, number and folder of each queue of ``queue_topics``."""
     for topic in queue_topics(directory):
         for queue in sorted(p for p in topic.iterdir() if p.is_dir() and p.name.isdigit()):
             yield topic.name, int(queue.name), queue

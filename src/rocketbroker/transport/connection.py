@@ -53,9 +53,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._writer = writer or FrameWriter(self._loop)
         self.memory = HeldMemory(self.held_bytes, endpoint.hold, self._loop.time)
         self._responder = Responder(self, self._writer, endpoint, self.memory)
-        self._outgoing = OutgoingRequests(
-            self, self._writer, endpoint.opaque, endpoint.limits.max_push_bytes, endpoint.before_request
-        )
+        self._outgoing = OutgoingRequests(self, self._writer, endpoint)
         self._reader = FrameReader(self, endpoint, self._writer, self._responder, self._outgoing)
         # Methods of ``codec.remoting.handler.Connection`` that belong to one part.
         self.answer, self.drop_waiting = self._responder.answer, self._responder.drop_waiting

@@ -150,6 +150,9 @@ class EndpointConnection(Connection, Protocol):
     def drop_waiting(self) -> None:
         """Drop the queued requests."""
 
+    def stop_reading(self) -> None:
+        """Pause reading: too many requests are pending."""
+
     def read_again(self) -> None:
         """Handle what was read before a pause and resume reading, unless a reason for the pause remains."""
 

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_writer import FrameWriter
 
 log = logging.getLogger(__name__)
@@ -25,39 +25,25 @@ ANOTHER_LOOP = (
 _NOTHING = None, 0.0
 
 
-class Peer(Protocol):
-    """Connection that carries the requests."""
-
-    remote_address: str
-    is_behind: bool
-
-
 class OutgoingRequests:
     """Number and send requests, and match answers to them.
 
     Args:
         peer: the connection.
         writer: sends the requests.
-        opaques: counter that all connections of the endpoint share.
-        limit: bytes of requests that may queue up for a peer that is slow to read.
-        before_request: called with each request before it is encoded; None for no call.
+        endpoint: counter of opaques, limits, and the hook of requests.
+
+    Attributes:
+        was_answered: the peer has answered a request.
     """
 
-    def __init__(
-        self,
-        peer: Peer,
-        writer: FrameWriter,
-        opaques: Iterator[int],
-        limit: int,
-        before_request: Callable[[Command], None] | None = None,
-    ) -> None:
+    def __init__(self, peer: Connection, writer: FrameWriter, endpoint: Endpoint) -> None:
         self._peer = peer
         self._writer = writer
-        self._opaques = opaques
-        self._limit = limit
-        self._before_request = before_request
+        self._opaques = endpoint.opaque
+        self._limit = endpoint.limits.max_push_bytes
+        self._before_request = endpoint.before_request
         self._loop = asyncio.get_running_loop()
-        # True once the peer has answered a request.
         self.was_answered = False
         # Requests without an answer by opaque, each with its deadline.
         self._pending: dict[int, tuple[asyncio.Future[Command], float]] = {}

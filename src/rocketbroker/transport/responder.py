@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,7 @@ from rocketbroker.codec.remoting.handler import HELD, Answer, InTurn, Response, 
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import Endpoint, EndpointConnection
 from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.peer_limits import HeldMemory
 
@@ -107,20 +107,6 @@ class HandledRun(msgspec.Struct):
             yield msgspec.structs.replace(self.command, opaque=int(opaque), received_at=self.received_at)
 
 
-class AnsweredConnection(Protocol):
-    """Connection as its responder sees it."""
-
-    remote_address: str
-    last_read: float
-    is_behind: bool
-
-    def stop_reading(self) -> None:
-        """Stop reading: too many requests are pending."""
-
-    def read_again(self) -> None:
-        """Read again, unless there is another reason not to."""
-
-
 class Responder:
     """Sends the response of each request when it is ready.
 
@@ -137,7 +123,7 @@ class Responder:
     """
 
     def __init__(
-        self, connection: AnsweredConnection, writer: FrameWriter, endpoint: Endpoint, memory: HeldMemory
+        self, connection: EndpointConnection, writer: FrameWriter, endpoint: Endpoint, memory: HeldMemory
     ) -> None:
         self._connection = connection
         self._writer = writer

@@ -472,11 +472,11 @@ class TimerFollower:
         self._tasks = TaskOwner("TimerFollower")
 
     async def start(self) -> None:
-        """Look now and then."""
+        """Begin to pass what the master has delivered, at each interval."""
         self._tasks.every(self._interval_s, self._timer.pass_delivered, "pass")
 
     async def stop(self) -> None:
-        """End the looks."""
+        """End the task."""
         await self._tasks.stop()
 
 

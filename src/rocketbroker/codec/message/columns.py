@@ -95,7 +95,7 @@ def java_hash_many(
 
 
 def java_hash_joined(keys: bytes, prefix_hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """:func:`java_hash_many` of keys of equal lengths that are joined, one for each of ``prefix_hashes``."""
+    """Return the hashes of joined keys of equal lengths, each of which follows one of ``prefix_hashes``."""
     count = len(prefix_hashes)
     length = len(keys) // count
     if length <= _LONGEST and keys.isascii():

@@ -192,7 +192,7 @@ class FoundColumns(NamedTuple):
 
 
 def find_properties_of_batch(raws: Sequence[bytes], length: int | None = None) -> FoundColumns:
-    """:func:`find_properties` for the raw properties of each message, at least one.
+    """Return the results of :func:`find_properties` for the raw properties of messages, at least one.
 
     ``length`` is that of each if all are known to have the same.
     """

@@ -72,7 +72,7 @@ class QueueFiles:
         return range(first, first + file.size // self._unit)
 
     def gaps(self) -> Iterator[tuple[OffsetFile, OffsetFile]]:
-        """Neighbouring files with a gap between them."""
+        """Yield neighbouring files with a gap between them."""
         return ((file, after) for file, after in pairwise(self.files) if file.base + file.size != after.base)
 
     def pieces(self, start: int = 0, stop: int | None = None, at_once: int = _AT_ONCE) -> Iterator[tuple[int, Entries]]:

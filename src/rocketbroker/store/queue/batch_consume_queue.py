@@ -428,7 +428,7 @@ class BatchQueues:
         return config is not None and config.is_batch_cq
 
     def topics(self) -> list[str]:
-        """All known topics of batches."""
+        """Return all known topics of batches."""
         return [topic for topic, config in self._topics.items() if config.is_batch_cq]
 
     def make(self, topic: str, queue_id: int, file_system: FileSystem) -> BatchConsumeQueue:

@@ -55,19 +55,19 @@ class RegistrationLimits:
     max_filter_servers: int = 16
 
     def check_size(self, size: int) -> None:
-        """Raise CodecError if there are more topics than allowed."""
+        """Raise CodecError if a body has more bytes than allowed."""
         self._check("maxRegistrationSize", size, self.max_size, "bytes")
 
     def check_topics(self, count: int) -> None:
-        """Raises CodecError: more topics than allowed."""
+        """Raise CodecError if there are more topics than allowed."""
         self._check("maxTopicsPerBroker", count, self.max_topics, "topics")
 
     def check_filter_servers(self, count: int) -> None:
-        """Raise CodecError if there are more commas and brackets than the allowed topics have."""
+        """Raise CodecError if there are more filter servers than allowed."""
         self._check("maxFilterServersPerBroker", count, self.max_filter_servers, "filter servers")
 
     def check_values(self, data: Buffer, values_of_topic: int = _VALUES_OF_TOPIC) -> None:
-        """Count the commas and brackets that each value takes. Raises CodecError: more than the topics may have."""
+        """Raise CodecError if there are more commas and brackets than the allowed topics have."""
         text = bytes(data)
         objects = text.count(b"{")
         most = _OBJECTS_OF_TOPIC * self.max_topics + _VALUES_BESIDES
