@@ -39,10 +39,9 @@ from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.pull_filter import PullFilter
-from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.suggested_broker import SuggestedBroker
-from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint

@@ -54,7 +54,7 @@ def sections() -> tuple[Section, Section]:
     broker = BrokerController(broker_settings(0, Path(), ""))
     return (
         ("Name server", "`namesrv_table.py`", namesrv.routes),
-        ("Broker", "`table.py` and `admin_table.py`", broker.routes),
+        ("Broker", "`table.py` and `broker_table.py`", broker.routes),
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
 from rocketbroker.common.config.fields import fields_by_name
-from rocketbroker.processor.support.put_refusal import RESPONSE_CODES
+from rocketbroker.processor.support.put_answers import RESPONSE_CODES
 from rocketbroker.store.commitlog.put_message import PutMessageStatus, Refusal
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "operations" / "refusals.md").read_text()

@@ -31,13 +31,6 @@ def test_each_routed_code_has_its_row_and_no_other_has_one(title: str):
 
 
 @pytest.mark.parametrize("row", ROUTED, ids=lambda row: f"{row.code}-{row.name}")
-def test_each_routed_code_has_its_processor_file(row: Row):
-    text = (PROCESSORS / row.file).read_text()
-
-    assert row.name in text or f"({row.code})" in text, "the file says which codes it answers"
-
-
-@pytest.mark.parametrize("row", ROUTED, ids=lambda row: f"{row.code}-{row.name}")
 def test_each_routed_code_has_its_test_file(row: Row):
     text = (TESTS / row.file.with_name(f"test_{row.file.name}")).read_text()
 
@@ -61,32 +54,6 @@ def has_processor(file: Path) -> bool:
     module = importlib.import_module(module_of(file))
     classes = inspect.getmembers(module, inspect.isclass)
     return any(name.endswith("Processor") and each.__module__ == module.__name__ for name, each in classes)
-
-
-def test_codes_share_a_file_only_with_their_own_kind():
-    """One code a file; twins, and pairs that undo each other, may share one."""
-    shared = {file: {row.name for row in ROUTED if row.file == file} for file in FILES}
-
-    assert {str(file): names for file, names in shared.items() if len(names) > 1} == {
-        "admin/broker_config.py": {"UPDATE_BROKER_CONFIG", "GET_BROKER_CONFIG"},
-        "admin/update_and_create_subscriptiongroup.py": {
-            "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP",
-            "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST",
-        },
-        "admin/update_and_create_topic.py": {"UPDATE_AND_CREATE_TOPIC", "UPDATE_AND_CREATE_TOPIC_LIST"},
-        "lock_batch_mq.py": {"LOCK_BATCH_MQ", "UNLOCK_BATCH_MQ"},
-        "namesrv/get_unit_topic_list.py": {
-            "GET_UNIT_TOPIC_LIST",
-            "GET_HAS_UNIT_SUB_TOPIC_LIST",
-            "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST",
-        },
-        "namesrv/kv_config.py": {"PUT_KV_CONFIG", "GET_KV_CONFIG", "DELETE_KV_CONFIG", "GET_KVLIST_BY_NAMESPACE"},
-        "namesrv/namesrv_config.py": {"UPDATE_NAMESRV_CONFIG", "GET_NAMESRV_CONFIG"},
-        "namesrv/write_perm_of_broker.py": {"WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER"},
-        "pull_message.py": {"PULL_MESSAGE", "LITE_PULL_MESSAGE"},
-        "send_message.py": {"SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE"},
-        "send_reply_message.py": {"SEND_REPLY_MESSAGE", "SEND_REPLY_MESSAGE_V2"},
-    }
 
 
 def codes(title: str, audience: Audience) -> set[int]:

@@ -756,7 +756,7 @@ self._ready.append(entry)
         "QueryConsumerOffsetProcessor.process",
         "offset >= 0",
         "offset > 0",
-        "tests/unit/processor/test_query_consumer_offset.py",
+        "tests/unit/processor/test_consumer_offset.py",
     ),
     Mutation(
         "store: who waits for the disk hears nothing",

@@ -34,11 +34,9 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import send_runs
-from rocketbroker.processor.support.batch_runs import BatchRuns
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
-from rocketbroker.processor.support.send_runs import SendRuns
-from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
+from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock

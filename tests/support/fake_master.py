@@ -20,10 +20,10 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
-from rocketbroker.processor.admin.get_all_consumer_offset import GetAllConsumerOffsetProcessor
-from rocketbroker.processor.admin.get_all_subscriptiongroup_config import GetAllSubscriptionGroupConfigProcessor
-from rocketbroker.processor.admin.get_all_topic_config import GetAllTopicConfigProcessor
+from rocketbroker.processor.admin.groups import GetAllSubscriptionGroupConfigProcessor
+from rocketbroker.processor.admin.slaves import GetAllConsumerOffsetProcessor
+from rocketbroker.processor.admin.topics import GetAllTopicConfigProcessor
+from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.fakes import FakeClock
 

@@ -3,9 +3,8 @@
 from types import SimpleNamespace
 
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.processor.heart_beat import HeartBeatProcessor
+from rocketbroker.processor.heart_beat import HeartbeatLimit, HeartBeatProcessor
 from rocketbroker.processor.pull_message import PullMessageProcessor
-from rocketbroker.processor.support.heartbeat_limit import HeartbeatLimit
 from rocketbroker.processor.support.pull_filter import PullFilter
 from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.store.message_store import MessageStore

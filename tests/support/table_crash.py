@@ -26,10 +26,11 @@ from rocketbroker.codec.remoting.headers.admin import (
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.admin.delete_subscriptiongroup import DeleteSubscriptionGroupProcessor
-from rocketbroker.processor.admin.delete_topic_in_broker import DeleteTopicInBrokerProcessor
-from rocketbroker.processor.admin.update_and_create_subscriptiongroup import UpdateAndCreateSubscriptionGroupProcessor
-from rocketbroker.processor.admin.update_and_create_topic import UpdateAndCreateTopicProcessor
+from rocketbroker.processor.admin.groups import (
+    DeleteSubscriptionGroupProcessor,
+    UpdateAndCreateSubscriptionGroupProcessor,
+)
+from rocketbroker.processor.admin.topics import DeleteTopicInBrokerProcessor, UpdateAndCreateTopicProcessor
 from rocketbroker.store.clean.topic_deletion import TopicDeletion
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection

@@ -60,8 +60,7 @@ from rocketbroker.common.config.hosts import host_address
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
-from rocketbroker.processor.support.broker_parts import AdminParts, BrokerParts
-from rocketbroker.processor.table import broker_routes
+from rocketbroker.processor.broker_table import AdminParts, BrokerParts, broker_routes
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore

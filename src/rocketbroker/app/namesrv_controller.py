@@ -14,10 +14,9 @@ from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.namesrv.address_server import AddressServer
-from rocketbroker.namesrv.holder_probe import HolderProbe
+from rocketbroker.namesrv.broker_table import HolderProbe
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
-from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
-from rocketbroker.namesrv.min_broker_id_sender import MinBrokerIdSender
+from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier, MinBrokerIdSender
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.namesrv_table import ConfigStore, NamesrvExecutors, namesrv_routes
 from rocketbroker.transport.access import ProtectedMode

@@ -15,12 +15,10 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError, shown
-from rocketbroker.namesrv.broker_registration import BrokerRegistration, RegisterBrokerResult
-from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerTable
-from rocketbroker.namesrv.encoded_answers import EncodedAnswers
+from rocketbroker.namesrv.broker_table import BrokerLiveInfo, BrokerRegistration, BrokerTable, RegisterBrokerResult
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.topic_queue_table import TopicQueueTable
-from rocketbroker.namesrv.topic_route import TopicRoutes
+from rocketbroker.namesrv.topic_route import EncodedAnswers, TopicRoutes
 
 log = logging.getLogger(__name__)
 

@@ -29,10 +29,9 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.name_check import check_client_group
-from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.processor.support.put_answers import acknowledged_answer, put_refusal
+from rocketbroker.processor.support.request_checks import check_client_group
 from rocketbroker.processor.support.table_change import topic_waits
 from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender

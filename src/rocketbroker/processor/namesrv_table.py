@@ -13,22 +13,26 @@ from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.namesrv.broker_heartbeat import BrokerHeartbeatProcessor
-from rocketbroker.processor.namesrv.delete_topic_in_namesrv import DeleteTopicInNamesrvProcessor
-from rocketbroker.processor.namesrv.get_all_topic_list_from_nameserver import GetAllTopicListFromNameserverProcessor
-from rocketbroker.processor.namesrv.get_broker_cluster_info import GetBrokerClusterInfoProcessor
-from rocketbroker.processor.namesrv.get_broker_member_group import GetBrokerMemberGroupProcessor
-from rocketbroker.processor.namesrv.get_route_info_by_topic import GetRouteInfoByTopicProcessor
-from rocketbroker.processor.namesrv.get_system_topic_list_from_ns import GetSystemTopicListFromNsProcessor
-from rocketbroker.processor.namesrv.get_topics_by_cluster import GetTopicsByClusterProcessor
-from rocketbroker.processor.namesrv.get_unit_topic_list import GetUnitTopicListProcessor
 from rocketbroker.processor.namesrv.kv_config import KVConfigProcessor
-from rocketbroker.processor.namesrv.namesrv_config import NamesrvConfigProcessor
-from rocketbroker.processor.namesrv.query_data_version import QueryDataVersionProcessor
-from rocketbroker.processor.namesrv.register_broker import RegisterBrokerProcessor
-from rocketbroker.processor.namesrv.register_topic_in_namesrv import RegisterTopicInNamesrvProcessor
-from rocketbroker.processor.namesrv.unregister_broker import UnregisterBrokerProcessor
-from rocketbroker.processor.namesrv.write_perm_of_broker import WritePermOfBrokerProcessor
+from rocketbroker.processor.namesrv.registrations import (
+    BrokerHeartbeatProcessor,
+    GetBrokerMemberGroupProcessor,
+    QueryDataVersionProcessor,
+    RegisterBrokerProcessor,
+    UnregisterBrokerProcessor,
+)
+from rocketbroker.processor.namesrv.routes import (
+    DeleteTopicInNamesrvProcessor,
+    GetAllTopicListFromNameserverProcessor,
+    GetBrokerClusterInfoProcessor,
+    GetRouteInfoByTopicProcessor,
+    GetSystemTopicListFromNsProcessor,
+    GetTopicsByClusterProcessor,
+    GetUnitTopicListProcessor,
+    RegisterTopicInNamesrvProcessor,
+    WritePermOfBrokerProcessor,
+)
+from rocketbroker.processor.namesrv.settings import NamesrvConfigProcessor
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.support.acknowledged_answer import answer_when_acknowledged
-from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.processor.support.put_answers import answer_when_acknowledged, put_refusal
 from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 

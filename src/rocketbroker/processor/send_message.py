@@ -34,16 +34,13 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.batch_runs import BatchRuns
 from rocketbroker.processor.support.batch_send import BatchSend, SendCommand
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.broker_properties import BrokerProperties
-from rocketbroker.processor.support.key_limit import KeyLimit
-from rocketbroker.processor.support.put_refusal import put_refusal
-from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
+from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.send_answers import SendAnswers
-from rocketbroker.processor.support.send_runs import SendRuns
-from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
+from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
+from rocketbroker.processor.support.sent_properties import BrokerProperties, KeyLimit
+from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
 

@@ -19,7 +19,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
-from rocketbroker.processor.support.key_limit import KeyLimit
+from rocketbroker.processor.support.sent_properties import KeyLimit
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender

@@ -14,7 +14,7 @@ from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeR
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.namesrv.broker_registration import BrokerIdentity, RegisterBrokerResult, registration_of
+from rocketbroker.namesrv.broker_table import BrokerIdentity, RegisterBrokerResult, registration_of
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from tests.support.fakes import FakeClock, FakeConnection

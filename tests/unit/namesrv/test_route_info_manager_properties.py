@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig, TopicCo
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.namesrv.broker_registration import BrokerIdentity, registration_of
+from rocketbroker.namesrv.broker_table import BrokerIdentity, registration_of
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from tests.support.fakes import FakeClock, FakeConnection

@@ -12,9 +12,12 @@ from rocketbroker.codec.remoting.handler import MethodTable
 from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.processor.get_consumer_list_by_group import GetConsumerListByGroupProcessor
-from rocketbroker.processor.lock_batch_mq import LockBatchMqProcessor, UnlockBatchMqProcessor
-from rocketbroker.processor.unregister_client import UnregisterClientProcessor
+from rocketbroker.processor.client_manage import (
+    GetConsumerListByGroupProcessor,
+    LockBatchMqProcessor,
+    UnlockBatchMqProcessor,
+    UnregisterClientProcessor,
+)
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import GOLDEN, exchanges, frames
 from tests.support.processors import heart_beat_processor

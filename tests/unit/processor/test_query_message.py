@@ -1,13 +1,17 @@
+from typing import cast
+
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
-from rocketbroker.codec.remoting.headers.message import QueryMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.processor.query_message import QueryMessageProcessor
+from rocketbroker.processor.query_message import QueryMessageProcessor, ViewMessageByIdProcessor
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
-from tests.support.golden_store import manifest
+from rocketbroker.store.read.message_queries import MessageQueries
+from tests.support.golden_store import manifest, records
 from tests.support.processor_calls import call_async, recorded, refusal_async
+from tests.support.stores import message, put_forged
 
 ALWAYS = 2**63 - 1
 MESSAGES = manifest("clean")["messages"]
@@ -93,3 +97,63 @@ async def test_bad_requests_are_named(processor, wrong, named):
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
     assert "; use " in remark
+
+
+QUERIES = WaitingQueries(BrokerConfig())
+
+
+@pytest.fixture
+def processor_view_message_by_id(golden_store):
+    return ViewMessageByIdProcessor(golden_store.queries, QUERIES)
+
+
+async def test_every_record_of_a_recorded_store(processor_view_message_by_id):
+    for offset, record in records("clean"):
+        assert await call_async(processor_view_message_by_id.process, ViewMessageRequestHeader(offset)) == (
+            0,
+            None,
+            {},
+            record,
+        )
+
+
+@pytest.mark.parametrize("offset", [1, -1, 999_999_999, 2**63 - 1, -(2**63)])
+async def test_where_no_record_begins(processor_view_message_by_id, offset):
+    answer = await call_async(processor_view_message_by_id.process, ViewMessageRequestHeader(offset))
+    assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}", {}, b"")
+
+
+async def test_a_record_that_somebody_wrote_into_a_body_is_not_answered(store):
+    result = store.appender.put_message(message())
+    store.appender.dispatch()
+    forged = put_forged(store, store.commit_log.record(result.physical_offset))
+
+    answer = await call_async(
+        ViewMessageByIdProcessor(store.queries, QUERIES).process, ViewMessageRequestHeader(forged)
+    )
+
+    assert answer == (ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {forged}", {}, b"")
+
+
+async def test_recorded_failures(processor_view_message_by_id):
+    failures = 0
+    for command, theirs in recorded(33, ViewMessageRequestHeader):
+        if theirs.code:
+            assert await call_async(processor_view_message_by_id.process, command.header) == theirs
+            failures += 1
+    assert failures == 3
+
+
+@pytest.mark.parametrize("number", range(5))
+async def test_recorded_records_are_answered_as_they_lie_in_the_log(number):
+    command, theirs = [each for each in recorded(33, ViewMessageRequestHeader) if not each[1].code][number]
+
+    class Queries:
+        @staticmethod
+        async def read_queued_message(physical_offset):
+            return theirs.body if physical_offset == command.header.offset else None
+
+    assert (
+        await call_async(ViewMessageByIdProcessor(cast("MessageQueries", Queries()), QUERIES).process, command.header)
+        == theirs
+    )

@@ -29,8 +29,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import batch_send
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.retry_and_dlq import RetryAndDlq
-from rocketbroker.processor.support.topic_target import TopicTargets
+from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.commitlog.put_message import Acknowledgements, OnAcknowledged
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection

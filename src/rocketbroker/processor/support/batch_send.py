@@ -23,10 +23,9 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.consume_queue_layout import MOST_IN_INNER_BATCH
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.support.broker_properties import BrokerProperties
-from rocketbroker.processor.support.key_limit import KeyLimit
-from rocketbroker.processor.support.put_refusal import put_refusal
+from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.send_answers import SendAnswers
+from rocketbroker.processor.support.sent_properties import BrokerProperties, KeyLimit
 from rocketbroker.processor.support.topic_target import TopicTarget
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender

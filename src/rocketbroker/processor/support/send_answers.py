@@ -9,8 +9,8 @@ from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.remoting.frame import decode_frames
 from rocketbroker.codec.remoting.handler import RunAnswers
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.processor.support.acknowledged_answer import acknowledged_answer
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.put_answers import acknowledged_answer
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
 from rocketbroker.store.commitlog.put_message import (
     Acknowledgement,

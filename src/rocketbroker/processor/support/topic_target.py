@@ -1,11 +1,16 @@
-"""Topics prepared for sends, checked once and kept until the topic changes."""
+"""Topics that messages are sent to: found, created, or dead letters after the last retry."""
 
 import random
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager, StatsItem
+from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.schedule_message_service import DELAY
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC, TopicConfigManager, unserved_attribute
 from rocketbroker.codec.message.message_const import MULTI_TAGS_FLAG
+from rocketbroker.codec.message.message_properties import replace_property
 from rocketbroker.codec.message.topic_validator import (
+    DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
     RMQ_SYS_TRANS_HALF_TOPIC,
     is_not_allowed_send_topic,
@@ -18,7 +23,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.table_change import topic_waits
-from rocketbroker.store.commitlog.put_message import Wait
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, Wait
 
 _UNIT_FLAG = 1
 _NOT_WRITTEN = "which this broker does not support; send to a topic without it"
@@ -151,3 +156,50 @@ class TopicTargets:
             )
             raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
         return created
+
+
+_PERM = PERM_READ_WRITE
+
+
+class RetryAndDlq:
+    """Redirects messages whose retries are used up to the dead letters of their group.
+
+    Args:
+        subscription_groups: retry limits.
+        topic_configs: table in which the dead-letter topic is created.
+        locks: locks of groups that consume in order, whose failed messages are dead letters at once.
+        stats: counters of dead letters.
+    """
+
+    def __init__(
+        self,
+        subscription_groups: SubscriptionGroupManager,
+        topic_configs: TopicConfigManager,
+        locks: RebalanceLockManager,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._subscription_groups = subscription_groups
+        self._topic_configs = topic_configs
+        self._locks = locks
+        self._stats = stats
+
+    def redirect(self, header: SendMessageRequestHeader, message: MessageExtBrokerInner) -> None:
+        """Turn a message for ``%RETRY%<group>`` into one for ``%DLQ%<group>`` when its retries are used up.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST.
+        """
+        name = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        group = self._subscription_groups.find_for_pull(name)
+        if group is None:
+            remark = f"subscription group not exist, {name}"
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
+        if header.reconsume_times <= limit and self._locks.is_lock_all_expired(name):
+            return
+        topic = DLQ_GROUP_TOPIC_PREFIX + name
+        self._topic_configs.create_in_send_message_back(topic, 1, _PERM)
+        message.topic = topic
+        message.queue_id = 0
+        message.properties = replace_property(message.properties, DELAY, b"0")
+        self._stats.dead_letter(header.topic, name).add(1, len(message.body))

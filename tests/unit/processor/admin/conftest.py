@@ -17,7 +17,7 @@ from rocketbroker.codec.remoting.bodies.client import (
     MessageModel,
     SubscriptionData,
 )
-from rocketbroker.processor.admin.answer_encoder import AnswerEncoder
+from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 

@@ -1,0 +1,185 @@
+"""GET_BROKER_RUNTIME_INFO (28): figures of the broker (AdminBrokerProcessor.prepareRuntimeInfo).
+
+The answer has every key of RocketMQ, since exporters and dashboards read them as numbers. Values are measured, except
+those in ``NOT_MEASURED``.
+
+These keys are not RocketMQ's, and absent while they would be 0 or empty:
+
+- ``replicationProblem``: reason why a slave does not follow its master;
+- ``damagedMessages``: number of messages found damaged since the start;
+- ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
+  began to disagree about its subscriptions, and number of groups whose clients disagree now.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Final
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
+from rocketbroker.store.message_store import MessageStore
+
+# GET_BROKER_RUNTIME_INFO (28): figures of the broker (AdminBrokerProcessor.prepareRuntimeInfo).
+#
+# The answer has every key of RocketMQ, since exporters and dashboards read them as numbers. Values are measured, except
+# those in ``NOT_MEASURED``.
+#
+# These keys are not RocketMQ's, and absent while they would be 0 or empty:
+#
+# - ``replicationProblem``: reason why a slave does not follow its master;
+# - ``damagedMessages``: number of messages found damaged since the start;
+# - ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
+#   began to disagree about its subscriptions, and number of groups whose clients disagree now.
+
+# The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: the broker's protocol version.
+BROKER_VERSION_DESC = "V5_5_0"
+_UNITS = "KMGTPE"
+_NO_THREADS = ("pullThreadPool", "litePullThreadPool", "queryThreadPool", "ackThreadPool")
+_DURATIONS = ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s")
+_LONG_DURATIONS = ("4~5s", "5~10s", "10s~")
+#: Keys of RocketMQ for parts that this broker does not have or does not time.
+NOT_MEASURED: Final = {
+    # Requests are handled as they are read: no thread pool has a queue in which they could wait.
+    **{f"{pool}Queue{value}": "0" for pool in _NO_THREADS for value in ("Size", "Capacity", "HeadWaitTimeMills")},
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    # There is no lock around puts, and no buffer between the log and its queues.
+    "pageCacheLockTimeMills": "0",
+    "dispatchMaxBuffer": "0",
+    # RocketMQ's value without a pool of buffers, for which it leaves out remainHowManyDataToCommit.
+    "remainTransientStoreBufferNumbs": "2147483647",
+    # Sends are served from the start; RocketMQ's value for that.
+    "startAcceptSendRequestTimeStamp": "0",
+    # Single puts and gets are not timed.
+    "putMessageDistributeTime": "".join(f"[{duration}]:0 " for duration in _DURATIONS + _LONG_DURATIONS),
+    "putMessageEntireTimeMax": "0",
+    "getMessageEntireTimeMax": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+}
+_NO_MESSAGE = "-1"
+
+
+class GetBrokerRuntimeInfoProcessor:
+    """Answers a table of keys and values.
+
+    Args:
+        store: the store with all its parts.
+        stats: counters of puts and gets.
+        schedule: progress of the delay levels.
+        consumers: subscription conflicts.
+        is_active: returns true if this broker delivers delayed messages (``brokerActive``).
+        clock: clock for the uptime.
+        executor: threads that query the disks, which may block.
+        timer_info: returns the keys of timer messages.
+        send_info: returns the keys of the queue of sends that are not acknowledged.
+        replication_problem: returns the reason why a slave does not follow its master, empty if it does.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - one source for each figure
+        self,
+        store: MessageStore,
+        stats: BrokerStatsManager,
+        schedule: ScheduleMessageService,
+        consumers: ConsumerManager,
+        is_active: Callable[[], bool],
+        clock: Clock,
+        executor: Executor,
+        timer_info: Callable[[], dict[str, str]],
+        send_info: Callable[[], dict[str, str]],
+        replication_problem: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._stats = stats
+        self._schedule = schedule
+        self._consumers = consumers
+        self._is_active = is_active
+        self._clock = clock
+        self._executor = executor
+        self._timer_info = timer_info
+        self._send_info = send_info
+        self._replication_problem = replication_problem
+
+    async def process(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the request."""
+        loop = asyncio.get_running_loop()
+        disks = await loop.run_in_executor(self._executor, disk_info, self._store.config)
+        table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
+        table |= self._consumers.runtime_info()
+        table |= NOT_MEASURED | self._timer_info() | self._send_info()
+        if problem := self._replication_problem():
+            table["replicationProblem"] = problem
+        table["brokerActive"] = str(self._is_active()).lower()
+        table["brokerVersionDesc"] = BROKER_VERSION_DESC
+        return response(body=KVTable(table).encode())
+
+    def _store_info(self) -> dict[str, str]:
+        store = self._store
+        end = store.commit_log.max_offset
+        info = {
+            "bootTimestamp": str(store.boot_time_ms),
+            "runtime": format_runtime(self._clock.time_ms() - store.boot_time_ms),
+            "commitLogMinOffset": str(store.commit_log.min_offset),
+            "commitLogMaxOffset": str(end),
+            "dispatchBehindBytes": str(end - store.appender.dispatched_offset),
+            "remainHowManyDataToFlush": human_readable_byte_count(max(0, end - store.flusher.flushed_offset)),
+        }
+        if store.damage_log.count:
+            info["damagedMessages"] = str(store.damage_log.count)
+        first = store.commit_log.record(store.commit_log.min_offset)
+        earliest = _NO_MESSAGE if first is None else str(decode_record(first, read_body=False).store_timestamp)
+        info["earliestMessageTimeStamp"] = earliest
+        return info
+
+
+def disk_info(config: MessageStoreConfig) -> dict[str, str]:
+    """Return the use of the store's disks, without those that cannot be read (blocks)."""
+    info: dict[str, str] = {}
+    log_disk, queue_disk = _disk_or_none(config.commit_log_dir), _disk_or_none(config.consume_queue_dir)
+    root_disk = _disk_or_none(Path(config.store_path_root_dir))
+    if log_disk is not None:
+        ratio = str(used_ratio(log_disk))
+        info["commitLogDiskRatio"] = info[f"commitLogDiskRatio_{config.commit_log_dir}"] = ratio
+    if queue_disk is not None:
+        info["consumeQueueDiskRatio"] = str(used_ratio(queue_disk))
+    if root_disk is not None:
+        sizes = (blocks * root_disk.f_frsize for blocks in (root_disk.f_blocks, root_disk.f_bfree))
+        total, free = map(human_readable_byte_count, sizes)
+        info["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
+    return info
+
+
+def _disk_or_none(path: Path) -> os.statvfs_result | None:
+    try:
+        return disk_of(path)
+    except OSError:
+        return None
+
+
+def human_readable_byte_count(count: int) -> str:
+    """Format bytes as ``12 B``, ``1.5 KiB`` (MixAll.humanReadableByteCount)."""
+    value, unit = float(count), ""
+    for candidate in _UNITS:
+        if value < 1024:
+            break
+        value, unit = value / 1024, candidate
+    return f"{value:.1f} {unit}iB" if unit else f"{count} B"
+
+
+def format_runtime(elapsed_ms: int) -> str:
+    """Format a duration as ``[ 0 days, 0 hours, 10 minutes, 36 seconds ]`` (StoreStatsService.getFormatRuntime)."""
+    minutes, seconds = divmod(elapsed_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

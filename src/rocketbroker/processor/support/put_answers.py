@@ -1,0 +1,69 @@
+"""Answers to puts: refusals by the store, and acknowledgements from disk and slaves.
+
+RocketMQ has one code, and one text, for several causes of a refusal. The code stays, since clients decide by it whether
+to try another broker (SendMessageProcessor.handlePutMessageResult). The remark begins with the status, which names the
+cause, and continues with the values.
+"""
+
+from typing import Final
+
+from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.store.commitlog.put_message import (
+    STORED,
+    Acknowledgement,
+    Acknowledgements,
+    PutMessageResult,
+    PutMessageStatus,
+)
+
+# Answers to messages that the store did not accept (SendMessageProcessor.handlePutMessageResult).
+#
+# RocketMQ has one code, and one text, for several causes. The code stays, since clients decide by it whether to try
+# another broker. The remark begins with the status, which names the cause, and continues with the values.
+
+RESPONSE_CODES: Final = {
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutMessageStatus.DISK_FULL: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.READ_ONLY: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.NOT_DISPATCHED: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.NOT_STARTED: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.SHUTTING_DOWN: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.SLAVE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.TOPIC_BEING_DELETED: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.TOPIC_NOT_CREATED: ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+
+
+def put_refusal(result: PutMessageResult) -> BrokerResponseError:
+    """Return the answer to a put that did not end with PUT_OK."""
+    return BrokerResponseError(RESPONSE_CODES[result.status], f"[{result.status.name}] {result.reason}")
+
+
+# Answers to requests whose message has to be acknowledged first.
+#
+# It has to be on disk under SYNC_FLUSH and on slaves under SYNC_MASTER, and its topic on disk.
+
+
+def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
+    """Return ``answer``, or the error for an outcome that is not ok.
+
+    FLUSH_DISK_TIMEOUT and FLUSH_SLAVE_TIMEOUT keep the fields: the message is stored nevertheless, and they are right.
+    """
+    if outcome.ok:
+        return answer
+    fields = answer.header if outcome.status in STORED else None
+    return response(RESPONSE_CODES[outcome.status], outcome.reason, fields)
+
+
+async def answer_when_acknowledged(
+    acknowledgements: Acknowledgements, result: PutMessageResult, answer: Command
+) -> Command:
+    """Wait for the message, then return the result of ``acknowledged_answer``."""
+    return acknowledged_answer(answer, await acknowledgements.acknowledged(result))

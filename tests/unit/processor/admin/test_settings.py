@@ -1,0 +1,143 @@
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import pytest
+
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, TransportConfig
+from rocketbroker.processor.admin.settings import BrokerConfigProcessor
+from tests.support.processor_calls import call, call_async, recorded, refusal_async
+
+
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    with ThreadPoolExecutor(1) as made:
+        yield made
+
+
+@pytest.fixture
+def registered():
+    return []
+
+
+@pytest.fixture
+def models():
+    return (
+        BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1"),
+        MessageStoreConfig(),
+        TransportConfig(listen_port=10911),
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_text("# mine\nbrokerName=broker-a\n")
+    return file
+
+
+@pytest.fixture
+def processor(parts, models, path, executor, registered):
+    return BrokerConfigProcessor(
+        models,
+        path,
+        executor,
+        lambda: registered.append(models[0].broker_ip1),
+        lambda: registered.append("readmitted"),
+        parts.clock,
+    )
+
+
+@pytest.mark.parametrize("line", [b"protectedMode=false", b"adminWhiteList=192.0.2.7", b"brokerWhiteList=10.0.0.0/8"])
+async def test_connected_peers_are_admitted_again(processor, registered, line: bytes):
+    assert (await call_async(processor.process_update, body=line))[0] == ResponseCode.SUCCESS
+    assert registered == ["readmitted"]
+
+
+async def test_a_change_acts_is_stored_and_raises_the_version(parts, models, processor, path, registered):
+    before = call(processor.process_get)
+    assert json.loads(before.fields["version"])["counter"] == 0
+    parts.clock.advance(5)
+    answer = await call_async(processor.process_update, body=b"traceOn=false\nflushConsumerOffsetInterval=1234\n")
+    assert answer == (0, None, {}, b"")
+    assert models[0].trace_on is False
+    assert path.read_text().splitlines()[:2] == ["# mine", "brokerName=broker-a"]
+    assert {"traceOn=false", "flushConsumerOffsetInterval=1234"} <= set(path.read_text().splitlines())
+    after = call(processor.process_get)
+    assert json.loads(after.fields["version"]) == {"counter": 1, "stateVersion": 0, "timestamp": parts.clock.time_ms()}
+    assert b"traceOn=false\n" in after.body
+    assert b"traceOn=true\n" in before.body
+    assert registered == []
+
+
+@pytest.mark.parametrize("change", [b"brokerIP1=127.0.0.9", b"listenPort=20911", b"brokerPermission=4"])
+async def test_what_name_servers_know_is_registered_again(processor, registered, change):
+    await call_async(processor.process_update, body=change)
+    assert len(registered) == 1
+    assert (await call_async(processor.process_update, body=change)).code == 0
+    assert len(registered) == 1
+
+
+async def test_registration_sees_the_new_address(processor, registered):
+    await call_async(processor.process_update, body=b"brokerIP1=127.0.0.9")
+    assert registered == ["127.0.0.9"]
+
+
+async def test_recorded_updates(processor):
+    codes = []
+    for command, theirs in recorded(25):
+        name = bytes(command.body).partition(b"=")[0]
+        if name == b"brokerConfigPath":
+            code, remark = await refusal_async(processor.process_update, body=command.body)
+            assert code == theirs.code == ResponseCode.NO_PERMISSION
+            assert "brokerConfigPath cannot be changed" in remark
+        codes.append(theirs.code)
+    assert ResponseCode.NO_PERMISSION in codes
+
+
+def test_recorded_answers_have_the_same_shape(processor):
+    for _, theirs in recorded(26):
+        ours = call(processor.process_get)
+        assert (ours.code, ours.remark, set(ours.fields)) == (theirs.code, theirs.remark, set(theirs.fields))
+        assert set(json.loads(ours.fields["version"])) == set(json.loads(theirs.fields["version"]))
+        names = [[line.partition(b"=")[0] for line in answer.body.splitlines()] for answer in (ours, theirs)]
+        assert names[0] == sorted(names[0])
+        # The recorded broker tells of all its settings, ours of those that it acts on, under the same names.
+        assert len(set(names[0]) & set(names[1])) > 50
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "named"),
+    [
+        (b"storePathRootDir=/tmp/x", ResponseCode.NO_PERMISSION, "storePathRootDir cannot be changed"),
+        (b"traceOnn=true", ResponseCode.INVALID_PARAMETER, "unknown setting traceOnn; did you mean traceOn?"),
+        (b"traceOn=maybe", ResponseCode.INVALID_PARAMETER, "traceOn"),
+        (b"traceOn=false\nlistenPort=70000", ResponseCode.INVALID_PARAMETER, "listenPort"),
+        (b"", ResponseCode.INVALID_PARAMETER, "names no setting"),
+        (b"a=b\n" * 10_000, ResponseCode.INVALID_PARAMETER, "40,000 bytes, above the limit of 32,768"),
+    ],
+)
+async def test_bad_updates_are_named_and_change_nothing(models, processor, path, registered, body, code, named):
+    found_code, remark = await refusal_async(processor.process_update, body=body)
+    assert found_code == code
+    assert named in remark
+    assert models[0].trace_on is True
+    assert path.read_text() == "# mine\nbrokerName=broker-a\n"
+    assert registered == []
+
+
+async def test_a_change_that_cannot_be_stored_is_said(models, processor, path):
+    path.unlink()
+    path.mkdir()
+    code, remark = await refusal_async(processor.process_update, body=b"traceOn=false")
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert "cannot be stored" in remark
+    assert models[0].trace_on is False
+
+
+async def test_changes_at_the_same_time_are_all_stored(processor, path):
+    changes = (b"traceOn=false", b"regionId=R2", b"longPollingEnable=false")
+    await asyncio.gather(*(call_async(processor.process_update, body=change) for change in changes))
+    assert {change.decode() for change in changes} <= set(path.read_text().splitlines())
