@@ -21,7 +21,8 @@ For contributors and authors of clients: find the file that answers a request, w
 is generated from the tables that the servers run with. Names and numbers are those of RocketMQ's `RequestCode`. A code
 that is not listed gets the answer REQUEST_CODE_NOT_SUPPORTED (3).
 
-- *file*: the processor, below `src/rocketbroker/processor/`. Codes that differ only in their encoding share one.
+- *file*: the family that answers it, below `src/rocketbroker/processor/`. The method has the name of the code, in small
+  letters; the send and pull paths have a class each, whose method is `process`.
 - *audience*: the least kind of peer that may send it in [protected mode](../operations/security.md): a client, a
   broker, or administration.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     name: str
     audience: str
     file: Path
+    method: str
     header: str
     meaning: str
 
@@ -54,7 +56,7 @@ def sections() -> tuple[Section, Section]:
     broker = BrokerController(broker_settings(0, Path(), ""))
     return (
         ("Name server", "`namesrv_table.py`", namesrv.routes),
-        ("Broker", "`table.py` and `broker_table.py`", broker.routes),
+        ("Broker", "`broker_table.py`", broker.routes),
     )
 
 
@@ -66,17 +68,19 @@ def rows(routes: dict[int, Route]) -> list[Row]:
 def _row(route: Route) -> Row:
     processor = type(getattr(route.process, "__self__"))  # noqa: B009 - a bound method, which its type does not say
     header = route.header_type
+    named = route.process.__name__ != "process"
     return Row(
         route.code,
         RequestCode(route.code).name,
         route.audience.word,
         Path(inspect.getfile(processor)).relative_to(_SOURCES / "processor"),
+        route.process.__name__,
         header.__name__ if header else "",
-        _first_paragraph(processor),
+        _first_paragraph(route.process if named else processor),
     )
 
 
-def _first_paragraph(processor: type) -> str:
+def _first_paragraph(processor: object) -> str:
     text = inspect.getdoc(processor) or ""
     return " ".join(text.split("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")
 
@@ -88,7 +92,7 @@ def render() -> str:
 
 def _section(title: str, table: str, routes: dict[int, Route]) -> Iterator[str]:
     yield f"## {title}\n\n{len(routes)} codes, from {table}.\n"
-    yield "| code | name | audience | file | header | what its processor does |\n|---|---|---|---|---|---|"
+    yield "| code | name | audience | file | header | meaning |\n|---|---|---|---|---|---|"
     for row in rows(routes):
         header = f"`{row.header}`" if row.header else "-"
         yield f"| {row.code} | {row.name} | {row.audience} | `{row.file}` | {header} | {row.meaning} |"

@@ -1,7 +1,5 @@
-"""Tables, processor files, their tests and the page of request codes belong together: none lacks one of the others."""
+"""Request codes, the methods that answer them, their tests and their page: none lacks one of the others."""
 
-import importlib
-import inspect
 import re
 from pathlib import Path
 
@@ -19,7 +17,6 @@ PAGE = ROOT / "docs" / "reference" / "request-codes.md"
 HOW = "run: bin/manual"
 ROUTES = {title: routes for title, _, routes in request_codes.sections()}
 ROUTED = [row for routes in ROUTES.values() for row in request_codes.rows(routes)]
-FILES = sorted({row.file for row in ROUTED})
 
 
 @pytest.mark.parametrize("title", ROUTES)
@@ -31,29 +28,26 @@ def test_each_routed_code_has_its_row_and_no_other_has_one(title: str):
 
 
 @pytest.mark.parametrize("row", ROUTED, ids=lambda row: f"{row.code}-{row.name}")
-def test_each_routed_code_has_its_test_file(row: Row):
+def test_each_routed_code_has_a_test_at_the_same_place(row: Row):
     text = (TESTS / row.file.with_name(f"test_{row.file.name}")).read_text()
 
-    # It calls the processor itself, or asks a table by the code.
-    assert f"from {module_of(row.file)} import" in text or row.name in text
+    # It calls the method itself, or asks a server by the code.
+    assert f".{row.method}" in text or row.name in text or f"({row.code})" in text
     assert re.search(r"^(async )?def test_", text, re.MULTILINE)
 
 
-def test_each_processor_is_routed():
-    """A class with the name of a processor that no table has is a code that nobody can reach."""
-    files = [path.relative_to(PROCESSORS) for path in PROCESSORS.rglob("*.py") if path.name != "__init__.py"]
-
-    assert {file for file in files if has_processor(file)} == set(FILES)
-
-
-def module_of(file: Path) -> str:
-    return ".".join(("rocketbroker", "processor", *file.with_suffix("").parts))
+@pytest.mark.parametrize("row", ROUTED, ids=lambda row: f"{row.code}-{row.name}")
+def test_a_method_has_the_name_of_its_code(row: Row):
+    """One search for the code or the name finds what answers it."""
+    assert row.method == row.name.lower() or row.method.startswith("process")
 
 
-def has_processor(file: Path) -> bool:
-    module = importlib.import_module(module_of(file))
-    classes = inspect.getmembers(module, inspect.isclass)
-    return any(name.endswith("Processor") and each.__module__ == module.__name__ for name, each in classes)
+def test_each_family_is_routed():
+    """A method that answers a code which no server routes is one that nobody can reach."""
+    text = "".join(path.read_text() for path in PROCESSORS.rglob("*.py") if path.name != "request_family.py")
+    answered = set(re.findall(r"@answers\(\s*(?:RequestCode|Code)\.([A-Z0-9_]+)", text))
+
+    assert answered <= {row.name for row in ROUTED}
 
 
 def codes(title: str, audience: Audience) -> set[int]:

@@ -21,11 +21,12 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.admin.groups import GetAllSubscriptionGroupConfigProcessor
-from rocketbroker.processor.admin.slaves import GetAllConsumerOffsetProcessor
+from rocketbroker.processor.admin.slaves import SlaveRequests
 from rocketbroker.processor.admin.topics import GetAllTopicConfigProcessor
 from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.fakes import FakeClock
+from tests.support.processor_calls import family
 
 CONFIG = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
 
@@ -61,13 +62,13 @@ class FakeMaster:
         table = MethodTable()
         topics = GetAllTopicConfigProcessor(self.topics, encoder)
         groups = GetAllSubscriptionGroupConfigProcessor(self.groups, encoder)
-        offsets = GetAllConsumerOffsetProcessor(self.offsets, encoder)
-        for code, processor, header in (
-            (RequestCode.GET_ALL_TOPIC_CONFIG, topics, GetAllTopicConfigRequestHeader),
-            (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, groups, GetAllSubscriptionGroupRequestHeader),
-            (RequestCode.GET_ALL_CONSUMER_OFFSET, offsets, None),
+        offsets = family(SlaveRequests, offsets=self.offsets, encoder=encoder)
+        for code, process, header in (
+            (RequestCode.GET_ALL_TOPIC_CONFIG, topics.process, GetAllTopicConfigRequestHeader),
+            (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, groups.process, GetAllSubscriptionGroupRequestHeader),
+            (RequestCode.GET_ALL_CONSUMER_OFFSET, offsets.get_all_consumer_offset, None),
         ):
-            table.add(code, self._instead(code, processor.process), header)
+            table.add(code, self._instead(code, process), header)
         for code in list(self.bodies):
             table.add(code, self._instead(code, None))
         table.add(

@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pytest
 
@@ -18,6 +19,20 @@ from rocketbroker.codec.remoting.remoting_command import (
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import GoldenFrame, answers_to
+
+F = TypeVar("F")
+
+
+def family(kind: type[F], parts: object = None, **more: object) -> F:
+    """Return a family of request codes with the parts of a test; the others are missing, and fail when they are used.
+
+    Args:
+        kind: the family.
+        parts: has parts by their names.
+        more: parts that ``parts`` lacks, or that replace its own.
+    """
+    names = [field.name for field in fields(cast("Any", kind)) if field.init]
+    return kind(**{name: more[name] if name in more else getattr(parts, name, None) for name in names})
 
 
 class Answered(NamedTuple):

@@ -34,7 +34,6 @@ from rocketbroker.codec.remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
-    ExchangeHAInfoRequestHeader,
     ExchangeHAInfoResponseHeader,
     GetAllProducerInfoRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
@@ -117,16 +116,7 @@ from rocketbroker.processor.admin.offsets import (
 )
 from rocketbroker.processor.admin.runtime_info import GetBrokerRuntimeInfoProcessor
 from rocketbroker.processor.admin.settings import BrokerConfigProcessor
-from rocketbroker.processor.admin.slaves import (
-    ExchangeBrokerHaInfoProcessor,
-    GetAllConsumerOffsetProcessor,
-    GetAllDelayOffsetProcessor,
-    GetAllMessageRequestModeProcessor,
-    GetBrokerHaStatusProcessor,
-    GetTimerCheckPointProcessor,
-    GetTimerMetricsProcessor,
-    NotifyMinBrokerIdChangeProcessor,
-)
+from rocketbroker.processor.admin.slaves import SlaveRequests
 from rocketbroker.processor.admin.statistics import (
     ConsumeStatsCollector,
     GetBrokerConsumeStatsProcessor,
@@ -164,6 +154,7 @@ from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.processor.support.pull_filter import PullFilter
+from rocketbroker.processor.support.request_family import routes_of
 from rocketbroker.processor.support.slave_refusals import with_slave_refusals
 from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
@@ -365,23 +356,6 @@ def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) 
         DeleteSubscriptionGroupRequestHeader,
     )
     add(
-        RequestCode.GET_ALL_CONSUMER_OFFSET,
-        GetAllConsumerOffsetProcessor(parts.consumer_offsets, encoder).process,
-        audience=Audience.BROKER,
-    )
-    add(RequestCode.GET_ALL_DELAY_OFFSET, GetAllDelayOffsetProcessor(parts.schedule).process, audience=Audience.BROKER)
-    add(RequestCode.GET_TIMER_CHECK_POINT, GetTimerCheckPointProcessor(parts.timer).process, audience=Audience.BROKER)
-    add(
-        RequestCode.GET_TIMER_METRICS,
-        GetTimerMetricsProcessor(parts.admin.copied.timer_metrics).process,
-        audience=Audience.BROKER,
-    )
-    add(
-        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
-        GetAllMessageRequestModeProcessor(parts.admin.copied.message_request_modes).process,
-        audience=Audience.BROKER,
-    )
-    add(
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
         QueryTopicConsumeByWhoProcessor(parts.consumers, parts.consumer_offsets).process,
         QueryTopicConsumeByWhoRequestHeader,
@@ -510,18 +484,6 @@ def _add_statistics(
         ).process,
         audience=Audience.BROKER,
     )
-    add(
-        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-        NotifyMinBrokerIdChangeProcessor(parts.admin.look_for_members).process,
-        audience=Audience.BROKER,
-    )
-    add(
-        RequestCode.EXCHANGE_BROKER_HA_INFO,
-        ExchangeBrokerHaInfoProcessor(parts.admin.own_ha_info, parts.admin.hand_over).process,
-        ExchangeHAInfoRequestHeader,
-        Audience.BROKER,
-    )
-    add(RequestCode.GET_BROKER_HA_STATUS, GetBrokerHaStatusProcessor(parts.admin.ha_status).process)
     add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)
     add(
         RequestCode.GET_BROKER_CONSUME_STATS,
@@ -574,7 +536,28 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)
     add_admin_codes(table, parts, fast_failure)
-    return with_slave_refusals(table.routes) if parts.config.broker_id != MASTER_ID else table.routes
+    is_slave = parts.config.broker_id != MASTER_ID
+    families = _families(parts)
+    routes = with_slave_refusals(table.routes) if is_slave else table.routes
+    return routes | routes_of(families, is_slave=is_slave)
+
+
+def _families(parts: BrokerParts) -> list[object]:
+    admin = parts.admin
+    encoder = AnswerEncoder(parts.config, admin.executor)
+    return [
+        SlaveRequests(
+            offsets=parts.consumer_offsets,
+            schedule=parts.schedule,
+            timer=parts.timer,
+            copied=admin.copied,
+            ha_status=admin.ha_status,
+            look_for_members=admin.look_for_members,
+            own_ha_info=admin.own_ha_info,
+            hand_over=admin.hand_over,
+            encoder=encoder,
+        ),
+    ]
 
 
 def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:

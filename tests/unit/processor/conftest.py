@@ -1,6 +1,7 @@
 """The parts of a broker that processors are given."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
@@ -33,11 +35,15 @@ def parts(tmp_path: Path) -> SimpleNamespace:
     clock = FakeClock()
     config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1")
     consumer_filters = ConsumerFilterManager(tmp_path / "consumerFilter.json", config, clock)
+    topics = TopicConfigManager(tmp_path / "topics.json", config, clock)
+    groups = SubscriptionGroupManager(tmp_path / "subscriptionGroup.json", config, clock)
     return SimpleNamespace(
         clock=clock,
         config=config,
-        topic_configs=TopicConfigManager(tmp_path / "topics.json", config, clock),
-        subscription_groups=SubscriptionGroupManager(tmp_path / "subscriptionGroup.json", config, clock),
+        topics=topics,
+        topic_configs=topics,
+        groups=groups,
+        subscription_groups=groups,
         offsets=ConsumerOffsetManager(tmp_path / "consumerOffset.json", clock),
         consumer_filters=consumer_filters,
         consumers=ConsumerManager(clock, 120.0, lambda _info: None, consumer_filters.unregister),
@@ -90,3 +96,10 @@ async def golden_store(tmp_path: Path) -> AsyncIterator[MessageStore]:
     found = make_store(unpack("clean", tmp_path / "golden"))
     async with running(found):
         yield found
+
+
+@pytest.fixture
+def encoder(parts: SimpleNamespace) -> Iterator[AnswerEncoder]:
+    """Encodes long answers on a thread."""
+    with ThreadPoolExecutor(1) as executor:
+        yield AnswerEncoder(parts.config, executor)

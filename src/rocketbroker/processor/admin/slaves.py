@@ -1,49 +1,121 @@
-"""Tables that slaves copy, and what master and slaves tell each other (AdminBrokerProcessor)."""
+"""Tables that slaves copy, and notices between a master and its slaves (AdminBrokerProcessor)."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.slave_synchronize import CopiedTable
+from rocketbroker.broker.slave.slave_synchronize import CopiedTables
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.codec.remoting.bodies.offset import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,
     HARuntimeInfo,
-    MessageRequestModeSerializeWrapper,
-    TimerMetricsSerializeWrapper,
 )
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.long_answers import AnswerEncoder, LoopShare
+from rocketbroker.processor.support.request_family import answers
 
 
-class GetAllConsumerOffsetProcessor:
-    """Answers the content of ``consumerOffset.json``, without resets; a slave adds the offsets committed at it."""
+@dataclass(frozen=True, slots=True)
+class SlaveRequests:
+    """Requests between a master and its slaves; topics and groups, which slaves copy too, are in their families.
 
-    def __init__(self, offsets: ConsumerOffsetManager, encoder: AnswerEncoder) -> None:
-        self._encoder = encoder
-        self._offsets = offsets
+    Attributes:
+        offsets: progress of groups.
+        schedule: progress of the delay levels.
+        timer: progress of the timer.
+        copied: tables that a slave only keeps for its master.
+        ha_status: returns the state of replication.
+        look_for_members: has this slave ask the name servers for the live brokers of its name.
+        own_ha_info: returns the addresses of this master; ``None`` at a slave.
+        hand_over: called at a slave with its master; returns once the slave has handed over.
+        encoder: encoder of long answers.
+    """
 
-    async def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        offsets = self._offsets
+    offsets: ConsumerOffsetManager
+    schedule: ScheduleMessageService
+    timer: TimerMessageStore
+    copied: CopiedTables
+    ha_status: Callable[[], HARuntimeInfo]
+    look_for_members: Callable[[], None]
+    own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
+    hand_over: Callable[[Master], Awaitable[None]]
+    encoder: AnswerEncoder
+
+    @answers(RequestCode.GET_ALL_CONSUMER_OFFSET, audience=Audience.BROKER)
+    async def get_all_consumer_offset(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the content of ``consumerOffset.json``, without resets; a slave adds the offsets committed at it."""
         share = LoopShare()
         body = ConsumerOffsetSerializeWrapper(
-            await _copy(offsets.table, share),
-            offsets.data_version,
-            await _copy(offsets.pull_table, share),
-            offsets.group_topic_map(),
+            await _copy(self.offsets.table, share),
+            self.offsets.data_version,
+            await _copy(self.offsets.pull_table, share),
+            self.offsets.group_topic_map(),
         )
-        if (commits := offsets.returned_commits) is not None:
+        if (commits := self.offsets.returned_commits) is not None:
             body.slave_commit_table = await _copy(commits, share)
-        return response(
-            body=await self._encoder.encode(body, len(body.offset_table) + len(body.pull_offset_table or ()))
-        )
+        entries = len(body.offset_table) + len(body.pull_offset_table or ())
+        return response(body=await self.encoder.encode(body, entries))
+
+    @answers(RequestCode.GET_ALL_DELAY_OFFSET, audience=Audience.BROKER)
+    def get_all_delay_offset(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the content of ``delayOffset.json``: the progress of each delay level."""
+        table = dict(sorted(self.schedule.offset_table.items()))
+        return response(body=DelayOffsetSerializeWrapper(table, self.schedule.data_version).encode())
+
+    @answers(RequestCode.GET_TIMER_CHECK_POINT, audience=Audience.BROKER)
+    def get_timer_check_point(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the deliveries whose copies are on disk, in the format of ``config/timercheck``."""
+        return response(body=self.timer.checkpoint().encode())
+
+    @answers(RequestCode.GET_TIMER_METRICS, audience=Audience.BROKER)
+    def get_timer_metrics(self, _connection: Connection, _command: Command) -> Command:
+        """Answer an empty table, since this timer does not count by topic; a slave answers its master's."""
+        return response(body=self.copied.timer_metrics.content.encode())
+
+    @answers(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, audience=Audience.BROKER)
+    def get_all_message_request_mode(self, _connection: Connection, _command: Command) -> Command:
+        """Answer an empty table, since all groups pull; a slave answers its master's."""
+        return response(body=self.copied.message_request_modes.content.encode())
+
+    @answers(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader, Audience.BROKER)
+    async def exchange_broker_ha_info(
+        self, _connection: Connection, command: RemotingCommand[ExchangeHAInfoRequestHeader]
+    ) -> Command:
+        """Answer the own addresses at a master; take those of the master at a slave.
+
+        A master sends them to its slaves before it registers, and waits until they have compared their logs with its
+        own. A slave may ask for them.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER if this broker is a master itself; otherwise as ``hand_over``.
+        """
+        header, own = command.header, self.own_ha_info()
+        if header.master_ha_address is None:
+            return response(header=own)
+        if own is not None:
+            remark = f"this broker is a master itself, and follows no master at {header.master_address}"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        await self.hand_over(Master(header.master_address or "", header.master_ha_address))
+        return response()
+
+    @answers(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, audience=Audience.BROKER)
+    def notify_min_broker_id_change(self, _connection: Connection, _command: Command) -> Command:
+        """Make a slave ask the name servers soon: their answers count, not this notice of another smallest id."""
+        self.look_for_members()
+        return response()
+
+    @answers(RequestCode.GET_BROKER_HA_STATUS)
+    def get_broker_ha_status(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the slaves of a master, or the copying of a slave."""
+        return response(body=self.ha_status().encode())
 
 
 async def _copy(table: OffsetTable, share: LoopShare) -> OffsetTable:
@@ -52,109 +124,3 @@ async def _copy(table: OffsetTable, share: LoopShare) -> OffsetTable:
         copy[key] = dict(queues)
         await share.turn()
     return copy
-
-
-class GetAllDelayOffsetProcessor:
-    """Answers the content of ``delayOffset.json``."""
-
-    def __init__(self, schedule: ScheduleMessageService) -> None:
-        self._schedule = schedule
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        table = dict(sorted(self._schedule.offset_table.items()))
-        return response(body=DelayOffsetSerializeWrapper(table, self._schedule.data_version).encode())
-
-
-class GetTimerCheckPointProcessor:
-    """Answers the deliveries whose copies are on disk, in the format of ``config/timercheck``."""
-
-    def __init__(self, timer: TimerMessageStore) -> None:
-        self._timer = timer
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        return response(body=self._timer.checkpoint().encode())
-
-
-class GetTimerMetricsProcessor:
-    """Answers an empty table, since this timer does not count by topic; a slave answers its master's."""
-
-    def __init__(self, metrics: CopiedTable[TimerMetricsSerializeWrapper]) -> None:
-        self._metrics = metrics
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        return response(body=self._metrics.content.encode())
-
-
-class GetAllMessageRequestModeProcessor:
-    """Answers an empty table, since all groups pull; a slave answers its master's."""
-
-    def __init__(self, modes: CopiedTable[MessageRequestModeSerializeWrapper]) -> None:
-        self._modes = modes
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        return response(body=self._modes.content.encode())
-
-
-# EXCHANGE_BROKER_HA_INFO (906): addresses of a master (AdminBrokerProcessor.updateBrokerHaInfo).
-#
-# A master sends them to its slaves before it registers, and waits until they have compared their logs with its own. A
-# slave may ask for them.
-
-
-class ExchangeBrokerHaInfoProcessor:
-    """Answers the own addresses at a master; takes those of the master at a slave.
-
-    Args:
-        own_info: returns the addresses of this master; ``None`` at a slave.
-        hand_over: called at a slave with its master; returns once the slave has handed over.
-    """
-
-    def __init__(
-        self,
-        own_info: Callable[[], ExchangeHAInfoResponseHeader | None],
-        hand_over: Callable[[Master], Awaitable[None]],
-    ) -> None:
-        self._own_info = own_info
-        self._hand_over = hand_over
-
-    async def process(self, _connection: Connection, command: RemotingCommand[ExchangeHAInfoRequestHeader]) -> Command:
-        """Answer the request.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if this broker is a master itself; otherwise as ``hand_over``.
-        """
-        header, own = command.header, self._own_info()
-        if header.master_ha_address is None:
-            return response(header=own)
-        if own is not None:
-            remark = f"this broker is a master itself, and follows no master at {header.master_address}"
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-        await self._hand_over(Master(header.master_address or "", header.master_ha_address))
-        return response()
-
-
-class NotifyMinBrokerIdChangeProcessor:
-    """Asks the name servers of a slave soon; their answers count, not the notice."""
-
-    def __init__(self, sync_soon: Callable[[], None]) -> None:
-        self._sync_soon = sync_soon
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        self._sync_soon()
-        return response()
-
-
-class GetBrokerHaStatusProcessor:
-    """Answers the slaves of a master, or the copying of a slave."""
-
-    def __init__(self, ha_status: Callable[[], HARuntimeInfo]) -> None:
-        self._ha_status = ha_status
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        return response(body=self._ha_status().encode())

@@ -1,7 +1,5 @@
 """Clients and progress for the administration of a broker."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +15,6 @@ from rocketbroker.codec.remoting.bodies.client import (
     MessageModel,
     SubscriptionData,
 )
-from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
 
@@ -59,13 +56,6 @@ def producer(parts: SimpleNamespace):
         return connection
 
     return register
-
-
-@pytest.fixture
-def encoder(parts: SimpleNamespace) -> Iterator[AnswerEncoder]:
-    """Encodes long answers on a thread."""
-    with ThreadPoolExecutor(1) as executor:
-        yield AnswerEncoder(parts.config, executor)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""EXCHANGE_BROKER_HA_INFO at a master and at a slave."""
+"""Tables that slaves copy, and notices between a master and its slaves."""
 
 import pytest
 
@@ -13,28 +13,19 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.admin.slaves import (
-    ExchangeBrokerHaInfoProcessor,
-    GetAllConsumerOffsetProcessor,
-    GetAllDelayOffsetProcessor,
-    GetAllMessageRequestModeProcessor,
-    GetBrokerHaStatusProcessor,
-    GetTimerCheckPointProcessor,
-    GetTimerMetricsProcessor,
-    NotifyMinBrokerIdChangeProcessor,
-)
+from rocketbroker.processor.admin.slaves import SlaveRequests
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import answers_to
-from tests.support.processor_calls import call, call_async, recorded
+from tests.support.processor_calls import call, call_async, family, recorded
 from tests.support.timers import Timer
 
 
 async def test_recorded_tables(parts, encoder):
-    processor = GetAllConsumerOffsetProcessor(parts.offsets, encoder)
+    processor = family(SlaveRequests, parts, encoder=encoder)
     sizes = set()
     for _, theirs in recorded(43):
         parts.offsets.decode(fastjson.dumps(theirs.body))
-        ours = await call_async(processor.process)
+        ours = await call_async(processor.get_all_consumer_offset)
         # Broadcasting groups keep their offsets under a name with a further @, which Java leaves out of this map.
         ours.body["groupTopicMap"].pop("CG_Bcast@broadcast", None)
         for answer in (ours, theirs):
@@ -48,7 +39,7 @@ async def test_recorded_tables(parts, encoder):
 async def test_the_committed_offset_is_answered(parts, encoder):
     header = UpdateConsumerOffsetRequestHeader("G", "T", 3, 17)
     parts.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    body = (await call_async(GetAllConsumerOffsetProcessor(parts.offsets, encoder).process)).body
+    body = (await call_async(family(SlaveRequests, parts, encoder=encoder).get_all_consumer_offset)).body
     assert body["offsetTable"] == {"T@G": {3: 17}}
     assert body["groupTopicMap"] == {"G": ["T"]}
     assert "slaveCommitTable" not in body
@@ -57,25 +48,25 @@ async def test_the_committed_offset_is_answered(parts, encoder):
 async def test_a_slave_answers_the_offsets_that_were_committed_at_it(parts, encoder):
     parts.offsets.commit("G", "T", 0, 4)
     parts.offsets.keep_commits()
-    processor = GetAllConsumerOffsetProcessor(parts.offsets, encoder)
-    assert (await call_async(processor.process)).body["slaveCommitTable"] == {}
+    processor = family(SlaveRequests, parts, encoder=encoder)
+    assert (await call_async(processor.get_all_consumer_offset)).body["slaveCommitTable"] == {}
     parts.offsets.commit("G", "T", 1, 7)
-    assert (await call_async(processor.process)).body["slaveCommitTable"] == {"T@G": {1: 7}}
+    assert (await call_async(processor.get_all_consumer_offset)).body["slaveCommitTable"] == {"T@G": {1: 7}}
 
 
 def test_recorded_tables_get_all_delay_offset(schedule):
-    processor = GetAllDelayOffsetProcessor(schedule)
+    processor = family(SlaveRequests, schedule=schedule)
     tables = set()
     for _, theirs in recorded(45):
         schedule.decode(fastjson.dumps(theirs.body))
-        assert call(processor.process) == theirs
+        assert call(processor.get_all_delay_offset) == theirs
         tables.add(tuple(theirs.body["offsetTable"].items()))
     assert ((1, 6), (3, 4)) in tables
 
 
 def test_levels_are_in_order(schedule):
     schedule.offset_table = {3: 1, 1: 2}
-    assert list(call(GetAllDelayOffsetProcessor(schedule).process).body["offsetTable"]) == [1, 3]
+    assert list(call(family(SlaveRequests, schedule=schedule).get_all_delay_offset).body["offsetTable"]) == [1, 3]
 
 
 @pytest.fixture
@@ -93,46 +84,46 @@ def test_recorded_answers_have_the_same_fields():
 def test_only_what_is_delivered_before_both(timer):
     timer.progress.begin([(1_000, 9), (5_000, 4)], 9, 1_000, 10_000)
 
-    answer = call(GetTimerCheckPointProcessor(timer).process)
+    answer = call(family(SlaveRequests, timer=timer).get_timer_check_point)
 
     assert decode_timer_checkpoint(answer.body) == TimerCheckpoint(1_000, 0, 9, 9)
 
 
 def test_a_timer_without_messages(timer):
-    assert call(GetTimerCheckPointProcessor(timer).process).body == bytes(56)
+    assert call(family(SlaveRequests, timer=timer).get_timer_check_point).body == bytes(56)
 
 
 def test_recorded_tables_get_timer_metrics(tmp_path):
-    metrics = CopiedTables.within(tmp_path).timer_metrics
+    tables = CopiedTables.within(tmp_path)
     counts = set()
     for _, theirs in recorded(61):
-        metrics.decode(fastjson.dumps(theirs.body))
-        assert call(GetTimerMetricsProcessor(metrics).process) == theirs
+        tables.timer_metrics.decode(fastjson.dumps(theirs.body))
+        assert call(family(SlaveRequests, copied=tables).get_timer_metrics) == theirs
         counts.update(theirs.body["timingCount"])
     assert "GoldenTopic" in counts
 
 
 def test_a_master_has_no_counts(tmp_path):
-    answer = call(GetTimerMetricsProcessor(CopiedTables.within(tmp_path).timer_metrics).process)
+    answer = call(family(SlaveRequests, copied=CopiedTables.within(tmp_path)).get_timer_metrics)
 
     assert answer.body == {"dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0}, "timingCount": {}}
 
 
 def test_recorded_tables_get_all_message_request_mode(tmp_path):
-    modes = CopiedTables.within(tmp_path).message_request_modes
+    tables = CopiedTables.within(tmp_path)
     answers = list(recorded(402))
     for _, theirs in answers:
-        modes.decode(fastjson.dumps(theirs.body))
-        assert call(GetAllMessageRequestModeProcessor(modes).process) == theirs
+        tables.message_request_modes.decode(fastjson.dumps(theirs.body))
+        assert call(family(SlaveRequests, copied=tables).get_all_message_request_mode) == theirs
     assert answers
 
 
 def test_modes_by_topic_and_group(tmp_path):
-    modes = CopiedTables.within(tmp_path).message_request_modes
+    tables = CopiedTables.within(tmp_path)
     text = b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","popShareQueueNum":2,"topic":"T"}}}}'
-    modes.decode(text)
+    tables.message_request_modes.decode(text)
 
-    assert call(GetAllMessageRequestModeProcessor(modes).process).body == fastjson.loads(text)
+    assert call(family(SlaveRequests, copied=tables).get_all_message_request_mode).body == fastjson.loads(text)
 
 
 OWN = ExchangeHAInfoResponseHeader("10.0.0.1:10912", 0, "10.0.0.1:10911")
@@ -147,7 +138,8 @@ async def ask(own: ExchangeHAInfoResponseHeader | None, ha_address: str | None) 
 
     header = ExchangeHAInfoRequestHeader(ha_address, 0, "10.0.0.9:10911" if ha_address else None)
     command = request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
-    return await ExchangeBrokerHaInfoProcessor(lambda: own, hand_over).process(FakeConnection(), command), masters
+    slaves = family(SlaveRequests, own_ha_info=lambda: own, hand_over=hand_over)
+    return await slaves.exchange_broker_ha_info(FakeConnection(), command), masters
 
 
 async def test_a_slave_takes_the_addresses_of_its_master():
@@ -173,9 +165,9 @@ async def test_a_slave_has_no_addresses_to_answer():
 
 def test_a_notice_makes_the_slave_ask():
     rounds: list[int] = []
-    processor = NotifyMinBrokerIdChangeProcessor(lambda: rounds.append(1))
+    processor = family(SlaveRequests, look_for_members=lambda: rounds.append(1))
 
-    answer = processor.process(FakeConnection(), request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE))
+    answer = processor.notify_min_broker_id_change(FakeConnection(), request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE))
 
     assert (answer.code, rounds) == (ResponseCode.SUCCESS, [1])
 
@@ -194,7 +186,7 @@ def test_the_answer_is_the_recorded_one():
         1,
         [HAConnectionRuntimeInfo(slave.addr, slave.slave_ack_offset, 0, True, 0, slave.transfer_from_where)],
     )
-    answer = GetBrokerHaStatusProcessor(lambda: made).process(
+    answer = family(SlaveRequests, ha_status=lambda: made).get_broker_ha_status(
         FakeConnection(), request(RequestCode.GET_BROKER_HA_STATUS)
     )
 
