@@ -38,64 +38,24 @@ if TYPE_CHECKING:
     from rocketbroker.client.core.client_config import SessionCredentials as SessionCredentials
     from rocketbroker.client.core.client_instance import ClientInstance as ClientInstance
     from rocketbroker.client.core.errors import AllocationError as AllocationError
-    from rocketbroker.client.core.errors import BroadcastConsumptionError as BroadcastConsumptionError
     from rocketbroker.client.core.errors import BrokerAnswerError as BrokerAnswerError
-    from rocketbroker.client.core.errors import BrokerDispatchNotCompleteError as BrokerDispatchNotCompleteError
-    from rocketbroker.client.core.errors import BrokerNotExistError as BrokerNotExistError
     from rocketbroker.client.core.errors import BrokerNotFoundError as BrokerNotFoundError
     from rocketbroker.client.core.errors import ClientError as ClientError
     from rocketbroker.client.core.errors import ClientStateError as ClientStateError
-    from rocketbroker.client.core.errors import ConsumeMsgTimeoutError as ConsumeMsgTimeoutError
     from rocketbroker.client.core.errors import ConsumerNotOnlineError as ConsumerNotOnlineError
-    from rocketbroker.client.core.errors import FilterDataNotExistError as FilterDataNotExistError
-    from rocketbroker.client.core.errors import FilterDataNotLatestError as FilterDataNotLatestError
-    from rocketbroker.client.core.errors import FlowControlError as FlowControlError
-    from rocketbroker.client.core.errors import FlushDiskTimeoutError as FlushDiskTimeoutError
-    from rocketbroker.client.core.errors import FlushSlaveTimeoutError as FlushSlaveTimeoutError
-    from rocketbroker.client.core.errors import GoAwayError as GoAwayError
     from rocketbroker.client.core.errors import HandlerError as HandlerError
-    from rocketbroker.client.core.errors import IllegalOperationError as IllegalOperationError
     from rocketbroker.client.core.errors import InvalidMessageError as InvalidMessageError
-    from rocketbroker.client.core.errors import InvalidParameterError as InvalidParameterError
-    from rocketbroker.client.core.errors import LiteSubscriptionQuotaExceededError as LiteSubscriptionQuotaExceededError
-    from rocketbroker.client.core.errors import LmqQuotaExceededError as LmqQuotaExceededError
-    from rocketbroker.client.core.errors import MessageIllegalAnswerError as MessageIllegalAnswerError
     from rocketbroker.client.core.errors import NameServerError as NameServerError
-    from rocketbroker.client.core.errors import NoBuyerIdError as NoBuyerIdError
-    from rocketbroker.client.core.errors import NoMessageError as NoMessageError
     from rocketbroker.client.core.errors import NoPermissionError as NoPermissionError
-    from rocketbroker.client.core.errors import NotInCurrentUnitError as NotInCurrentUnitError
-    from rocketbroker.client.core.errors import NotLeaderForQueueError as NotLeaderForQueueError
     from rocketbroker.client.core.errors import OptionError as OptionError
-    from rocketbroker.client.core.errors import PolicyNotExistError as PolicyNotExistError
-    from rocketbroker.client.core.errors import PollingFullError as PollingFullError
-    from rocketbroker.client.core.errors import PollingTimeoutError as PollingTimeoutError
-    from rocketbroker.client.core.errors import PullNotFoundError as PullNotFoundError
-    from rocketbroker.client.core.errors import PullOffsetMovedError as PullOffsetMovedError
-    from rocketbroker.client.core.errors import PullRetryImmediatelyError as PullRetryImmediatelyError
-    from rocketbroker.client.core.errors import QueryNotFoundError as QueryNotFoundError
     from rocketbroker.client.core.errors import RequestCodeNotSupportedError as RequestCodeNotSupportedError
     from rocketbroker.client.core.errors import RequestTimeoutError as RequestTimeoutError
     from rocketbroker.client.core.errors import SendFailedError as SendFailedError
     from rocketbroker.client.core.errors import ServerFaultError as ServerFaultError
-    from rocketbroker.client.core.errors import ServiceNotAvailableError as ServiceNotAvailableError
-    from rocketbroker.client.core.errors import SlaveNotAvailableError as SlaveNotAvailableError
     from rocketbroker.client.core.errors import SubscriptionError as SubscriptionError
-    from rocketbroker.client.core.errors import SubscriptionGroupNotExistError as SubscriptionGroupNotExistError
-    from rocketbroker.client.core.errors import SubscriptionNotExistError as SubscriptionNotExistError
-    from rocketbroker.client.core.errors import SubscriptionNotLatestError as SubscriptionNotLatestError
-    from rocketbroker.client.core.errors import SubscriptionParseFailedError as SubscriptionParseFailedError
     from rocketbroker.client.core.errors import SystemBusyError as SystemBusyError
-    from rocketbroker.client.core.errors import TopicExistAlreadyError as TopicExistAlreadyError
     from rocketbroker.client.core.errors import TopicNotExistError as TopicNotExistError
     from rocketbroker.client.core.errors import TopicRouteError as TopicRouteError
-    from rocketbroker.client.core.errors import TransactionFailedError as TransactionFailedError
-    from rocketbroker.client.core.errors import TransactionShouldCommitError as TransactionShouldCommitError
-    from rocketbroker.client.core.errors import TransactionShouldRollbackError as TransactionShouldRollbackError
-    from rocketbroker.client.core.errors import TransactionStateGroupWrongError as TransactionStateGroupWrongError
-    from rocketbroker.client.core.errors import TransactionStateUnknownError as TransactionStateUnknownError
-    from rocketbroker.client.core.errors import UserNotExistError as UserNotExistError
-    from rocketbroker.client.core.errors import VersionNotSupportedError as VersionNotSupportedError
     from rocketbroker.client.core.message import Message as Message
     from rocketbroker.client.core.message import MessageType as MessageType
     from rocketbroker.client.core.message import SendMessageContext as SendMessageContext
@@ -121,138 +81,43 @@ if TYPE_CHECKING:
 
 # Names of each module: the imports above, for the interpreter.
 _NAMES = {
-    "rocketbroker.client.admin.admin_client": ("AdminClient",),
-    "rocketbroker.client.consumer.consume_hooks": ("ConsumeMessageHook",),
-    "rocketbroker.client.consumer.consumer_settings": ("ConsumerOptions",),
-    "rocketbroker.client.consumer.lite_pull_consumer": ("LitePullConsumer",),
-    "rocketbroker.client.consumer.offset_store": ("LocalFileOffsetStore",),
-    "rocketbroker.client.consumer.process_queue": ("FlowControl",),
-    "rocketbroker.client.consumer.pull_api_wrapper": (
-        "MessageSelector",
-        "PullResult",
-        "PullStatus",
-    ),
-    "rocketbroker.client.consumer.pull_consumer": (
-        "PullConsumer",
-        "StartFrom",
-    ),
-    "rocketbroker.client.consumer.push_consumer": ("PushConsumer",),
+    "rocketbroker.client.admin.admin_client": "AdminClient",
+    "rocketbroker.client.consumer.consume_hooks": "ConsumeMessageHook",
+    "rocketbroker.client.consumer.consumer_settings": "ConsumerOptions",
+    "rocketbroker.client.consumer.lite_pull_consumer": "LitePullConsumer",
+    "rocketbroker.client.consumer.offset_store": "LocalFileOffsetStore",
+    "rocketbroker.client.consumer.process_queue": "FlowControl",
+    "rocketbroker.client.consumer.pull_api_wrapper": "MessageSelector PullResult PullStatus",
+    "rocketbroker.client.consumer.pull_consumer": "PullConsumer StartFrom",
+    "rocketbroker.client.consumer.push_consumer": "PushConsumer",
     "rocketbroker.client.consumer.rebalance": (
-        "AllocateMachineRoomNearby",
-        "AllocateMessageQueueAveragely",
-        "AllocateMessageQueueAveragelyByCircle",
-        "AllocateMessageQueueByConfig",
-        "AllocateMessageQueueByMachineRoom",
-        "AllocateMessageQueueConsistentHash",
-        "AllocateMessageQueueStrategy",
-        "MachineRoomResolver",
+        "AllocateMachineRoomNearby AllocateMessageQueueAveragely AllocateMessageQueueAveragelyByCircle "
+        "AllocateMessageQueueByConfig AllocateMessageQueueByMachineRoom AllocateMessageQueueConsistentHash "
+        "AllocateMessageQueueStrategy MachineRoomResolver"
     ),
-    "rocketbroker.client.core.client_config": (
-        "ClientConfig",
-        "SessionCredentials",
-    ),
-    "rocketbroker.client.core.client_instance": ("ClientInstance",),
+    "rocketbroker.client.core.client_config": "ClientConfig SessionCredentials",
+    "rocketbroker.client.core.client_instance": "ClientInstance",
     "rocketbroker.client.core.errors": (
-        "AllocationError",
-        "BroadcastConsumptionError",
-        "BrokerAnswerError",
-        "BrokerDispatchNotCompleteError",
-        "BrokerNotExistError",
-        "BrokerNotFoundError",
-        "ClientError",
-        "ClientStateError",
-        "ConsumeMsgTimeoutError",
-        "ConsumerNotOnlineError",
-        "FilterDataNotExistError",
-        "FilterDataNotLatestError",
-        "FlowControlError",
-        "FlushDiskTimeoutError",
-        "FlushSlaveTimeoutError",
-        "GoAwayError",
-        "HandlerError",
-        "IllegalOperationError",
-        "InvalidMessageError",
-        "InvalidParameterError",
-        "LiteSubscriptionQuotaExceededError",
-        "LmqQuotaExceededError",
-        "MessageIllegalAnswerError",
-        "NameServerError",
-        "NoBuyerIdError",
-        "NoMessageError",
-        "NoPermissionError",
-        "NotInCurrentUnitError",
-        "NotLeaderForQueueError",
-        "OptionError",
-        "PolicyNotExistError",
-        "PollingFullError",
-        "PollingTimeoutError",
-        "PullNotFoundError",
-        "PullOffsetMovedError",
-        "PullRetryImmediatelyError",
-        "QueryNotFoundError",
-        "RequestCodeNotSupportedError",
-        "RequestTimeoutError",
-        "SendFailedError",
-        "ServerFaultError",
-        "ServiceNotAvailableError",
-        "SlaveNotAvailableError",
-        "SubscriptionError",
-        "SubscriptionGroupNotExistError",
-        "SubscriptionNotExistError",
-        "SubscriptionNotLatestError",
-        "SubscriptionParseFailedError",
-        "SystemBusyError",
-        "TopicExistAlreadyError",
-        "TopicNotExistError",
-        "TopicRouteError",
-        "TransactionFailedError",
-        "TransactionShouldCommitError",
-        "TransactionShouldRollbackError",
-        "TransactionStateGroupWrongError",
-        "TransactionStateUnknownError",
-        "UserNotExistError",
-        "VersionNotSupportedError",
+        "AllocationError BrokerAnswerError BrokerNotFoundError ClientError ClientStateError ConsumerNotOnlineError "
+        "HandlerError InvalidMessageError NameServerError NoPermissionError OptionError RequestCodeNotSupportedError "
+        "RequestTimeoutError SendFailedError ServerFaultError SubscriptionError SystemBusyError TopicNotExistError "
+        "TopicRouteError"
     ),
-    "rocketbroker.client.core.message": (
-        "Message",
-        "MessageType",
-        "SendMessageContext",
-        "SendMessageHook",
-        "SendResult",
-        "SendStatus",
-    ),
-    "rocketbroker.client.core.received_message": (
-        "Outcome",
-        "ReceivedMessage",
-    ),
-    "rocketbroker.client.producer.outgoing": ("CompressionType",),
-    "rocketbroker.client.producer.producer": (
-        "Producer",
-        "ProducerOptions",
-    ),
+    "rocketbroker.client.core.message": "Message MessageType SendMessageContext SendMessageHook SendResult SendStatus",
+    "rocketbroker.client.core.received_message": "Outcome ReceivedMessage",
+    "rocketbroker.client.producer.outgoing": "CompressionType",
+    "rocketbroker.client.producer.producer": "Producer ProducerOptions",
     "rocketbroker.client.producer.transaction_producer": (
-        "LocalTransactionState",
-        "TransactionProducer",
-        "TransactionSendResult",
+        "LocalTransactionState TransactionProducer TransactionSendResult"
     ),
-    "rocketbroker.client.sync_client": ("SyncClient",),
-    "rocketbroker.client.trace.opentelemetry_hook": (
-        "OpenTelemetryHook",
-        "with_trace_context",
-    ),
-    "rocketbroker.codec.remoting.bodies.client": (
-        "ConsumeFromWhere",
-        "MessageModel",
-    ),
-    "rocketbroker.common.errors": (
-        "BrokerResponseError",
-        "RemotingError",
-        "RocketBrokerError",
-    ),
+    "rocketbroker.client.sync_client": "SyncClient",
+    "rocketbroker.client.trace.opentelemetry_hook": "OpenTelemetryHook with_trace_context",
+    "rocketbroker.codec.remoting.bodies.client": "ConsumeFromWhere MessageModel",
+    "rocketbroker.common.errors": "BrokerResponseError RemotingError RocketBrokerError",
 }
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
-    {name: module for module, names in _NAMES.items() for name in names},
+    {name: module for module, names in _NAMES.items() for name in names.split()},
     optional=["rocketbroker.client.trace.opentelemetry_hook"],
 )

@@ -8,13 +8,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.process_queue import HeldBytes, ProcessQueue
 from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper, PullResult, PullStatus
-from rocketbroker.client.core.errors import ClientError, ClientStateError, TopicRouteError
+from rocketbroker.client.core.errors import BrokerAnswerError, ClientError, ClientStateError, TopicRouteError
 from rocketbroker.client.core.requests import FailureLog, QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.client import SubscriptionData
-from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock, SystemClock
-from rocketbroker.common.errors import BrokerResponseError, RemotingError, RocketBrokerError
+from rocketbroker.common.errors import RemotingError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner, stop_all
 
 log = logging.getLogger(__name__)
@@ -202,18 +201,6 @@ class PullMessageService:
 #
 # One task for each queue pulls ahead into a bounded buffer: a slow reader stops the pulling, not the other way round.
 
-# Refusals that pass: the broker is busy, starting, or does not have what the client told it yet.
-PASSING_CODES = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SUBSCRIPTION_NOT_EXIST,
-        ResponseCode.SUBSCRIPTION_NOT_LATEST,
-        ResponseCode.FLOW_CONTROL,
-        ResponseCode.GO_AWAY,
-    }
-)
 
 Batch = tuple[MessageQueue, list[MessageExt], int]
 
@@ -373,6 +360,6 @@ async def _as_told(_queue: MessageQueue, _offset: int, result: PullResult, _know
 
 def passes(error: RocketBrokerError) -> bool:
     """Return true if a failed pull may succeed a little later."""
-    if isinstance(error, BrokerResponseError):
-        return error.code in PASSING_CODES
+    if isinstance(error, BrokerAnswerError):
+        return error.retriable
     return isinstance(error, RemotingError | ClientError) and not isinstance(error, ClientStateError)

@@ -42,7 +42,7 @@ REQUESTS = {"client_request", "_ask", "_ask_first", "_ask_name_server", "_ask_na
 
 
 def methods() -> list[ast.AsyncFunctionDef]:
-    trees = [ast.parse(path.read_text()) for path in SOURCES.glob("admin_*.py")]
+    trees = [ast.parse(path.read_text()) for path in SOURCES.glob("*.py")]
     return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)]
 
 

@@ -26,13 +26,12 @@ from rocketbroker.client.consumer.pull_message_service import (
     passes,
 )
 from rocketbroker.client.core.client_instance import ClientInstance
-from rocketbroker.client.core.errors import BrokerNotFoundError, ClientStateError
+from rocketbroker.client.core.errors import BrokerNotFoundError, ClientStateError, broker_error
 from rocketbroker.client.core.requests import QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import (
-    BrokerResponseError,
     CorruptRecordError,
     RemotingConnectError,
     RemotingTimeoutError,
@@ -345,7 +344,7 @@ async def test_a_failure_that_passes_is_tried_again(caplog: pytest.LogCaptureFix
 
 async def test_a_failure_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture):
     queues = Queues({A: 3})
-    queues.errors = [BrokerResponseError(ResponseCode.SYSTEM_ERROR, "no SQL92 here") for _ in range(3)]
+    queues.errors = [broker_error(ResponseCode.SYSTEM_ERROR, "no SQL92 here") for _ in range(3)]
     assert await take(queues.stream(), 3) == [b"0-0", b"0-1", b"0-2"]
     assert caplog.text.count("no SQL92 here") == 1
 
@@ -362,10 +361,12 @@ async def test_a_failure_that_lasts_ends_it():
     [
         (RemotingConnectError(""), True),
         (BrokerNotFoundError(""), True),
-        (BrokerResponseError(ResponseCode.SYSTEM_BUSY, ""), True),
-        (BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_LATEST, ""), True),
-        (BrokerResponseError(ResponseCode.NO_PERMISSION, ""), False),
-        (BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, ""), False),
+        (broker_error(ResponseCode.SYSTEM_BUSY, ""), True),
+        (broker_error(ResponseCode.SUBSCRIPTION_NOT_LATEST, ""), True),
+        (broker_error(ResponseCode.FILTER_DATA_NOT_EXIST, ""), True),
+        (broker_error(4711, ""), False),
+        (broker_error(ResponseCode.NO_PERMISSION, ""), False),
+        (broker_error(ResponseCode.TOPIC_NOT_EXIST, ""), False),
         (ClientStateError(""), False),
         (CorruptRecordError(""), False),
     ],

@@ -2,11 +2,11 @@
 
 import pickle
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
 from rocketbroker.client.consumer.pull_consumer import PullConsumer
-from rocketbroker.client.core import errors
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.errors import (
     BrokerAnswerError,
@@ -26,18 +26,19 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotePr
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 # Those of controllers, and of Java's own RPC layer, never reach a client.
+MANUAL = (Path(__file__).parents[4] / "docs" / "reference" / "client.md").read_text().splitlines()
 ANSWERS = [code for code in ResponseCode if code > 0 and not code.name.startswith("CONTROLLER_")]
 
 
 @pytest.mark.parametrize("code", ANSWERS)
-def test_each_answer_has_a_class_with_a_hint(code: ResponseCode):
+def test_each_answer_has_a_hint_which_the_manual_lists(code: ResponseCode):
     error = broker_error(int(code), "the remark")
     assert isinstance(error, BrokerAnswerError)
-    assert type(error) is not BrokerAnswerError
+    kind = "" if type(error) is BrokerAnswerError else f"`{type(error).__name__}`"
+    assert f"| {code.name} | {kind} | {'yes' if error.retriable else ''} | {error.hint} |" in MANUAL
     assert (error.code, error.remark) == (code, "the remark")
     assert str(error) == f"CODE: {int(code)}  DESC: the remark"
     assert error.__notes__ == [f"{code.name}: {error.hint}"]
-    assert getattr(errors, type(error).__name__) is type(error)
 
 
 def test_an_unknown_code_is_a_plain_error():
@@ -47,7 +48,12 @@ def test_an_unknown_code_is_a_plain_error():
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [(ResponseCode.NO_PERMISSION, NoPermissionError), (ResponseCode.SYSTEM_BUSY, SystemBusyError)]
+    ("code", "kind"),
+    [
+        (ResponseCode.NO_PERMISSION, NoPermissionError),
+        (ResponseCode.SYSTEM_BUSY, SystemBusyError),
+        (ResponseCode.GO_AWAY, BrokerAnswerError),
+    ],
 )
 async def test_a_refusal_is_raised_by_its_class(code: int, kind: type[BrokerAnswerError]):
     refuse: Script = lambda _fields, _body: response(code, "refused")  # noqa: E731
