@@ -24,7 +24,6 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     ConsumerFilterWrapper,
     FilterDataMapByTopic,
 )
-from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, MQFilterError
@@ -69,6 +68,8 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         clock: dates the creation and death of filters.
         on_persist: see ``ConfigManager``.
     """
+
+    contents = ConsumerFilterWrapper
 
     def __init__(
         self,
@@ -217,10 +218,6 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
                 of_topic = file.filter_data_by_topic.setdefault(topic, FilterDataMapByTopic(topic))
                 of_topic.group_filter_data[group] = known.data
         return encode_file(file)
-
-    def parse(self, data: bytes) -> ConsumerFilterWrapper:
-        """Parse a ``consumerFilter.json``."""
-        return decode_table("consumerFilter.json", data, ConsumerFilterWrapper)
 
     def count(self, file: ConsumerFilterWrapper) -> int:
         """Return the number of filters."""

@@ -22,7 +22,6 @@ from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
@@ -120,6 +119,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         put: takes the messages that are due, for another master; by default the appender does.
         may_deliver: returns false while another broker may deliver the same messages.
     """
+
+    contents = DelayOffsetSerializeWrapper
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
         self,
@@ -255,10 +256,6 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     def encode(self) -> bytes:
         """Return ``delayOffset.json`` as RocketMQ writes it, with the progress whose copies are on disk."""
         return encode_file(DelayOffsetSerializeWrapper(dict(sorted(self._durable.value.items())), self.data_version))
-
-    def parse(self, data: bytes) -> DelayOffsetSerializeWrapper:
-        """Parse a ``delayOffset.json``."""
-        return decode_table("delayOffset.json", data, DelayOffsetSerializeWrapper)
 
     def count(self, file: DelayOffsetSerializeWrapper) -> int:
         """Return the number of entries."""

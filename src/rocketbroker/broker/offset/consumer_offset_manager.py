@@ -22,7 +22,6 @@ from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWra
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
@@ -128,6 +127,8 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         on_persist: see ``ConfigManager``.
         config: ``maxConsumerOffsetNums``.
     """
+
+    contents = ConsumerOffsetSerializeWrapper
 
     def __init__(
         self, path: Path, clock: Clock, on_persist: OnPersist | None = None, config: BrokerConfig | None = None
@@ -398,10 +399,6 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         """Return the topics by group, as in the file; computed from the offset table."""
         return _topics_by_group(self.table)
 
-    def encode(self) -> bytes:
-        """Return ``consumerOffset.json`` as RocketMQ writes it."""
-        return self.encoder()()
-
     def encoder(self) -> Callable[[], bytes]:
         """Return a function that makes the text on a thread, from a copy: it takes a sixth of the time of the text."""
         version, table, pull_table = struct_text(self.data_version, 1), _copy(self.table), _copy(self.pull_table)
@@ -424,10 +421,6 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             )
 
         return encode
-
-    def parse(self, data: bytes) -> ConsumerOffsetSerializeWrapper:
-        """Parse a ``consumerOffset.json``."""
-        return decode_table("consumerOffset.json", data, ConsumerOffsetSerializeWrapper)
 
     def count(self, file: ConsumerOffsetSerializeWrapper) -> int:
         """Return the number of entries."""

@@ -25,6 +25,7 @@ import msgspec
 from rocketbroker.broker.persist.durable_progress import TableChanges
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
+from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.atomic_file import load_table, replace_contents
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.file_system import LOCAL, FileSystem
@@ -88,7 +89,7 @@ class EntryTexts(Generic[V]):
 
 RETRY_S = 5.0
 
-F = TypeVar("F")
+F = TypeVar("F", bound=RemotingSerializable)
 
 # Result of a write: the reason why it failed, "" once the change is on disk and its listeners are done.
 Settled: TypeAlias = asyncio.Future[str]
@@ -104,15 +105,18 @@ class ConfigManager(ABC, Generic[F]):
         on_persist: schedules a write of the table (``ConfigPersistService.submit``); ``None`` keeps it in memory only.
     """
 
+    #: Struct of the file's content; a table in another form overrides ``parse``.
+    contents: type[F]
+
     def __init__(self, path: Path, on_persist: OnPersist | None = None) -> None:
         self.path = path
         self._on_persist = on_persist
         # True if ``load`` found a file or its backup.
         self.found = False
 
-    @abstractmethod
     def encode(self) -> bytes:
-        """Return the content of the file for the table."""
+        """Return the content of the file for the table; this or ``encoder`` is overridden."""
+        return self.encoder()()
 
     def encoder(self) -> Callable[[], bytes]:
         """Copy the table as it is; return a function that encodes the copy, for another thread.
@@ -122,13 +126,13 @@ class ConfigManager(ABC, Generic[F]):
         data = self.encode()
         return lambda: data
 
-    @abstractmethod
     def parse(self, data: bytes) -> F:
         """Parse the content of a file.
 
         Raises:
             CodecError: The content is not such a table.
         """
+        return decode_table(self.path.name, data, self.contents)
 
     @abstractmethod
     def count(self, file: F) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress, LogEnds
-from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFile, with_delivered
 
 
@@ -21,6 +20,8 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         log: the ends of the log; progress is written once its copies are on disk.
         on_persist: see ``ConfigManager``.
     """
+
+    contents = TimerProgressFile
 
     def __init__(self, path: Path, log: LogEnds, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
@@ -100,10 +101,6 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         """Return the file's content."""
         self.file.delivered = list(self._durable.value)
         return encode_file(self.file)
-
-    def parse(self, data: bytes) -> TimerProgressFile:
-        """Parse the content of a file."""
-        return decode_table("timerProgress.json", data, TimerProgressFile)
 
     def count(self, file: TimerProgressFile) -> int:
         """Return 1: even without slot files the table is not empty."""

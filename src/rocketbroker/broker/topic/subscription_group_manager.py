@@ -22,7 +22,6 @@ from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
@@ -54,6 +53,8 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         clock: dates the data version.
         on_persist: see ``ConfigManager``.
     """
+
+    contents = SubscriptionGroupWrapper
 
     def __init__(
         self,
@@ -186,10 +187,6 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         changed |= self._changes.follow(groups, gone)
         self.follow_version(version, changed=changed)
 
-    def encode(self) -> bytes:
-        """Return ``subscriptionGroup.json`` as RocketMQ writes it."""
-        return self.encoder()()
-
     def encoder(self) -> Callable[[], bytes]:
         """Return a function that makes the text on a thread: groups are replaced, never altered."""
         version, groups = struct_text(self.data_version, 1), dict(self.groups)
@@ -197,10 +194,6 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return lambda: file_text(
             dataVersion=version, forbiddenTable=forbidden, subscriptionGroupTable=self._texts.object_text(groups)
         )
-
-    def parse(self, data: bytes) -> SubscriptionGroupWrapper:
-        """Parse a ``subscriptionGroup.json``."""
-        return decode_table("subscriptionGroup.json", data, SubscriptionGroupWrapper)
 
     def count(self, file: SubscriptionGroupWrapper) -> int:
         """Return the number of entries."""

@@ -42,7 +42,6 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile import timer_slots
-from rocketbroker.codec.storefile.config_tables import decode_table
 from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
@@ -225,6 +224,8 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         on_persist: see ``ConfigManager``.
     """
 
+    contents = TopicConfigSerializeWrapper
+
     def __init__(
         self,
         path: Path,
@@ -404,18 +405,10 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         self.changed(topic)
         return True
 
-    def encode(self) -> bytes:
-        """Return ``topics.json`` as RocketMQ writes it."""
-        return self.encoder()()
-
     def encoder(self) -> Callable[[], bytes]:
         """Return a function that makes the text on a thread: topics are replaced, never altered."""
         version, topics = struct_text(self.data_version, 1), dict(self.topics)
         return lambda: file_text(dataVersion=version, topicConfigTable=self._texts.object_text(topics))
-
-    def parse(self, data: bytes) -> TopicConfigSerializeWrapper:
-        """Parse a ``topics.json``."""
-        return decode_table("topics.json", data, TopicConfigSerializeWrapper)
 
     def count(self, file: TopicConfigSerializeWrapper) -> int:
         """Return the number of entries."""

@@ -7,6 +7,7 @@ import shutil
 import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_another_object_has_another_text():
     assert written(texts, table) == general(table)
 
 
-class Words(ConfigManager[list[str]]):
+class Words(ConfigManager[Any]):
     """A table of words, one line of JSON."""
 
     def __init__(self, path, on_persist=None):
