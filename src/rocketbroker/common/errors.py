@@ -26,9 +26,9 @@ RocketBrokerError
 │   │   └── NothingSentError   ... nothing of the log from its place on (ha.history_check)
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.queues.queue_entries)
 ├── ClientError                failure of a client operation, with a tree of its own (client.errors)
-├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.errors)
-├── ClockError                 a clock that tests move cannot go back (testing.errors)
-├── ControlError               request to the control port that is answered by an error (testing.errors)
+├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.rocketmq_server)
+├── ClockError                 a clock that tests move cannot go back (testing.clocks)
+├── ControlError               request to the control port that is answered by an error (testing.control_server)
 └── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.java_runtime)
 """
 

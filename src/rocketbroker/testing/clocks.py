@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.testing.errors import ClockError
+from rocketbroker.common.errors import RocketBrokerError
 
 _NS = 1_000_000_000
+
+
+class ClockError(RocketBrokerError, ValueError):
+    """A clock that a test moves cannot go back."""
 
 
 class _Reading(NamedTuple):

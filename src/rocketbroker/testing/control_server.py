@@ -18,7 +18,6 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
-from rocketbroker.testing.errors import ControlError
 from rocketbroker.testing.faults import PULLS, SENDS
 from rocketbroker.testing.rocketmq_server import RocketMQServer
 
@@ -27,6 +26,18 @@ _SILENCE_S: Final = 10.0
 _LOCAL_NAMES: Final = frozenset({LOOPBACK, "localhost"})
 
 T = TypeVar("T")
+
+
+class ControlError(RocketBrokerError):
+    """A request to the control port that is answered by an error.
+
+    Attributes:
+        status: HTTP status.
+    """
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class _Order(msgspec.Struct, forbid_unknown_fields=True, rename="camel", tag_field="fault", kw_only=True):

@@ -16,14 +16,18 @@ from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import MustClose
 from rocketbroker.testing import stored_state
 from rocketbroker.testing.clocks import ClockedEventLoop, MovableClock
-from rocketbroker.testing.errors import ServerStateError
 from rocketbroker.testing.faults import Faults
 from rocketbroker.testing.stored_state import lag_difference, message_difference, offset_difference, total_lag
 
 T = TypeVar("T")
+
+
+class ServerStateError(RocketBrokerError):
+    """Use of a RocketMQServer before its start, after its stop, or while it is frozen."""
 
 
 class ServerThread:
