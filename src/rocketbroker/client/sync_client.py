@@ -154,10 +154,7 @@ class SyncClient:
 
     def _run(self, runner: asyncio.Runner) -> None:
         with runner:  # its end cancels the calls that are left
-            runner.run(self._until_ended())
-
-    async def _until_ended(self) -> None:
-        await self._ended.wait()
+            runner.run(self._ended.wait())
 
 
 def _result(future: concurrent.futures.Future[T]) -> T:

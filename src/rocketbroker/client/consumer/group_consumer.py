@@ -77,15 +77,7 @@ def _stacks() -> str:
 
 
 class GroupConsumer(GroupMember):
-    """Consumer that gets a share of its group's queues, and answers brokers about it.
-
-    Args:
-        group: its group.
-        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
-        client: an instance to share with others, which its owner starts and stops.
-        settings: the settings.
-        clock: source of time.
-    """
+    """Consumer that gets a share of its group's queues, and answers brokers about it."""
 
     kind = "consumer"
 

@@ -326,6 +326,13 @@ class GroupQueues:
             if self._settings.require_topic:
                 raise
 
+    # Members do not talk to each other: each asks a broker for the list of members, and takes what the same strategy
+    # gives it from the same sorted lists. For a while these lists differ: a member that joins is not known to all
+    # brokers yet, a route is old, a broker restarts. Two members then have one queue, or none has it. That loses
+    # nothing, since a queue is taken at the group's offset, and committed before it is given up; what both pull comes
+    # twice, and an orderly consumer takes no queue without the broker's lock. What keeps the time short: a heartbeat
+    # goes out before the list is asked for, so that this member is in it; routes are fresh when members come and go, so
+    # that all share out the same queues; and a rebalance that lacked something is repeated within a second.
     async def _rebalance(self) -> bool:
         """Rebalance all topics; return false if one is not available yet."""
         if not self._started:
@@ -341,7 +348,12 @@ class GroupQueues:
                 complete &= await self._rebalance_topic(topic)
             except TopicRouteError:
                 complete = False
-                self._wait_for(topic)
+                if topic not in self._missing:
+                    self._missing.add(topic)
+                    self._followed.discard(topic)
+                    self._start_offset.begin_at_first(topic)
+                    if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+                        log.warning("topic %s does not exist yet; group %s waits for it", topic, self._group)
             except RocketBrokerError as error:
                 complete = False
                 self._failures.warning("rebalance of topic %s for group %s failed: %s", topic, self._group, error)
@@ -363,11 +375,3 @@ class GroupQueues:
             self._tasks.start(self._follow(topic), f"follow-{topic}")
         self._missing.discard(topic)
         return await self.table.update(topic, allocated)
-
-    def _wait_for(self, topic: str) -> None:
-        if topic not in self._missing:
-            self._missing.add(topic)
-            self._followed.discard(topic)
-            self._start_offset.begin_at_first(topic)
-            if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-                log.warning("topic %s does not exist yet; group %s waits for it", topic, self._group)

@@ -49,6 +49,10 @@ class OffsetStore(Protocol):
         """Forget a queue that is no longer consumed."""
 
 
+# A commit may fail, come late, or be lost with the broker: the broker then has an older offset, and messages after it
+# come twice. It must never have a newer one, which would skip messages. Therefore what is committed is the offset of a
+# ``ProcessQueue`` alone, a queue that is given up is committed before it is forgotten, and one that was forgotten
+# during its commit is not noted as persisted: if it comes back, its offset is read from the broker again.
 class RemoteBrokerOffsetStore:
     """Offsets at the brokers, where all members of the group find them.
 

@@ -175,19 +175,20 @@ class ProcessQueueTable:
 
     async def stop(self) -> None:
         """Stop pulling, persist the offsets and release all locks."""
-        await stop_all(self._tasks.stop, self._persist_all, self._unlock_all, self._drop_all)
 
-    async def _persist_all(self) -> None:
-        await self._offsets.persist([*self.queues, *self._releasing])
+        async def release() -> None:
+            queues = [*self.queues, *self._releasing]
+            try:
+                # First: another member may start at the offset that it finds as soon as a queue is unlocked.
+                await self._offsets.persist(queues)
+            finally:
+                if self._locks is not None:
+                    await self._locks.unlock(queues)
+                for held in self.queues.values():
+                    held.drop()
+                self.queues.clear()
 
-    async def _unlock_all(self) -> None:
-        if self._locks is not None:
-            await self._locks.unlock([*self.queues, *self._releasing])
-
-    def _drop_all(self) -> None:
-        for held in self.queues.values():
-            held.drop()
-        self.queues.clear()
+        await stop_all(self._tasks.stop, release)
 
     async def stop_pulling(self) -> None:
         """Stop all pulls and take no more queues; what is held remains."""
@@ -199,17 +200,14 @@ class ProcessQueueTable:
     async def update(self, topic: str, allocated: Collection[MessageQueue]) -> bool:
         """Take and give up queues of a topic; return false if a queue could not be taken yet."""
         async with self._lock:
-            return await self._update(topic, allocated)
-
-    async def _update(self, topic: str, allocated: Collection[MessageQueue]) -> bool:
-        for queue in [queue for queue in self.queues if queue.topic == topic and queue not in allocated]:
-            await self._release(self.queues[queue])
-        new = [queue for queue in allocated if queue not in self.queues]
-        free = [queue for queue in new if queue not in self._releasing]
-        if self._locks is not None and free:
-            free = list((await self._locks.lock(free)).locked)
-        taken = await asyncio.gather(*map(self._take, free))
-        return len(free) == len(new) and all(taken)
+            for queue in [queue for queue in self.queues if queue.topic == topic and queue not in allocated]:
+                await self._release(self.queues[queue])
+            new = [queue for queue in allocated if queue not in self.queues]
+            free = [queue for queue in new if queue not in self._releasing]
+            if self._locks is not None and free:
+                free = list((await self._locks.lock(free)).locked)
+            taken = await asyncio.gather(*map(self._take, free))
+            return len(free) == len(new) and all(taken)
 
     async def move(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Set the group's offset of queues and continue there; what was held of them is dropped.

@@ -123,6 +123,12 @@ class _Loop(_Iteration):
     async def aclose(self) -> None:
         await self._iteration.aclose()
 
+    # The iterator alone can tell the two ends apart: a loop closes no iterator, so no method of it is called; and while
+    # an exception unwinds the stack, ``sys.exception()`` is still None or an older one, and the frame's line is that of
+    # the raise, which may stand on the line of a ``break``. A rule without the instruction would have to take all ends
+    # for one: for ``break``, and a message whose body raised would be lost; or for an exception, and each loop that is
+    # left would have its last message twice. Any instruction but the two that pop counts as an exception, so that a
+    # newer interpreter with other names repeats messages and loses none.
     def __del__(self) -> None:
         frame = sys._getframe(1)
         if opname[frame.f_code.co_code[frame.f_lasti]] not in {"POP_TOP", "POP_ITER"}:

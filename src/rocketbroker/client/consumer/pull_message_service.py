@@ -156,8 +156,13 @@ class PullMessageService:
         taken_ms = self._clock.time_ms()
         while not held.dropped and (subscription := self._subscriptions.get(held.queue.topic)) is not None:
             await self._held_bytes.wait_for_room(held)
+            start = held.last_pull = self._clock.monotonic()
             try:
-                result = await self._pull(held, subscription)
+                result = await self._pull_api.pull(
+                    held.queue, held.next_offset, self._batch_size, subscription, _SUSPEND_TIMEOUT_S
+                )
+                if result.messages:
+                    self._stats.add_pull(held.queue.topic, self._clock.monotonic() - start, len(result.messages))
                 if result.pull_status is PullStatus.OFFSET_ILLEGAL:
                     known_ms = held.last_stored_ms or taken_ms - CLOCK_MARGIN_MS
                     offset = await after_a_move(self._offsets, held.queue, held.next_offset, result, known_ms)
@@ -168,8 +173,15 @@ class PullMessageService:
             if result.pull_status is PullStatus.OFFSET_ILLEGAL:
                 await self._move({held.queue: offset})
             elif not held.dropped:
+                # Else the queue was given up or moved while the broker held the pull. What came then belongs to its
+                # next owner, who starts at the group's offset. Nothing is awaited from this look to the end of the put.
                 before = held.next_offset
-                self._accept(held, result)
+                messages = held.put(result.messages)
+                held.next_offset = result.next_begin_offset
+                if messages:
+                    self._put(held, messages)
+                elif not len(held):
+                    self._skip(held)  # else the offset waits for what is held
                 if held.next_offset != before and result.messages:
                     damaged.sound()
                 if result.damage and damaged.skips(result):
@@ -178,23 +190,6 @@ class PullMessageService:
                         self._skip(held)
                 elif result.damage:
                     await asyncio.sleep(_RETRY_S)
-
-    async def _pull(self, held: ProcessQueue, subscription: SubscriptionData) -> PullResult:
-        start = held.last_pull = self._clock.monotonic()
-        result = await self._pull_api.pull(
-            held.queue, held.next_offset, self._batch_size, subscription, _SUSPEND_TIMEOUT_S
-        )
-        if result.messages:
-            self._stats.add_pull(held.queue.topic, self._clock.monotonic() - start, len(result.messages))
-        return result
-
-    def _accept(self, held: ProcessQueue, result: PullResult) -> None:
-        messages = held.put(result.messages)
-        held.next_offset = result.next_begin_offset
-        if messages:
-            self._put(held, messages)
-        elif not len(held):
-            self._skip(held)
 
 
 # Messages of many queues, pulled at once and yielded one by one (the pull loop of DefaultLitePullConsumerImpl).

@@ -21,11 +21,6 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 
-# Strategies that allocate queues to the members of a group (org.apache.rocketmq.client.consumer.rebalance).
-#
-# Each member runs the same strategy on the same sorted lists, so that all agree without talking to each other. The
-# results are those of the Java client, which may be a member of the same group.
-
 _VIRTUAL_NODES = 10
 
 

@@ -289,13 +289,7 @@ def raise_unreachable(broker_name: str, error: RemotingConnectError, *, by_vip_c
 
 
 class GroupMember(MustClose, ABC):
-    """A member of a group, usable between ``start`` and ``close`` or within ``async with``.
-
-    Args:
-        group: its group, without the namespace.
-        config: ``host:port`` of the name servers, joined by ``;``, or a ClientConfig; not needed with ``client``.
-        client: an instance to share with others, which its owner starts and stops.
-    """
+    """A member of a group, usable between ``start`` and ``close`` or within ``async with``."""
 
     # Kind of member, for error texts.
     kind = "member"

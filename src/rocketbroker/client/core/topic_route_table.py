@@ -1,4 +1,4 @@
-"""Name servers, and the routes of topics that they give (the route tables of MQClientInstance, TopicPublishInfo).
+"""Routes of topics and addresses of brokers (the route tables of MQClientInstance, TopicPublishInfo).
 
 Routes are fetched when first asked for and refreshed in the background; a refresh that fails keeps the old route.
 """
@@ -17,10 +17,6 @@ from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE
 from rocketbroker.common.errors import RemoteProtocolError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
-
-# Routes of topics and addresses of brokers (the route tables of MQClientInstance, TopicPublishInfo).
-#
-# Routes are fetched when first asked for and refreshed in the background; a refresh that fails keeps the old route.
 
 log = logging.getLogger(__name__)
 

@@ -114,29 +114,6 @@ class BackPressure:
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
-class RoundRobin:
-    """Takes the queues of each topic in turn, from a random one on."""
-
-    def __init__(self) -> None:
-        self._turns: dict[str, Iterator[int]] = {}
-
-    def select(self, queues: Sequence[MessageQueue], avoided: Collection[str | None] = ()) -> MessageQueue:
-        """Return the next queue, if possible one of no avoided broker.
-
-        Args:
-            queues: the writable queues of one topic; at least one.
-            avoided: names of brokers.
-        """
-        turns = self._turns.get(queues[0].topic)
-        if turns is None:
-            turns = self._turns[queues[0].topic] = itertools.count(random.randrange(len(queues)))
-        for _ in queues:
-            queue = queues[next(turns) % len(queues)]
-            if queue.broker_name not in avoided:
-                return queue
-        return queues[next(turns) % len(queues)]
-
-
 def select_by_hash(sharding_key: str) -> QueueSelector:
     """Return a selector that sends equal keys to the same queue (SelectMessageQueueByHash)."""
     from rocketbroker.codec.message.tags_code import java_hash
@@ -152,7 +129,7 @@ _FAILED_S = 10.0
 
 
 class MQFaultStrategy:
-    """Takes the queues in turn; avoids brokers that failed or were slow.
+    """Takes the queues of each topic in turn, from a random one on; avoids brokers that failed or were slow.
 
     Attributes:
         send_latency_enable: ``update`` must be called after each try.
@@ -166,23 +143,29 @@ class MQFaultStrategy:
     def __init__(self, monotonic: Callable[[], float], *, send_latency_enable: bool = False) -> None:
         self._monotonic = monotonic
         self.send_latency_enable = send_latency_enable
-        self._round_robin = RoundRobin()
+        self._turns: dict[str, Iterator[int]] = {}
         # Time until which a broker is avoided.
         self._avoided_until: dict[str, float] = {}
 
     def select(self, queues: Sequence[MessageQueue], last_broker: str | None = None) -> MessageQueue:
-        """Return the queue for a message; at least one queue must be given.
+        """Return the next queue, if possible one of no avoided broker; at least one queue must be given.
 
         Args:
             queues: the writable queues of one topic.
             last_broker: the broker where this message failed last.
         """
-        avoided = {last_broker} | self._avoided() if self.send_latency_enable else (last_broker,)
-        return self._round_robin.select(queues, avoided)
-
-    def _avoided(self) -> set[str]:
-        now = self._monotonic()
-        return {broker for broker, until in self._avoided_until.items() if until > now}
+        avoided: Collection[str | None] = (last_broker,)
+        if self.send_latency_enable:
+            now = self._monotonic()
+            avoided = {last_broker, *(broker for broker, until in self._avoided_until.items() if until > now)}
+        turns = self._turns.get(queues[0].topic)
+        if turns is None:
+            turns = self._turns[queues[0].topic] = itertools.count(random.randrange(len(queues)))
+        for _ in queues:
+            queue = queues[next(turns) % len(queues)]
+            if queue.broker_name not in avoided:
+                return queue
+        return queues[next(turns) % len(queues)]
 
     def update(self, broker: str, took_s: float, *, failed: bool) -> None:
         """Note the time that a send to a broker took (updateFaultItem)."""
@@ -325,30 +308,23 @@ class MessageSender:
 
     async def _try(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult | Exception:
         """Try once; return an error that a retry may cure, raise others."""
+        timed, failed = self._strategy.send_latency_enable, True
+        start = self._clock.monotonic() if timed else 0.0
         try:
-            if self._strategy.send_latency_enable:
-                result = await self._send_timed(outgoing, queue, timeout_s)
-            else:
-                result = await self._send_once(outgoing, queue, timeout_s)
+            result = await self._send_once(outgoing, queue, timeout_s)
+            failed = False
         except (RemotingError, ClientError) as error:
             return error
         except BrokerResponseError as error:
             if error.code not in RETRY_RESPONSE_CODES:
                 raise
             return error
+        finally:
+            if timed:
+                self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=failed)
         if result.send_status is SendStatus.SEND_OK or self._accepts_any_status:
             return result
         return ClientError(f"broker {queue.broker_name} stored the message as {result.send_status.name} only")
-
-    async def _send_timed(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
-        start = self._clock.monotonic()
-        failed = True
-        try:
-            result = await self._send_once(outgoing, queue, timeout_s)
-            failed = False
-            return result
-        finally:
-            self._strategy.update(queue.broker_name, self._clock.monotonic() - start, failed=failed)
 
     def _send_once(
         self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float

@@ -123,6 +123,11 @@ class TransactionProducer(Producer):
             await self._end(half.messages[0], result, state)
         return TransactionSendResult(**msgspec.structs.asdict(result), local_transaction_state=state)
 
+    # No outcome depends on this producer alone. It is sent one way, without an answer, since a lost outcome is no loss:
+    # the half message stays at the broker, which asks any member of the group after ``transactionTimeOut`` and again
+    # later. ``check`` looks the outcome up where the local transaction has left it, so that it gives the same answer
+    # however often it is asked, also after a restart. An outcome that arrives twice finds the half message already
+    # ended. UNKNOWN is what an error makes of an outcome: it decides nothing, and the broker asks again.
     async def _end(self, message: Message, result: SendResult, state: LocalTransactionState) -> None:
         """Tell the broker the outcome; log a failure, after which the broker checks the transaction."""
         header = EndTransactionRequestHeader(
