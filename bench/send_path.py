@@ -44,7 +44,7 @@ from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 
 TOPIC = "Profile"
 GROUP = "bench_pull"
@@ -141,7 +141,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         route = table.routes[RequestCode.SEND_MESSAGE_V2]
         transport = DroppingTransport()
         connection = _connected(
-            Endpoint("profile", table.routes, on_batch_end=store.appender.dispatch, throttles=False), transport
+            Endpoint("profile", table.routes, hooks=EndpointHooks(store.appender.dispatch), throttles=False), transport
         )
         bare = _connected(Endpoint("bare", {route.code: _bare(route)}, throttles=False), DroppingTransport())
         yield SendPath(store, route, processor.runs, connection, transport, bare)

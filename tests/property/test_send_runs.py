@@ -39,6 +39,7 @@ from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.endpoint import EndpointHooks
 from tests.support.fakes import FakeClock
 from tests.support.stores import make_store
 from tests.support.transports import connect, feed
@@ -138,7 +139,7 @@ async def sent(
     """Feed read events to the send path; return answers, log, queues with index, and counts."""
     async with send_path(runs, capacity, **settings) as broker:
         connection, transport, endpoint = connect(broker.table.routes)
-        endpoint.on_batch_end = broker.store.appender.dispatch
+        endpoint.hooks = EndpointHooks(broker.store.appender.dispatch)
         for event in events:
             feed(connection, event)
         await until(lambda: not connection.open_requests)
@@ -513,7 +514,7 @@ async def exchanged(
         for event in events:
             if connected is None:
                 connected = connection, transport, endpoint = connect(broker.table.routes)
-                endpoint.on_batch_end = broker.store.appender.dispatch
+                endpoint.hooks = EndpointHooks(broker.store.appender.dispatch)
                 for data in [b"".join(teaching)] if together else teaching:
                     feed(connection, data)
             begin = len(transport.written)

@@ -13,7 +13,7 @@ from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 
 ECHO, TYPED, LATER, FAILING, REFUSING, ENCODED, PIECES, HOLDING, FUTURE = 310, 31, 105, 50, 51, 52, 53, 54, 55
 RUN = 31
@@ -216,8 +216,9 @@ def split_frames(data: bytes) -> list[Command]:
 
 
 def connect(routes: dict[int, Route], **settings: Any) -> tuple[RemotingConnection, FakeTransport, Endpoint]:
-    """Return a connection over a transport that records."""
-    endpoint = Endpoint("test", routes, **settings)
+    """Return a connection over a transport that records; settings are those of an endpoint and its hooks."""
+    hooks = EndpointHooks(**{name: settings.pop(name) for name in EndpointHooks._fields if name in settings})
+    endpoint = Endpoint("test", routes, hooks=hooks, **settings)
     return *attach(endpoint), endpoint
 
 

@@ -65,6 +65,7 @@ from rocketbroker.store.clean.clean_files_service import CleanFilesService
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
+from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, port_of
 
@@ -373,10 +374,9 @@ class BrokerController:
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            on_batch_end=self.store.appender.dispatch,
-            on_close=self._connection_closed,
-            admit=mode,
-            is_trusted=mode.trusts,
+            hooks=EndpointHooks(
+                self.store.appender.dispatch, self._connection_closed, admit=mode, is_trusted=mode.trusts
+            ),
         )
         if self._sockets:
             server.listen_on(self._sockets)

@@ -20,6 +20,7 @@ from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier, Min
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.namesrv_table import ConfigStore, NamesrvExecutors, namesrv_routes
 from rocketbroker.transport.access import ProtectedMode
+from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 
@@ -56,9 +57,7 @@ class NamesrvController:
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            on_close=self.route_info_manager.connection_closed,
-            admit=mode,
-            is_trusted=mode.trusts,
+            hooks=EndpointHooks(on_close=self.route_info_manager.connection_closed, admit=mode, is_trusted=mode.trusts),
         )
         self.address_server: AddressServer | None = None
         if config.address_server_enable:

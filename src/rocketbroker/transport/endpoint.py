@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -157,44 +157,51 @@ class EndpointConnection(Connection, Protocol):
         """Handle what was read before a pause and resume reading, unless a reason for the pause remains."""
 
 
+class EndpointHooks(NamedTuple):
+    """Callables by which a server or a client takes part in the work of its endpoint.
+
+    Attributes:
+        on_batch_end: called after the last frame of each read event, always before answers are written.
+        on_close: called when a connection is closed or lost.
+        admit: chooses the audience of a peer by the peer's host and the host it connected to.
+        is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
+        before_request: called with each request of this side before it is encoded.
+    """
+
+    on_batch_end: Callable[[], None] | None = None
+    on_close: Callable[[Connection], None] | None = None
+    admit: Admit = admit_all
+    is_trusted: Callable[[str, str], bool] = is_this_machine
+    before_request: Callable[[Command], None] | None = None
+
+
 class Endpoint:
     """State shared by all connections of one server or client.
 
     Args:
+        name: name of its tasks.
         routes: handlers by request code.
         limits: limits on peers.
-        on_batch_end: called after the last frame of each read event, always before answers are written.
-        on_close: called when a connection is closed or lost.
+        hooks: callables of the server or client.
         throttles: stop reading from a peer that is slow to take its answers. For servers only: two peers that both
             stop reading would deadlock.
-        admit: chooses the audience of a peer by the peer's host and the host it connected to.
-        is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
-        before_request: called with each request of this side before it is sent.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing that a server or a client sets
+    def __init__(
         self,
         name: str,
         routes: dict[int, Route],
         limits: ConnectionLimits = DEFAULT_LIMITS,
+        hooks: EndpointHooks = EndpointHooks(),  # noqa: B008 - a tuple never changes
         *,
-        on_batch_end: Callable[[], None] | None = None,
-        on_close: Callable[[Connection], None] | None = None,
         throttles: bool = True,
-        admit: Admit = admit_all,
-        is_trusted: Callable[[str, str], bool] = is_this_machine,
-        before_request: Callable[[Command], None] | None = None,
     ) -> None:
-        self._admit = admit
-        self._is_trusted = is_trusted
+        self.hooks = hooks
         self._tables = route_tables(routes)
         self.meter = RequestMeter(routes, limits.slow_request_s)
         self.throttles = throttles
         self.limits = limits
         self.frame_max_length = limits.frame_max_length
-        self.on_batch_end = on_batch_end
-        self.on_close = on_close
-        self.before_request = before_request
         self.tasks = TaskOwner(name)
         self.connections: set[EndpointConnection] = set()
         self.opaque = itertools.count(1)
@@ -215,8 +222,8 @@ class Endpoint:
             self._to_read.pop(connection, None)
         if not self.connections:
             self._all_gone.set()
-        if self.on_close is not None:
-            self.on_close(connection)
+        if self.hooks.on_close is not None:
+            self.hooks.on_close(connection)
 
     def read_later(self, connection: EndpointConnection) -> None:
         """Let a connection go on with the rest of its requests in a later turn of the event loop.
@@ -267,9 +274,9 @@ class Endpoint:
 
     def end_batch(self) -> None:
         """Call the batch-end hook; log its error, since connection and answers must not suffer from it."""
-        if self.on_batch_end is not None:
+        if self.hooks.on_batch_end is not None:
             try:
-                self.on_batch_end()
+                self.hooks.on_batch_end()
             except Exception as error:  # noqa: BLE001 - logged
                 self._log_failed_batch(error)
             else:
@@ -284,7 +291,7 @@ class Endpoint:
 
     def admitted(self, transport: asyncio.BaseTransport) -> tuple[Audience, RouteTable]:
         """Return the audience of a peer and its routes, by the addresses of both ends of its connection."""
-        audience = self._admit(*_hosts(transport))
+        audience = self.hooks.admit(*_hosts(transport))
         return audience, self._tables[audience]
 
     def readmit(self) -> None:
@@ -295,7 +302,7 @@ class Endpoint:
     def accept(self, connection: EndpointConnection, transport: asyncio.BaseTransport) -> bool:
         """Register a connection; return false if there are too many, in total or from its address."""
         sock = transport.get_extra_info("socket")
-        is_trusted = self._is_trusted(*_hosts(transport))
+        is_trusted = self.hooks.is_trusted(*_hosts(transport))
         if not self._count.enter(connection.remote_address, sock.fileno() if sock else -1, is_trusted=is_trusted):
             return False
         self.connections.add(connection)

@@ -42,7 +42,7 @@ class OutgoingRequests:
         self._writer = writer
         self._opaques = endpoint.opaque
         self._limit = endpoint.limits.max_push_bytes
-        self._before_request = endpoint.before_request
+        self._before_request = endpoint.hooks.before_request
         self._loop = asyncio.get_running_loop()
         self.was_answered = False
         # Requests without an answer by opaque, each with its deadline.

@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.frame_writer import SharedWriter, TlsTransport
 from rocketbroker.transport.outgoing_requests import ANOTHER_LOOP, MAX_OPAQUE
 from rocketbroker.transport.peer_limits import ConnectionLimits
@@ -96,10 +96,10 @@ class RemotingClient:
         limits = ConnectionLimits(
             frame_max_length, max_header_length=MAX_HEADER_LENGTH, max_request_body_size=frame_max_length
         )
-        self._endpoint = Endpoint(
-            "client", routes or {}, limits, on_close=self._closed, throttles=False, before_request=before_request
-        )
+        hooks = EndpointHooks(on_close=self._closed, before_request=before_request)
+        self._endpoint = Endpoint("client", routes or {}, limits, hooks, throttles=False)
         self._on_close = on_close
+        self._before_request = before_request
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_watching = False
         self._is_closed = False
@@ -253,8 +253,8 @@ class RemotingClient:
             return False
         command.opaque = next(self._endpoint.opaque) & MAX_OPAQUE
         command.flag |= FLAG_ONEWAY
-        if self._endpoint.before_request is not None:
-            self._endpoint.before_request(command)
+        if self._before_request is not None:
+            self._before_request(command)
         return writer.write_from_thread(encode_frame(command))
 
     def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Coroutine[Any, Any, Command]:

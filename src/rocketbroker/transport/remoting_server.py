@@ -2,14 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
-from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.transport.access import Admit, admit_all, is_this_machine
 from rocketbroker.transport.connection import RemotingConnection
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 
 # Bound sockets that do not listen yet: a server knows its port before anything depends on it.
@@ -123,36 +122,22 @@ class RemotingServer:
         host: address to bind; empty for all addresses.
         port: port to bind; 0 picks a free one, which ``port`` then holds.
         limits: limits on peers.
-        on_batch_end: called after the last frame of each read event, always before answers are written.
-        on_close: called when a connection is closed or lost.
-        admit: chooses the audience of a peer by the peer's host and the host it connected to.
-        is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
+        hooks: callables that take part in the work of its connections.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing that a server sets
+    def __init__(
         self,
         routes: dict[int, Route],
         *,
         host: str = "",
         port: int = 0,
         limits: ConnectionLimits = DEFAULT_LIMITS,
-        on_batch_end: Callable[[], None] | None = None,
-        on_close: Callable[[Connection], None] | None = None,
-        admit: Admit = admit_all,
-        is_trusted: Callable[[str, str], bool] = is_this_machine,
+        hooks: EndpointHooks = EndpointHooks(),  # noqa: B008 - a tuple never changes
     ) -> None:
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
-        self._endpoint = Endpoint(
-            "server",
-            routes,
-            limits,
-            on_batch_end=on_batch_end,
-            on_close=on_close,
-            admit=admit,
-            is_trusted=is_trusted,
-        )
+        self._endpoint = Endpoint("server", routes, limits, hooks)
         self._servers: list[asyncio.Server] = []
 
     @property

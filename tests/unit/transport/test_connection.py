@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.hot_responses import success_response
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport import frame_reader
+from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.peer_limits import SHARED_SIZE, ConnectionLimits
 from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, Runs, attach, connect, feed, frame, frames
 from tests.support.waiting import turns, until
@@ -19,7 +20,7 @@ class TestBatchEnd:
     async def test_it_comes_after_the_last_frame_and_before_the_answers(self, handlers: Handlers):
         seen: list[tuple[int, int]] = []
         connection, transport, endpoint = connect(handlers.routes())
-        endpoint.on_batch_end = lambda: seen.append((len(handlers.seen), transport.writes))
+        endpoint.hooks = EndpointHooks(lambda: seen.append((len(handlers.seen), transport.writes)))
 
         feed(connection, frame(ECHO) * 3)
         feed(connection, frame(ECHO)[:5])
@@ -29,7 +30,7 @@ class TestBatchEnd:
     async def test_it_comes_before_each_part_of_many_answers(self, handlers: Handlers):
         ended: list[int] = []
         connection, transport, endpoint = connect(handlers.routes())
-        endpoint.on_batch_end = lambda: ended.append(transport.writes)
+        endpoint.hooks = EndpointHooks(lambda: ended.append(transport.writes))
 
         feed(connection, frame(ECHO) * 300)
 
@@ -265,7 +266,7 @@ class TestSlowPeer:
 
         connection, transport, endpoint = connect({ECHO: Route(ECHO, answer)})
         batches: list[int] = []
-        endpoint.on_batch_end = lambda: batches.append(len(transport.written))
+        endpoint.hooks = EndpointHooks(lambda: batches.append(len(transport.written)))
         transport.blocked = True
 
         feed(connection, frame(ECHO) * 50)

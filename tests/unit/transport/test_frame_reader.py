@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 from rocketbroker.codec.remoting.handler import Audience, Route
 from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request, response
-from rocketbroker.transport.endpoint import Endpoint
+from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.responder import HandledRun, Responder
 from tests.support.transports import (
@@ -472,7 +472,7 @@ async def test_a_changed_audience_takes_the_template_away():
     route = runs.routes()[CODE]
     route.audience = Audience.ADMINISTRATION
     admitted = [Audience.ADMINISTRATION]
-    endpoint = Endpoint("test", {CODE: route}, admit=lambda _peer, _own: admitted[0])
+    endpoint = Endpoint("test", {CODE: route}, hooks=EndpointHooks(admit=lambda _peer, _own: admitted[0]))
     connection, transport = attach(endpoint)
     endpoint.accept(connection, transport)
     feed(connection, frames(9))

@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import endpoint, remoting_server
+from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, listen, port_of
 from tests.support.ports import LOOPBACK, free_ports
@@ -299,7 +300,7 @@ async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
     lost: list[Connection] = []
     limits = ConnectionLimits(max_idle_s=1_000)
     async with running(
-        RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)
+        RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, hooks=EndpointHooks(on_close=lost.append))
     ) as server:
         silent = await Peer.open(server.port)
         await until(lambda: len(server.connections) == 1)
@@ -323,7 +324,11 @@ async def test_one_that_takes_no_answers_is_dropped_though_it_was_closed_before(
     lost: list[Connection] = []
     limits = ConnectionLimits(max_idle_s=1_000)
     async with (
-        running(RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)) as server,
+        running(
+            RemotingServer(
+                handlers.routes(), host="127.0.0.1", limits=limits, hooks=EndpointHooks(on_close=lost.append)
+            )
+        ) as server,
         peer_that_does_not_read(server),
     ):
         (connection,) = server.connections
@@ -339,7 +344,7 @@ async def test_one_more_than_may_be_open_is_turned_away_and_logged(handlers: Han
     lost: list[Connection] = []
     limits = ConnectionLimits(max_connections=2)
     async with running(
-        RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, on_close=lost.append)
+        RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits, hooks=EndpointHooks(on_close=lost.append))
     ) as server:
         first, second = await Peer.open(server.port), await Peer.open(server.port)
         for peer in (first, second):
