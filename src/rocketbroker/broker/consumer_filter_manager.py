@@ -69,7 +69,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         on_persist: see ``ConfigManager``.
     """
 
-    contents = ConsumerFilterWrapper
+    file_name, contents = "consumerFilter.json", ConsumerFilterWrapper
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
         may_deliver: returns false while another broker may deliver the same messages.
     """
 
-    contents = DelayOffsetSerializeWrapper
+    file_name, contents = "delayOffset.json", DelayOffsetSerializeWrapper
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
         self,

@@ -128,7 +128,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         config: ``maxConsumerOffsetNums``.
     """
 
-    contents = ConsumerOffsetSerializeWrapper
+    file_name, contents = "consumerOffset.json", ConsumerOffsetSerializeWrapper
 
     def __init__(
         self, path: Path, clock: Clock, on_persist: OnPersist | None = None, config: BrokerConfig | None = None

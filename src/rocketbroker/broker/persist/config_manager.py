@@ -105,7 +105,8 @@ class ConfigManager(ABC, Generic[F]):
         on_persist: schedules a write of the table (``ConfigPersistService.submit``); ``None`` keeps it in memory only.
     """
 
-    #: Struct of the file's content; a table in another form overrides ``parse``.
+    #: RocketMQ's name of the file, and the struct of its content; a table in another form overrides ``parse``.
+    file_name: str
     contents: type[F]
 
     def __init__(self, path: Path, on_persist: OnPersist | None = None) -> None:
@@ -132,7 +133,7 @@ class ConfigManager(ABC, Generic[F]):
         Raises:
             CodecError: The content is not such a table.
         """
-        return decode_table(self.path.name, data, self.contents)
+        return decode_table(self.file_name, data, self.contents)
 
     @abstractmethod
     def count(self, file: F) -> int:

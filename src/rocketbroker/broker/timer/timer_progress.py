@@ -21,7 +21,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         on_persist: see ``ConfigManager``.
     """
 
-    contents = TimerProgressFile
+    file_name, contents = "timerProgress.json", TimerProgressFile
 
     def __init__(self, path: Path, log: LogEnds, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)

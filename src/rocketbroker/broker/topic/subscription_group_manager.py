@@ -54,7 +54,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         on_persist: see ``ConfigManager``.
     """
 
-    contents = SubscriptionGroupWrapper
+    file_name, contents = "subscriptionGroup.json", SubscriptionGroupWrapper
 
     def __init__(
         self,

@@ -224,7 +224,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         on_persist: see ``ConfigManager``.
     """
 
-    contents = TopicConfigSerializeWrapper
+    file_name, contents = "topics.json", TopicConfigSerializeWrapper
 
     def __init__(
         self,
