@@ -45,6 +45,21 @@ class _Prefix(NamedTuple):
     end: int
 
 
+# The log of a slave must be its master's, byte for byte. A connection proves that to neither side, as the protocol has
+# no handshake. So on each connection, in this order:
+#
+# 1. What was appended is synced first, under SYNC_FLUSH and after a failed sync: a report says that it is kept.
+# 2. The first report names an offset before the own end, and the bytes that come are compared with the own ones
+#    (``TailCheck``). A master that lost messages, or was another one's slave meanwhile, sends others. Then the slave
+#    stops and says where the logs differ. It cuts nothing by itself: its messages may be the only copies of some that
+#    were acknowledged.
+# 3. Only after that a report counts: the master ignores the first one of each connection.
+# 4. Bytes are appended as whole records, each checked against its offset, lengths and checksum. What came of the next
+#    record waits in memory (``_pending``) and goes with the connection; the next one begins at the end of the log.
+#
+# A kill of either side at any point leaves a slave's log that is a prefix of the master's, or recovery makes it one: it
+# cuts a torn record at the end. A master under SYNC_FLUSH sends only what is on its disk, so that a power loss does not
+# leave it behind its slaves.
 class HAClient:
     """Copies the master's log, from where the own log ends.
 
@@ -299,7 +314,9 @@ class HAClient:
     async def _stop_text(self, error: DifferentHistoryError) -> str:
         """Return the text for a log with messages that the master does not have."""
         try:
-            if isinstance(error, NothingSentError) and await self._is_removed(error.offset):
+            nothing_sent, address, silence_s = isinstance(error, NothingSentError), self.address, self._silence_s
+            if nothing_sent and error.offset < await begin_of_last_file(address, silence_s):
+                # The master has later files, and so has removed the one that was asked for.
                 return (
                     f"the master at {self.address} has removed the file with {error.offset}, where this log continues; "
                     "start this slave with an empty store"
@@ -320,10 +337,6 @@ class HAClient:
             f"CommitLog. Replication has stopped; to drop the {lost:,} bytes from there on, stop this slave and run "
             f"mqstore truncate {root} {offset}"
         )
-
-    async def _is_removed(self, offset: int) -> bool:
-        """Return true if the master's last file begins after an offset that the master does not have."""
-        return offset < await begin_of_last_file(self.address, self._silence_s)
 
     async def _common_end(self, differs_at: int) -> int:
         """Return the offset of the first own record that the master does not have; search once for each difference."""

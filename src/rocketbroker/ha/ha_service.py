@@ -30,13 +30,6 @@ from rocketbroker.transport.remoting_server import listen
 
 log = logging.getLogger(__name__)
 
-# Slaves that may connect to the HA port, and those that count for acknowledgement.
-#
-# A connection to the port proves nothing. In protected mode only addresses of brokerWhiteList may connect from other
-# machines, and only slaves that a name server knows count: as many connections of a host as slaves are registered
-# there. Without it one connection of each host counts, and more only if the name servers know more: a slave that
-# reconnects has two connections for a while.
-
 
 class Peer(Protocol):
     """Connection of a slave."""
@@ -50,8 +43,12 @@ class Peer(Protocol):
 P = TypeVar("P", bound=Peer)
 
 
+# A connection to the port proves nothing, and a stranger who is counted would acknowledge messages that nobody keeps.
+# In protected mode only addresses of brokerWhiteList may connect from other machines, and only slaves that a name
+# server knows count: as many connections of a host as slaves are registered there. Without it one connection of each
+# host counts, and more only if the name servers know more: a slave that reconnects has two connections for a while.
 class SlaveGate(Generic[P]):
-    """Decides about peers by their addresses.
+    """Decides by their addresses which slaves may connect to the HA port, and which count for acknowledgement.
 
     Args:
         known_hosts: returns the hosts of the slaves of this broker that the name servers know, one for each slave.
@@ -113,6 +110,10 @@ class _Wait(NamedTuple):
     on_acknowledged: OnAcknowledged
 
 
+# ``inSyncReplicas`` brokers must have a message before it is acknowledged, the master included. A slave has it once it
+# has reported an offset at or after its end: the log is one sequence, so that a report covers all before it. Of the
+# slaves that count, the n-th highest report is what n slaves have. Waits are in the order of their offsets and of their
+# begin, so that reports and deadlines both end them from the front.
 class GroupTransferService:
     """Acknowledges messages that ``inSyncReplicas`` brokers have, the master included.
 
@@ -259,18 +260,14 @@ class HAService:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        await self._send_the_rest()
-        for connection in list(self.connections):
-            connection.close("the broker stops, or is no longer a master")
-        await self._tasks.stop()
-
-    async def _send_the_rest(self) -> None:
-        """Wait until the slaves that continue the log have all of it, at most ``slaveTimeout``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.slave_timeout / 1000
         while any(each.is_behind for each in self.connections) and loop.time() < deadline:
             self._transfer()
             await asyncio.sleep(_STOP_CHECK_S)
+        for connection in list(self.connections):
+            connection.close("the broker stops, or is no longer a master")
+        await self._tasks.stop()
 
     def admits(self, connection: HAConnection) -> bool:
         """Return true to accept a new connection; log the reason to reject it."""
@@ -313,13 +310,11 @@ class HAService:
             connection.check()
         # A slave may have become known at the name server, or a setting changed.
         self._transfers.reported()
-        if self._config.broker_role == "SYNC_MASTER" and self._config.in_sync_replicas > 1:
-            self._warn_of_unknown()
-
-    def _warn_of_unknown(self) -> None:
-        """Log each slave that does not count, once it had time to register."""
+        if self._config.broker_role != "SYNC_MASTER" or self._config.in_sync_replicas <= 1:
+            return
         counted, now = self._gate.counted(self.connections), asyncio.get_running_loop().time()
         for each in self.connections:
+            # It had time to register.
             if each not in counted and each not in self._warned and now - each.begun_at > _UNKNOWN_S:
                 self._warned.add(each)
                 log.warning(
@@ -338,12 +333,11 @@ class HAService:
 
     def runtime_info(self) -> HARuntimeInfo:
         """Return the state of the slaves for GET_BROKER_HA_STATUS."""
-        slaves = [self._slave_info(each) for each in self.connections]
+        slaves = []
+        for each in self.connections:
+            behind = self._source.log_end - each.ack_offset
+            in_sync = each.ack_offset >= 0 and behind < self._config.ha_max_gap_not_in_sync
+            slaves.append(
+                HAConnectionRuntimeInfo(each.peer, each.ack_offset, behind, in_sync, each.bytes_per_s, each.next_offset)
+            )
         return HARuntimeInfo(True, self._source.log_end, sum(slave.in_sync for slave in slaves), slaves)
-
-    def _slave_info(self, slave: HAConnection) -> HAConnectionRuntimeInfo:
-        behind = self._source.log_end - slave.ack_offset
-        is_in_sync = slave.ack_offset >= 0 and behind < self._config.ha_max_gap_not_in_sync
-        return HAConnectionRuntimeInfo(
-            slave.peer, slave.ack_offset, behind, is_in_sync, slave.bytes_per_s, slave.next_offset
-        )

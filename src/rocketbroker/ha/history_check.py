@@ -1,8 +1,8 @@
 """Comparison of a slave's log with that of its master, over the HA port.
 
-The HA protocol has no handshake. But a master sends its log from whatever offset a slave reports first. So a slave
-reports an offset before its end, and compares what comes with what it has: a log whose last record is the same has the
-same history, as records hold their offset and times.
+A master sends its log from whatever offset a slave reports first. So a slave reports an offset before its end, and
+compares what comes with what it has: a log whose last record is the same has the same history, as records hold their
+offset and times.
 """
 
 import asyncio

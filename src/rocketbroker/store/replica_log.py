@@ -274,7 +274,7 @@ class ReplicaLog:
         Raises:
             StoreFullError: The disk has no room; what precedes is appended.
             StoreBusyError: The disk has not allocated blocks in time; what precedes is appended.
-            StoreError: The bytes do not continue the log; likewise. Or it is being cut.
+            StoreError: The bytes do not continue the log, and what precedes is appended; or it is being cut.
         """
         if self._changing or self._is_half_cut:
             raise StoreError("the CommitLog is being cut, or a cut failed; append after the cut has succeeded")

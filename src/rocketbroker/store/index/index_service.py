@@ -228,7 +228,7 @@ class IndexService:
 
         Raises:
             StoreFullError: The disk has no room; the keys that do not fit are kept for the next attempt.
-            StoreError: It failed for another reason; likewise.
+            StoreError: It failed for another reason; the keys are kept for the next attempt.
         """
         try:
             while most_parts and (self._hashed or self._runs.count or self._requests):
