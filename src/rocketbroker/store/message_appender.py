@@ -170,21 +170,35 @@ class MessageAppender:
 
         Returns ``None``, with nothing stored, if one of them might be rejected: then put each by itself.
         """
-        if self._refusals.current is not None or not self._fits(run):
+        if (
+            self._refusals.current is not None
+            or max(map(len, run.properties)) > MAX_SENT_PROPERTIES_LENGTH
+            or max(map(len, run.bodies)) > self._config.max_message_size
+            or run.sys_flag & _TRANSACTION_BITS in _NOT_QUEUED
+            or run.topic == RMQ_SYS_SCHEDULE_TOPIC
+        ):
             return None
         queues = self._queues.find_open(run.topic, run.queue_ids)
         if queues is None:
             return None
         queue_offsets, ends = _next_offsets(queues, repeat(1))
         records = AppendRun(run, queues[0].topic_block, queues[0].magic)
-        codes = _tags_codes(run)
+        tags = [found[0] for found in run.found]
+        code_of = {tag: tags_code_bytes(tag) for tag in set(tags)}
         timestamp = self._clock.time_ms()
         offsets = self._append_run(records, queue_offsets, ends, timestamp)
         if offsets is None:
             return None
         # From here on nothing may fail: the log has the messages.
         self._pending += zip(
-            queues, queue_offsets, offsets, records.sizes, codes, repeat(timestamp), run.found, strict=False
+            queues,
+            queue_offsets,
+            offsets,
+            records.sizes,
+            map(code_of.__getitem__, tags),
+            repeat(timestamp),
+            run.found,
+            strict=False,
         )
         self.last_store_timestamp = timestamp
         self.put_count += len(offsets)
@@ -243,15 +257,6 @@ class MessageAppender:
         for queue, end in ends.items():
             queue.next_offset = end
         return offsets
-
-    def _fits(self, run: MessageRun) -> bool:
-        """Return true if no message is too long, or takes anything but a plain entry of its queue."""
-        return (
-            max(map(len, run.properties)) <= MAX_SENT_PROPERTIES_LENGTH
-            and max(map(len, run.bodies)) <= self._config.max_message_size
-            and run.sys_flag & _TRANSACTION_BITS not in _NOT_QUEUED
-            and run.topic != RMQ_SYS_SCHEDULE_TOPIC
-        )
 
     def put_inner_batch(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult:
         """Append one record that holds a batch to a topic with ``queue.type=BatchCQ``.
@@ -362,21 +367,20 @@ class MessageAppender:
             held = [request for request in requests if request[1] >= request[0].max_offset]
             self._pending = held + pending[ready:]
             # Unreadable messages must not pile up: sends are rejected until these are readable.
-            self._refusals.set(Refusal.NOT_DISPATCHED, self._why_held(held, error))
+            why = f"messages are stored and readable, but no more can be indexed; each send retries: {error}"
+            if held:
+                why = (
+                    f"{len(held)} messages, from {held[0][2]} of the CommitLog on, are stored but cannot be entered "
+                    f"into their queues in {self._config.consume_queue_dir} (storePathConsumeQueue); each send "
+                    f"retries: {error}"
+                )
+            self._refusals.set(Refusal.NOT_DISPATCHED, why)
             raise
         finally:
             self._dispatching = False
         self._pending = pending[ready:]
         if held_back:
             self._refusals.clear(Refusal.NOT_DISPATCHED)
-
-    def _why_held(self, held: Sequence[DispatchRequest], error: BaseException) -> str:
-        if not held:
-            return f"messages are stored and readable, but no more can be indexed; each send retries: {error}"
-        return (
-            f"{len(held)} messages, from {held[0][2]} of the CommitLog on, are stored but cannot be entered into their "
-            f"queues in {self._config.consume_queue_dir} (storePathConsumeQueue); each send retries: {error}"
-        )
 
     @property
     def last_dispatched_timestamp(self) -> int:
@@ -469,12 +473,6 @@ def _dispatch_runs(
             unique_keys[begin * length : end * length],
         )
         begin = end
-
-
-def _tags_codes(run: MessageRun) -> list[int]:
-    tags = [found[0] for found in run.found]
-    code_of = {tag: tags_code_bytes(tag) for tag in set(tags)}
-    return list(map(code_of.__getitem__, tags))
 
 
 def failed(error: StoreError) -> PutMessageResult:

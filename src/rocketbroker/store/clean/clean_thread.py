@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import ParamSpec, TypeVar
 
 from rocketbroker.common.clock import Clock
@@ -38,16 +37,20 @@ class CleanThread:
         Raises:
             OSError: The disk failed.
         """
-        removal = asyncio.get_running_loop().run_in_executor(self._executor, self._remove, remove)
-        removal.add_done_callback(partial(_then, take_out))
-        return await asyncio.shield(removal)
 
-    def _remove(self, remove: Callable[[], RemovedFile | None]) -> bool:
-        removed = remove()
-        if removed is None:
-            return False
-        self._held.append((removed, self._clock.monotonic()))
-        return True
+        def work() -> bool:
+            removed = remove()
+            if removed is not None:
+                self._held.append((removed, self._clock.monotonic()))
+            return removed is not None
+
+        def then(removal: asyncio.Future[bool]) -> None:
+            if not removal.cancelled() and removal.exception() is None and removal.result():
+                take_out()
+
+        removal = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        removal.add_done_callback(then)
+        return await asyncio.shield(removal)
 
     async def release(self) -> None:
         """Free the blocks of removed files that nobody reads any more."""
@@ -91,11 +94,6 @@ class CleanThread:
         for file, _ in self._held:
             file.close()
         self._held.clear()
-
-
-def _then(take_out: Callable[[], None], removal: asyncio.Future[bool]) -> None:
-    if not removal.cancelled() and removal.exception() is None and removal.result():
-        take_out()
 
 
 def _release(file: RemovedFile) -> bool:

@@ -42,10 +42,6 @@ from rocketbroker.common.platform import data_ranges
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.logfile.mapped_file_queue import MappedFileQueue
 
-# Walk through the files of the broker's CommitLog (CommitLog.checkMessageAndReturnSize).
-#
-# The records of one file are found by ``codec/storefile/log_walk.py``; this walk goes from file to file.
-
 # A file is read in blocks that grow from the first size to the second.
 _FIRST_BLOCK: Final = 64 << 10
 _LAST_BLOCK: Final = 4 << 20
@@ -108,18 +104,13 @@ class LogWalk:
                     self.damage = _BEYOND_END
                     return
             self.offset = base + walk.position
-            if walk.found is not Found.BLANK and not self._ends_file(file, walk):
+            if walk.found is not Found.BLANK and file.size - walk.position >= BLANK_LENGTH:
+                # There is room for more in the file where the walk stopped.
+                rule, detail = walk.damage()
+                if walk.found is Found.BROKEN and rule is not AuditRule.LOG_HOLE:
+                    self.damage = detail
                 return
             self.offset = base + file.size
-
-    def _ends_file(self, file: MappedFile, walk: FileWalk) -> bool:
-        """Return true if the file has no room for more where the walk stopped; else note the fault."""
-        if file.size - walk.position < BLANK_LENGTH:
-            return True
-        rule, detail = walk.damage()
-        if walk.found is Found.BROKEN and rule is not AuditRule.LOG_HOLE:
-            self.damage = detail
-        return False
 
     @property
     def why(self) -> str:

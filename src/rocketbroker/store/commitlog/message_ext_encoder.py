@@ -20,10 +20,6 @@ from rocketbroker.codec.message.message_decoder import (
 )
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, MessageRun
 
-# Encoder of a batch of messages for one queue as records (MessageExtEncoder.encode of a MessageExtBatch).
-#
-# The common fields are packed once, and the others column by column in C loops: no bytecode runs for each message.
-
 _HOST_BITS: Final = 3
 _CRC_BITS: Final = 0x7FFFFFFF
 _BODY_LENGTH: Final = Struct(">i")
@@ -119,10 +115,6 @@ class AppendBatch:
         )
         return head[SYS_FLAG_POSITION : -_BODY_LENGTH.size]
 
-
-# Encoder of messages of one topic that came together, each for a queue of its own, as records (MessageExtEncoder).
-#
-# The common fields are packed once, and the others go column by column through C loops, as in ``AppendBatch``.
 
 _BODY_LENGTH_SIZE: Final = 4
 # totalSize, magic, bodyCRC, queueId, flag, queueOffset, physicalOffset, sysFlag, bornTimestamp; bornHost to

@@ -69,7 +69,10 @@ class ReputColumns:
         messages = WindowMessages(records)
         kept = ~messages.are_before(self._deleted())
         keeps_all, has_batches = bool(kept.all()), bool(messages.are_batches.any())
-        entries = _entries(messages)
+        entries = np.empty(len(messages), CONSUME_QUEUE_ENTRY)
+        entries["commit_log_offset"] = messages.offsets
+        entries["size"] = messages.records.total_size
+        entries["tags_code"] = messages.tags_codes
         chosen = np.zeros(len(messages), np.bool_)
         for topic, queue_id, all_members in messages.by_queue():
             # Few numpy calls for each queue: with few messages they are most of the time.
@@ -90,7 +93,12 @@ class ReputColumns:
                 chosen[members[are_batches]] = True
                 if not are_batches.all():
                     chosen[self._enter_queue(queue, messages, entries, members[~are_batches])] = True
-        return _index_keys(messages, chosen)
+        keys = keys_of(messages)
+        numbers, hashes = keys.numbers, keys.hashes
+        if not chosen.all():
+            numbers, hashes = numbers[chosen[numbers]], hashes[chosen[numbers]]
+        stored = messages.store_timestamps
+        return IndexKeys(hashes, messages.offsets[numbers], stored[numbers], int(stored[-1]))
 
     def _queue(self, topic: bytes, queue_id: int, *, of_batches: bool) -> ConsumeQueueInterface | None:
         """Return the queue of messages with these fields, ``None`` if the fields are impossible: they are damaged."""
@@ -200,15 +208,6 @@ class ReputColumns:
             self.add_gap(offset, offset + int(messages.records.total_size[at]), why)
 
 
-def _entries(messages: WindowMessages) -> Entries:
-    """Return the queue entries of all messages, delivery times aside."""
-    entries = np.empty(len(messages), CONSUME_QUEUE_ENTRY)
-    entries["commit_log_offset"] = messages.offsets
-    entries["size"] = messages.records.total_size
-    entries["tags_code"] = messages.tags_codes
-    return entries
-
-
 def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
     """Return the reason why a record cannot have a queue offset in a queue of batches, empty if it can.
 
@@ -221,12 +220,3 @@ def _why_no_place(queue: ConsumeQueueInterface, first: int, offset: int) -> str:
     else:
         can_be = first in {0, end} or (first > end and (first - end) * MIN_INNER_SIZE <= offset - last.end)
     return "" if can_be else f"queue offset {first} is impossible: the queue ends at {end}"
-
-
-def _index_keys(messages: WindowMessages, chosen: NDArray[np.bool_]) -> IndexKeys:
-    keys = keys_of(messages)
-    numbers, hashes = keys.numbers, keys.hashes
-    if not chosen.all():
-        numbers, hashes = numbers[chosen[numbers]], hashes[chosen[numbers]]
-    stored = messages.store_timestamps
-    return IndexKeys(hashes, messages.offsets[numbers], stored[numbers], int(stored[-1]))

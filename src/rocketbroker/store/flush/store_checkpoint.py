@@ -83,15 +83,12 @@ class StoreCheckpoint:
             said_too_much = self.says_too_much
             self.says_too_much = False
             try:
-                self._write(self.layout)
+                fd = self._file_system.open(self._path)
+                try:
+                    self._file_system.write(fd, 0, self.layout.encode())
+                    self._file_system.sync(fd)
+                finally:
+                    self._file_system.close(fd)
             except OSError:
                 self.says_too_much |= said_too_much
                 raise
-
-    def _write(self, layout: CheckpointLayout) -> None:
-        fd = self._file_system.open(self._path)
-        try:
-            self._file_system.write(fd, 0, layout.encode())
-            self._file_system.sync(fd)
-        finally:
-            self._file_system.close(fd)

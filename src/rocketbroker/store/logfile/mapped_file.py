@@ -435,15 +435,12 @@ class MappedFile:
         file_system.unlink(self.path)
         # No later file may disappear on disk before an earlier one: the store would not open with one missing.
         file_system.sync_folder(self.path.parent)
-        self._drop_pages()
-        removed, self._removed = self._removed, None
-        return removed
-
-    def _drop_pages(self) -> None:
-        """Release the mapped pages, some at a time, so that unmapping is short on whatever thread it happens."""
+        # The pages go some at a time, so that unmapping is short on whatever thread it happens.
         address = ctypes.addressof(self._map)
         for start in range(0, self.file_size, _DROP_STEP):
             platform.madvise(address + start, min(_DROP_STEP, self.file_size - start), mmap.MADV_DONTNEED)
+        removed, self._removed = self._removed, None
+        return removed
 
     def delete(self) -> None:
         """Close and remove the file."""

@@ -146,7 +146,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         yield from map(self._mapped, range(number, min(number + limit, self._end_number)))
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
-        """Return the entries of ``batches`` in the form of an ordinary queue."""
         return (entry[:3] for entry in self.batches(queue_offset, limit))
 
     def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
@@ -171,7 +170,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         return None if batch is None else QueueEntry(*batch[:3])
 
     def message_entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return ``entry``, which passes over offsets without a message."""
         return self.entry(queue_offset)
 
     def end_of_record(self, queue_offset: int) -> int:
@@ -197,7 +195,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- writing
 
     def make_room(self, end: int) -> None:
-        """Allocate one more entry; called for each record, as the entries for the offsets are not known before."""
+        # One more entry, for one record: the entries for the offsets are not known before.
         waiting = self.next_offset - self.max_offset
         # An entry has at least one message, and some messages with allocated room may not have been appended.
         room_number = min(max(self._room_number, self._end_number), self._end_number + waiting)
@@ -206,12 +204,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self._room_number = room_number
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
-        """Enter a record whose first message has ``queue_offset``; its messages become the last that readers find.
-
-        Raises:
-            StoreFullError: The disk has no room for the next file.
-            StoreError: The record cannot be read.
-        """
         record = self._read_log(physical_offset, size)
         if record is None:
             raise StoreError(f"the CommitLog has no record of {size} bytes at {physical_offset}")
@@ -222,11 +214,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self._append(BatchEntry(physical_offset, size, tags_code, store_timestamp, queue_offset, count))
 
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """Enter records of one message each, from their entries in the form of an ordinary queue.
-
-        Raises:
-            StoreFullError: The disk has no room for the next file; the entries before it are entered.
-        """
+        # Each has one message. After an error those before it are entered.
         for number, entry in enumerate(ENTRY.iter_unpack(entries), queue_offset):
             if number >= self.max_offset:
                 self.put(number, *entry)
@@ -245,11 +233,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def go_on_at(self, queue_offset: int) -> None:
-        """Let the queue continue beyond its end, on disk as well: earlier queue offsets were used.
-
-        Raises:
-            StoreFullError: The disk has no room.
-        """
         last = self._last
         if is_written(last.size) and last.begin_in_log >= 0:
             # Readers find no such message there, and continue after it.
@@ -275,11 +258,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
         self.max_offset = self.next_offset = queue_offset
 
     def cut(self, queue_offset: int) -> None:
-        """Discard the entries from a queue offset on; all of them, and their files, if it is before the first.
-
-        Raises:
-            StoreFullError: The disk has no room to record that the offsets before it were used.
-        """
         if queue_offset < self.min_offset:
             self._delete_all()
             self.min_offset = queue_offset
@@ -294,11 +272,7 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- start
 
     def load(self) -> None:
-        """Map the files, and find the begin of the entries and the end of those that agree with their predecessors.
-
-        Raises:
-            StoreError: A file is missing or has another size.
-        """
+        # The end is that of the entries that agree with their predecessors.
         self.queue.load()
         self._end_number = self._numbers.start + self._count_sound()
         for file in self.queue.files:
@@ -359,7 +333,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
             return True
 
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Discard the data that loading found after the sound entries; return false if there was none."""
         if not self.is_doubtful:
             return False
         path, position = self.place_of(self.max_offset)
@@ -388,10 +361,6 @@ class BatchConsumeQueue(ConsumeQueueInterface):
     # -- cleaning
 
     def first_offset_from(self, physical_offset: int) -> int:
-        """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
-
-        It reads the file, on any thread: a page fault on the mapping would delay all threads.
-        """
         number = self._from_physical(physical_offset, self._read)
         return max(self._read(number).base, self.min_offset) if number < self._end_number else self.max_offset
 

@@ -24,10 +24,6 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 
-# Blocks of a queue are allocated 3,276 messages at a time.
-_ALLOCATE_STEP = 65536
-_REMEMBERED_TAGS = 1024
-
 # Entries that ``go_on_at`` writes at once.
 _FILLED_AT_ONCE = 65536
 # Damage is rarely longer than some pages of entries.
@@ -63,11 +59,6 @@ class ConsumeQueue(ConsumeQueueInterface):
             self.room_end = (last.file_from_offset + last.allocated) // CQ_STORE_UNIT_SIZE
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
-        """Enter a message; it becomes the last one that readers find.
-
-        Raises:
-            StoreFullError: The disk has no room for the next file.
-        """
         if not self._start <= queue_offset < self._ready:
             self._make_ready(queue_offset)
         position = (queue_offset - self._start) * CQ_STORE_UNIT_SIZE
@@ -77,11 +68,7 @@ class ConsumeQueue(ConsumeQueueInterface):
         self.dirty = True
 
     def put_entries(self, queue_offset: int, entries: bytes) -> None:
-        """Enter consecutive messages from the bytes of their entries; after an error none of them is entered.
-
-        Raises:
-            StoreFullError: The disk has no room for the next file.
-        """
+        # After an error none of them is entered.
         done, count = 0, len(entries) // CQ_STORE_UNIT_SIZE
         while done < count:
             if not self._start <= queue_offset + done < self._end:
@@ -138,7 +125,6 @@ class ConsumeQueue(ConsumeQueueInterface):
         return ENTRY.iter_unpack(self.entry_bytes(queue_offset, limit))
 
     def entry_bytes(self, queue_offset: int, limit: int) -> memoryview:
-        """Return the bytes of the entries that ``entries`` returns."""
         file = self.queue.find(queue_offset * CQ_STORE_UNIT_SIZE)
         if file is None:
             return memoryview(b"")
@@ -168,11 +154,6 @@ class ConsumeQueue(ConsumeQueueInterface):
                 yield start + number * CQ_STORE_UNIT_SIZE, offset, size
 
     def load(self) -> None:
-        """Map the files and find where the entries begin and end.
-
-        Raises:
-            StoreError: A file is missing or has another size.
-        """
         self.queue.load()
         for file in reversed(self.queue.files):
             file.wrote = file.flushed = written_bytes(file)
@@ -198,7 +179,6 @@ class ConsumeQueue(ConsumeQueueInterface):
 
     @property
     def begin_of_files(self) -> int | None:
-        """The queue offset of the first place in its first file; ``None`` without files."""
         files = self.queue.files
         return files[0].file_from_offset // CQ_STORE_UNIT_SIZE if files else None
 
@@ -224,7 +204,6 @@ class ConsumeQueue(ConsumeQueueInterface):
         return low
 
     def has_before(self, physical_offset: int, queue_offset: int) -> bool:
-        """Return true if a message before a physical offset has an entry soon after a queue offset, in one file."""
         entries = self.entries(queue_offset, _FAR)
         return any(is_written(size) and offset < physical_offset for offset, size, _ in entries)
 
@@ -256,14 +235,9 @@ class ConsumeQueue(ConsumeQueueInterface):
         self._start = self._ready = self._end = self.room_end = 0
 
     def cut_doubtful(self, report: list[str], before_change: Callable[[], None]) -> bool:
-        """Do nothing: recovery compares the entries with the log."""
-        return False
+        return False  # recovery compares the entries with the log
 
     def first_offset_from(self, physical_offset: int) -> int:
-        """Return the queue offset of the first message at or after a CommitLog offset, else the end (blocks).
-
-        It reads the file, on any thread: a page fault on the mapping would delay all threads.
-        """
         low, high = self.min_offset, self.max_offset
         if low >= high or (self._read_physical_offset(low) or 0) >= physical_offset:
             return low
@@ -288,7 +262,6 @@ class ConsumeQueue(ConsumeQueueInterface):
         return physical_offset if is_written(size) and physical_offset >= 0 else None
 
     def first_file_without_messages(self) -> MappedFile | None:
-        """Return the first file, if all its entries are before ``min_offset`` and another file has entries."""
         files = self.queue.files
         if len(files) > 1 and files[1].wrote and files[1].file_from_offset <= self.min_offset * CQ_STORE_UNIT_SIZE:
             return files[0]

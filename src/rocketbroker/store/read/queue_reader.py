@@ -92,7 +92,11 @@ class QueueReader:
         """Select messages before queue offset ``end``; they and their entries may come from the disk."""
         offset, matches = request.offset, request.matches
         if matches is None:
-            found = self._select_sound(queue, request, end)
+            # In the page cache they are checked here, if all are sound.
+            max_msgs, max_bytes = self.limits(request.max_msgs, request.max_bytes, in_memory=True)
+            first = list(queue.entries(offset, min(max_msgs, end - offset)))
+            sound = self._checked_reader.count_sound(queue, offset, first, max_bytes)
+            found = self._collect(first[:sound], request, None, checked=True) if sound else None
             if found is not None:
                 return found
         # More than requested, so that a consumer soon gets past many damaged ones in a row.
@@ -105,14 +109,6 @@ class QueueReader:
         assert found is not None, "unchecked messages are collected wherever they are"
         size = sum(record[2] for record in expected)
         return found._replace(unchecked=UncheckedMessages(queue, expected, found.ranges, size, request.matches))
-
-    def _select_sound(self, queue: ConsumeQueueInterface, request: GetMessageRequest, end: int) -> Selection | None:
-        """Select messages that are all in the page cache, checked here; ``None`` if one of them is not."""
-        offset = request.offset
-        max_msgs, max_bytes = self.limits(request.max_msgs, request.max_bytes, in_memory=True)
-        entries = list(queue.entries(offset, min(max_msgs, end - offset)))
-        sound = self._checked_reader.count_sound(queue, offset, entries, max_bytes)
-        return self._collect(entries[:sound], request, None, checked=True) if sound else None
 
     def _collect(
         self,
@@ -213,7 +209,8 @@ class QueueReader:
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            found, stored = self._next_time(queue, middle, high)
+            times = ((number, self.store_timestamp(queue, number)) for number in range(middle, high))
+            found, stored = next((sound for sound in times if sound[1] >= 0), (high, -1))
             if found < high and (stored < timestamp_ms or (upper and stored == timestamp_ms)):
                 low = found + 1
             else:
@@ -221,11 +218,6 @@ class QueueReader:
         if upper:
             return max(low - 1, queue.min_offset)
         return low
-
-    def _next_time(self, queue: ConsumeQueueInterface, start: int, end: int) -> tuple[int, int]:
-        """Return the first sound message from ``start`` and its store time; ``end`` and -1 if there is none before."""
-        times = ((number, self.store_timestamp(queue, number)) for number in range(start, end))
-        return next((found for found in times if found[1] >= 0), (end, -1))
 
 
 # Selection in queues whose records may be batches (DefaultMessageStore.getMessage of a BatchConsumeQueue).
@@ -301,23 +293,15 @@ class BatchQueueReader:
 
     def _is_candidate(self, queue: BatchConsumeQueue, entry: BatchEntry, matches: Callable[[int], bool] | None) -> bool:
         """Return true if an entry can name a wanted record of the queue."""
-        if self._may_be_there(queue, entry):
+        log, offset, size = self._commit_log, entry.physical_offset, entry.size
+        file_size = log.queue.file_size
+        inside = offset + size <= log.max_offset and (offset - log.min_offset) % file_size + size <= file_size
+        is_sized = inside and queue.record_check.least_size <= size
+        if offset >= log.min_offset and is_sized and log.may_be_record(offset, size):
             return matches is None or matches(entry.tags_code)
-        if entry.size != MIN_RECORD_SIZE:
-            what = f"it names {entry.size} bytes at {entry.physical_offset}, where the queue cannot have a record"
-            self._report(queue, entry, what)
+        if size != MIN_RECORD_SIZE:
+            self._report(queue, entry, f"it names {size} bytes at {offset}, where the queue cannot have a record")
         return False
 
     def _report(self, queue: BatchConsumeQueue, entry: BatchEntry, what: str) -> None:
         self._checked_reader.report_entry(queue, entry.base, what)
-
-    def _may_be_there(self, queue: BatchConsumeQueue, entry: BatchEntry) -> bool:
-        """Return true if a record of the queue can be where an entry says."""
-        log = self._commit_log
-        offset, size = entry.physical_offset, entry.size
-        if offset < log.min_offset:
-            return False
-        inside = offset + size <= log.max_offset and (offset - log.min_offset) % log.queue.file_size + size <= (
-            log.queue.file_size
-        )
-        return inside and queue.record_check.least_size <= size and log.may_be_record(offset, size)
