@@ -12,10 +12,6 @@ from typing import Final
 from rocketbroker.analytics.jobs.job_list import JOBS
 from rocketbroker.app.command_line import SubCommand, lazy_app
 
-# Sub-commands of ``mqanalytics``: the jobs of ``analytics/jobs/job_list.py``, and commands with a file here.
-#
-# A file is imported when its command is called.
-
 _OWN: Final = {
     "count": SubCommand("tables", "Count the messages of each topic and queue.", "count"),
     "queue-traffic": SubCommand(

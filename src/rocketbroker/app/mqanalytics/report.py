@@ -1,7 +1,7 @@
 """``mqanalytics report``: one HTML page about stores."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,10 +17,6 @@ from rocketbroker.app.mqanalytics.running import (
 )
 from rocketbroker.app.terminal import say
 from rocketbroker.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rocketbroker.analytics.columns.selection import Selection
-    from rocketbroker.analytics.report.facts import StoreFacts
 
 Output = Annotated[
     Path, typer.Option("--output", "-o", dir_okay=False, metavar="FILE", help="Output file; replaced if it exists.")
@@ -42,23 +38,15 @@ def command(
     with failing_in_one_line():
         wanted = selection(since, until, topic)
         known_stores(stores, topic)
-        for path in _written(stores, output, png, wanted, _in_words(since, until, topic)):
+        if not output.parent.is_dir():
+            raise ConfigError(f"--output {output}: there is no folder {output.parent}")
+        from rocketbroker.analytics.report.collect import collect_facts
+        from rocketbroker.analytics.report.page import write_report
+
+        with reading() as tell:
+            facts = collect_facts(stores, wanted, asked=_in_words(since, until, topic), progress=tell)
+        for path in write_report(facts, output, png):
             say(path)
-
-
-def _written(stores: list[str], output: Path, png: Path | None, wanted: "Selection", asked: str) -> list[Path]:
-    from rocketbroker.analytics.report.page import write_report
-
-    if not output.parent.is_dir():
-        raise ConfigError(f"--output {output}: there is no folder {output.parent}")
-    return write_report(_collected(stores, wanted, asked), output, png)
-
-
-def _collected(stores: list[str], wanted: "Selection", asked: str) -> "StoreFacts":
-    from rocketbroker.analytics.report.collect import collect_facts
-
-    with reading() as tell:
-        return collect_facts(stores, wanted, asked=asked, progress=tell)
 
 
 def _in_words(since: int | None, until: int | None, topics: list[str] | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.columns.selection import Selection
     from rocketbroker.analytics.files.store_files import StoreFolder
     from rocketbroker.analytics.files.store_root import StoreRoot
+    from rocketbroker.analytics.jobs.scope import Scope
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_FOUND = 3
+ROWS = 1000
+
+Row = Mapping[str, Any]
+#: Called with the number of finished and of all tasks.
+Progress = Callable[[int, int], None]
 
 Stores = Annotated[
     list[str],
@@ -50,12 +61,14 @@ Exact = Annotated[
     bool,
     typer.Option("--exact", help="Read the whole log, instead of skipping parts by store times and queues."),
 ]
+SkipDamage = Annotated[
+    bool,
+    typer.Option(
+        "--skip-damage", help="Skip the search for unreadable ranges, which takes one more pass over the log."
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many rows; 0 shows all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-
-ROWS = 1000
-
-Row = Mapping[str, Any]
 
 
 def print_rows(
@@ -74,7 +87,9 @@ def print_rows(
         found = [{camel(column): plain(row[column]) for column in columns} for row in rows]
         print_json({"job": name, "rows": found, **summary})
         return
-    print_table(Table([Column(title(column), _is_number(rows, column)) for column in columns], _texts(rows, columns)))
+    is_number = [any(isinstance(row[column], (int, float)) for row in rows) for column in columns]
+    titles = [Column(title(column), right) for column, right in zip(columns, is_number, strict=True)]
+    print_table(Table(titles, [[text(row[column]) for column in columns] for row in rows]))
     say(last_line(len(rows), summary))
 
 
@@ -104,14 +119,6 @@ def title(name: str) -> str:
     return re.sub(r"(\d)_(\d)", r"\1.\2", name).replace("_", " ").capitalize()
 
 
-def _is_number(rows: Sequence[Row], column: str) -> bool:
-    return any(isinstance(row[column], (int, float)) for row in rows)
-
-
-def _texts(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
-    return [[text(row[column]) for column in columns] for row in rows]
-
-
 def text(value: Any) -> str:
     """Return a value as text for people."""
     if value is None:
@@ -125,14 +132,6 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_FOUND = 3
-
-#: Called with the number of finished and of all tasks.
-Progress = Callable[[int, int], None]
 
 
 @contextmanager
@@ -191,16 +190,23 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
 
 
 @contextmanager
-def reading() -> Iterator[Callable[[int], None]]:
-    """Show the number of messages read on stderr, if it is a terminal; yield the function that updates it."""
+def _bar(what: str, *columns: str) -> Iterator[Callable[..., None]]:
+    """Show a transient bar on stderr, if it is a terminal; yield the function that updates it."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Reading", total=None)
-        yield lambda done: bar.update(task, description=f"Reading: {done:,} messages")
+    shown = [progress.SpinnerColumn(), progress.TextColumn("{task.description}")]
+    shown += [getattr(progress, name)() for name in (*columns, "TimeElapsedColumn")]
+    with progress.Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield partial(bar.update, bar.add_task(what, total=None))
+
+
+@contextmanager
+def reading() -> Iterator[Callable[[int], None]]:
+    """Show the number of messages read; yield the function that updates it."""
+    with _bar("Reading") as update:
+        yield lambda done: update(description=f"Reading: {done:,} messages")
 
 
 @contextmanager
@@ -212,20 +218,15 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from rocketbroker.analytics import register, spark_session
     from rocketbroker.analytics.spark.spark_progress import SparkProgress, reason_of
     from rocketbroker.common.errors import StoreError
 
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Starting Spark", total=None)
+    with _bar("Starting Spark", "BarColumn") as update:
 
         def tell(done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
+            update(description=what, completed=done, total=total)
 
         with spark_session(f"mqanalytics {what}") as spark:
             register(spark)
@@ -234,3 +235,18 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
                     yield spark, tell
             except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
                 raise StoreError(f"{what.lower()} failed: {reason_of(error)}") from error
+
+
+@contextmanager
+def job_scope(what: str, roots: "tuple[StoreRoot, ...]", wanted: "Selection | None" = None) -> "Iterator[Scope]":
+    """Run a Spark session and yield the stores and the selection of a job in it, all messages by default."""
+    with running(what) as (spark, _):
+        from rocketbroker.analytics.columns.selection import EVERYTHING
+        from rocketbroker.analytics.jobs.scope import Scope
+
+        yield Scope(spark, roots, wanted or EVERYTHING)
+
+
+def damage_of(scope: "Scope", skip_damage: bool) -> dict[str, int] | None:
+    """Return ``notRead`` of a job: the unreadable ranges and their bytes, None if they were not looked for."""
+    return None if skip_damage else scope.not_read()._asdict()

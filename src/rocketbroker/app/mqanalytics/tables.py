@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,15 +17,17 @@ from rocketbroker.app.mqanalytics.running import (
     Exact,
     Limit,
     Since,
+    SkipDamage,
     Stores,
     Topics,
     Until,
+    damage_of,
     failing_in_one_line,
+    job_scope,
     known_stores,
     last_line,
     print_rows,
     reading,
-    running,
     selection,
 )
 from rocketbroker.app.terminal import escaped, print_json, say
@@ -34,15 +37,13 @@ from rocketbroker.common.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from rocketbroker.analytics.columns.decode_report import DecodeReport
+    from rocketbroker.analytics import DecodeReport, StoreRoot, TopicQueueCount
     from rocketbroker.analytics.jobs.scope import Scope
 
-SkipDamage = Annotated[
-    bool,
-    typer.Option(
-        "--skip-damage", help="Skip the search for unreadable ranges, which takes one more pass over the log."
-    ),
-]
+    Counted = tuple[list[TopicQueueCount], dict[str, int] | None]
+
+# One process reads this much in about the time that Spark needs to start.
+_MOST_LOCAL_BYTES: Final = 4 << 30
 
 
 def command_of(job: Job) -> Callable[..., None]:
@@ -60,12 +61,8 @@ def command_of(job: Job) -> Callable[..., None]:
         **options: Any,
     ) -> None:
         with failing_in_one_line():
-            wanted = selection(since, until, topic, exact=exact)
-            roots = known_stores(stores, topic)
-            with running(job.summary.rstrip(".")) as (spark, _):
-                from rocketbroker.analytics.jobs.scope import Scope
-
-                scope = Scope(spark, roots, wanted)
+            wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
+            with job_scope(job.summary.rstrip("."), roots, wanted) as scope:
                 frame = run(job, scope, options)
                 rows, columns, summary = rows_and_summary(scope, frame, job.order, limit, skip_damage=skip_damage)
         print_rows(job.name, rows, columns, summary, as_json)
@@ -108,7 +105,7 @@ def rows_and_summary(
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, Any]]:
     """Return the first rows of a data frame, its columns, and the summary for ``print_rows``."""
     rows, columns, more = collected(frame, order, limit)
-    return rows, columns, {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
+    return rows, columns, {"more": more, "notRead": damage_of(scope, skip_damage)}
 
 
 def collected(frame: "DataFrame", order: tuple[str, ...], limit: int) -> tuple[list[dict[str, Any]], list[str], bool]:
@@ -120,16 +117,6 @@ def collected(frame: "DataFrame", order: tuple[str, ...], limit: int) -> tuple[l
     table = (ordered.limit(limit + 1) if limit else ordered).toArrow()
     rows = table.to_pylist()
     return (rows[:limit] if limit else rows), table.column_names, bool(limit) and len(rows) > limit
-
-
-if TYPE_CHECKING:
-    from rocketbroker.analytics import TopicQueueCount
-    from rocketbroker.analytics.files.store_root import StoreRoot
-
-    Counted = tuple[list[TopicQueueCount], dict[str, int] | None]
-
-# One process reads this much in about the time that Spark needs to start.
-_MOST_LOCAL_BYTES: Final = 4 << 30
 
 
 class Engine(StrEnum):
@@ -173,18 +160,18 @@ def _locally(roots: "tuple[StoreRoot, ...]", skip_damage: bool) -> "Counted":
     report = DecodeReport()
     with reading() as tell:
         counts = count_locally(roots, report, tell)
-    lengths = [each.length for each in report.ranges]
-    return counts, None if skip_damage else {"ranges": len(lengths), "bytes": sum(lengths)}
+    return counts, None if skip_damage else _damage(report)
+
+
+def _damage(report: "DecodeReport") -> dict[str, int]:
+    return {"ranges": len(report.ranges), "bytes": sum(each.length for each in report.ranges)}
 
 
 def _by_spark(roots: "tuple[StoreRoot, ...]", skip_damage: bool) -> "Counted":
-    with running("Counting messages") as (spark, _):
+    with job_scope("Counting messages", roots) as scope:
         from rocketbroker.analytics import count_messages
-        from rocketbroker.analytics.columns.selection import EVERYTHING
-        from rocketbroker.analytics.jobs.scope import Scope
 
-        counts = count_messages(roots, spark)
-        return counts, None if skip_damage else Scope(spark, roots, EVERYTHING).not_read()._asdict()
+        return count_messages(roots, scope.spark), damage_of(scope, skip_damage)
 
 
 def _print_json(counts: "list[TopicQueueCount]", summary: dict[str, Any]) -> None:
@@ -230,14 +217,9 @@ def queue_traffic(
             roots, interval, since_ms=wanted.since_ms, until_ms=wanted.until_ms, topics=wanted.topics, report=report
         )
     rows = found.slice(0, limit or None).to_pylist()
-    summary = {"more": len(rows) < found.num_rows, "notRead": _not_read(report)}
+    # Most of the log was not read, so that it is not known to be sound.
+    summary = {"more": len(rows) < found.num_rows, "notRead": _damage(report) if report.ranges else None}
     print_rows("queue-traffic", rows, found.column_names, summary, as_json)
-
-
-def _not_read(report: "DecodeReport") -> dict[str, int] | None:
-    """Return the damage; None without any, since most of the log was not read."""
-    ranges = report.ranges
-    return {"ranges": len(ranges), "bytes": sum(each.length for each in ranges)} if ranges else None
 
 
 class Place(StrEnum):
@@ -272,10 +254,7 @@ def search(  # noqa: PLR0913, PLR0917 - its options
 
         where = tuple(each.value for each in places or Place)
         pattern = Pattern(text or regex or "", regex is not None, ignore_case, where)
-        with running("Searching") as (spark, _):
-            from rocketbroker.analytics.jobs.scope import Scope
-
-            scope = Scope(spark, roots, wanted)
+        with job_scope("Searching", roots, wanted) as scope:
             messages = scope.messages([*SHOWN, *(COLUMNS_OF[place] for place in pattern.places)])
             order = ("store_timestamp", "broker", "physical_offset", "found_in")
             rows, columns, summary = rows_and_summary(
@@ -315,14 +294,12 @@ def compare(  # noqa: PLR0913, PLR0917 - its options
 ) -> None:
     """Compare the messages of two stores; exit code 3 if they differ."""
     with failing_in_one_line():
-        wanted = selection(since, until, topic, exact=exact)
-        roots = known_stores([first, second], topic)
-        with running("Comparing") as (spark, _):
+        wanted, roots = selection(since, until, topic, exact=exact), known_stores([first, second], topic)
+        with job_scope("Comparing", roots, wanted) as both:
             from rocketbroker.analytics.jobs.columns import as_time
             from rocketbroker.analytics.jobs.compare import STORED_COLUMNS, as_stored, compare
-            from rocketbroker.analytics.jobs.scope import Scope
 
-            scopes = [Scope(spark, (root,), wanted) for root in roots]
+            scopes = [replace(both, stores=(root,)) for root in roots]
             ours, theirs = (as_stored(scope.messages(STORED_COLUMNS)) for scope in scopes)
             found = compare(ours, theirs, by.value, tuple(ignore or ()))
             found = found.withColumn("store_timestamp", as_time(found["store_timestamp"]))
@@ -377,19 +354,16 @@ def lag(
     """Show the lag of consumer groups in messages, and the age of the oldest message not consumed."""
     with failing_in_one_line():
         roots = known_stores(stores)
-        with running("Reading offsets") as (spark, _):
-            from rocketbroker.analytics.columns.selection import EVERYTHING
+        with job_scope("Reading offsets", roots) as scope:
             from rocketbroker.analytics.jobs.message_jobs import LEVELS, lag
-            from rocketbroker.analytics.jobs.scope import Scope
             from rocketbroker.analytics.jobs.snapshots import snapshot_frame, take_snapshot
 
-            scope = Scope(spark, roots, EVERYTHING)
             if snapshots is None:
-                taken = spark.createDataFrame(take_snapshot(roots, SystemClock().time_ms()))
+                taken = scope.spark.createDataFrame(take_snapshot(roots, SystemClock().time_ms()))
             else:
-                taken = snapshot_frame(spark, snapshots)
+                taken = snapshot_frame(scope.spark, snapshots)
             messages = scope.messages(["broker", "topic", "queue_id", "queue_offset", "store_timestamp"])
             found = lag(taken, messages, by.value)
-            rows, columns, more = collected(found, ("time", *LEVELS[by.value]), limit)
-            summary = {"more": more, "notRead": None if skip_damage else scope.not_read()._asdict()}
+            order = ("time", *LEVELS[by.value])
+            rows, columns, summary = rows_and_summary(scope, found, order, limit, skip_damage=skip_damage)
     print_rows("lag", rows, columns, summary, as_json)

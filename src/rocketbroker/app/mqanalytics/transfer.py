@@ -11,17 +11,19 @@ from rocketbroker.app.mqanalytics.running import (
     Exact,
     Progress,
     Since,
+    SkipDamage,
     Stores,
     Topics,
     Until,
+    damage_of,
     fail,
     failing_in_one_line,
+    job_scope,
     known_stores,
     last_line,
     running,
     selection,
 )
-from rocketbroker.app.mqanalytics.tables import SkipDamage
 from rocketbroker.app.terminal import print_json, say
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import SystemClock
@@ -50,12 +52,8 @@ def export(  # noqa: PLR0913, PLR0917 - its options
         from rocketbroker.analytics.jobs.export import check_format, export
 
         check_format(form)
-        with running("Exporting") as (spark, _):
-            from rocketbroker.analytics.jobs.scope import Scope
-
-            scope = Scope(spark, roots, wanted)
-            written = export(scope.messages(), to, form)
-            not_read = None if skip_damage else scope.not_read()._asdict()
+        with job_scope("Exporting", roots, wanted) as scope:
+            written, not_read = export(scope.messages(), to, form), damage_of(scope, skip_damage)
     summary = {"messages": written, "to": to, "format": form, "notRead": not_read}
     if as_json:
         print_json({"job": "export", **summary})
