@@ -64,9 +64,7 @@ def as_text(values: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-# Properties as Arrow columns, without Python objects for rows.
-#
-# Corresponds to ``MessageDecoder.string2messageProperties``.
+# Properties, as ``MessageDecoder.string2messageProperties`` reads them.
 #
 # properties := (name 0x01 value 0x02)*, the last 0x02 optional. A pair with an empty name or value is ignored;
 # of several pairs with the same name the last one counts.

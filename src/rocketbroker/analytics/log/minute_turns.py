@@ -1,4 +1,9 @@
-"""Store times of messages anywhere in the log, read from the record heads alone."""
+"""Starts of minutes in a CommitLog, found by reading few of its messages.
+
+Store times rise with the offset, so it is enough to find the first message of each minute. Queues have the offsets of
+messages. One message in each 128 KiB of the log is read, then the range around the turn of a minute is bisected, and
+all messages of the last 32 KiB around it are read: these must be contiguous, and times must not go back.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -23,45 +28,6 @@ from rocketbroker.codec.storefile.record_search import Found, inspect
 from rocketbroker.codec.storefile.store_file import StoreFile
 from rocketbroker.common.errors import CodecError
 
-#: Bytes of the longest head.
-HEAD_SIZE: Final = RECORD_HEADS[3].size
-
-
-def stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
-    """Return the store times in ms of the messages that begin at ``offsets``, which ascend, shape (n,).
-
-    Raises:
-        CodecError: no message begins at one of the offsets.
-    """
-    found = []
-    for file in files:
-        low, high = np.searchsorted(offsets, (file.base, file.base + file.size))
-        if high > low:
-            with opened(open_folder(file.root), file.name, "commit-log file") as source:
-                heads = source.read_each((offsets[low:high] - file.base).tolist(), HEAD_SIZE)
-            starts = np.arange(0, len(heads), HEAD_SIZE)
-            found.append(times_at(np.frombuffer(heads, np.uint8), starts, offsets[low:high]))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def times_at(data: NDArray[np.uint8], starts: Positions, offsets: Positions) -> Positions:
-    """Return the store times in ms of the messages at ``starts`` in ``data``, which have the physical ``offsets``."""
-    records = Records(0, data, starts)
-    magic = records.field("magic")
-    sound = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)
-    sound &= records.physical_offset == offsets
-    if not sound.all():
-        raise CodecError(f"no message begins at {offsets[int(np.flatnonzero(~sound)[0])]}")
-    times: Positions = records.field("store_timestamp")
-    return times
-
-
-# Starts of minutes in a CommitLog, found by reading few of its messages.
-#
-# Store times rise with the offset, so it is enough to find the first message of each minute. Queues have the offsets of
-# messages. One message in each 128 KiB of the log is read, then the range around the turn of a minute is bisected, and
-# all messages of the last 32 KiB around it are read: these must be contiguous, and times must not go back.
-
 MINUTE_MS: Final = 60_000
 _SAMPLED: Final = 128 << 10
 # Around the turn of a minute, all messages between two that are this close to each other are read.
@@ -74,6 +40,8 @@ _SHORT: Final = 256 << 10
 _TOGETHER: Final = 8 << 20
 # At most this many messages after the last known one are read; more means that queues lag far behind.
 _MOST_BEHIND: Final = 4096
+# Bytes of the longest record head.
+_HEAD_SIZE: Final = RECORD_HEADS[3].size
 
 
 class MinuteTurns(NamedTuple):
@@ -98,7 +66,7 @@ def minute_turns(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Mi
     turns = np.flatnonzero(np.diff(times // MINUTE_MS))
     tail, end = _tail(files, int(known[-1]))
     stretches = list(zip(sampled[turns].tolist(), sampled[turns + 1].tolist(), strict=True))
-    found = [*(_walked(file, stretches) for file in files), (tail, stored_times(files, tail))]
+    found = [*(_walked(file, stretches) for file in files), (tail, _stored_times(files, tail))]
     offsets = np.concatenate((sampled, *(each[0] for each in found)))
     times = np.concatenate((times, *(each[1] for each in found)))
     order = np.argsort(offsets, kind="stable")
@@ -123,7 +91,7 @@ def _known(files: Sequence[LogFile], queues: Sequence[CheckedQueue]) -> Position
 
 def _halved(files: Sequence[LogFile], known: Positions, offsets: Positions) -> tuple[Positions, Positions]:
     """Return ``offsets`` and their store times, with offsets of ``known`` added until turns of minutes are close."""
-    times = stored_times(files, offsets)
+    times = _stored_times(files, offsets)
     while True:
         turns = np.flatnonzero((np.diff(times // MINUTE_MS) != 0) & (np.diff(offsets) > _NEAR))
         begins, ends = np.searchsorted(known, offsets[turns], "right"), np.searchsorted(known, offsets[turns + 1])
@@ -131,13 +99,42 @@ def _halved(files: Sequence[LogFile], known: Positions, offsets: Positions) -> t
         if not parted.any():
             return offsets, _risen(times)
         places, middles = turns[parted] + 1, known[(begins + ends)[parted] // 2]
-        times = np.insert(times, places, stored_times(files, middles))
+        times = np.insert(times, places, _stored_times(files, middles))
         offsets = np.insert(offsets, places, middles)
 
 
 def _risen(times: Positions) -> Positions:
     if (times[1:] < times[:-1]).any():
         raise CodecError("store times go back")
+    return times
+
+
+def _stored_times(files: Sequence[LogFile], offsets: Positions) -> Positions:
+    """Return the store times in ms of the messages that begin at ``offsets``, which ascend, shape (n,).
+
+    Raises:
+        CodecError: no message begins at one of the offsets.
+    """
+    found = []
+    for file in files:
+        low, high = np.searchsorted(offsets, (file.base, file.base + file.size))
+        if high > low:
+            with opened(open_folder(file.root), file.name, "commit-log file") as source:
+                heads = source.read_each((offsets[low:high] - file.base).tolist(), _HEAD_SIZE)
+            starts = np.arange(0, len(heads), _HEAD_SIZE)
+            found.append(_times_at(np.frombuffer(heads, np.uint8), starts, offsets[low:high]))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _times_at(data: NDArray[np.uint8], starts: Positions, offsets: Positions) -> Positions:
+    """Return the store times in ms of the messages at ``starts`` in ``data``, which have the physical ``offsets``."""
+    records = Records(0, data, starts)
+    magic = records.field("magic")
+    sound = (magic == MESSAGE_MAGIC_CODE_V1) | (magic == MESSAGE_MAGIC_CODE_V2)
+    sound &= records.physical_offset == offsets
+    if not sound.all():
+        raise CodecError(f"no message begins at {offsets[int(np.flatnonzero(~sound)[0])]}")
+    times: Positions = records.field("store_timestamp")
     return times
 
 
@@ -164,7 +161,7 @@ def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positi
             for low, high in mine:
                 if high - low > _SHORT:
                     offsets = _one_by_one(source, file, low, high)
-                    found.append((offsets, stored_times([file], offsets)))
+                    found.append((offsets, _stored_times([file], offsets)))
             for group in _groups([each for each in mine if each[1] - each[0] <= _SHORT]):
                 lows, highs = np.array(group, np.int64).T
                 found.append(_at_once(source, file, lows, np.minimum(highs, file.base + file.size), memory))
@@ -173,7 +170,7 @@ def _walked(file: LogFile, stretches: Sequence[tuple[int, int]]) -> tuple[Positi
 
 def _groups(stretches: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
     """Yield groups of stretches that fit into ``_TOGETHER`` bytes, with a record head after each."""
-    ends = np.cumsum([high - low + HEAD_SIZE for low, high in stretches]) // (_TOGETHER - _SHORT - HEAD_SIZE)
+    ends = np.cumsum([high - low + _HEAD_SIZE for low, high in stretches]) // (_TOGETHER - _SHORT - _HEAD_SIZE)
     for begin, end in pairwise([0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(stretches)]):
         if begin < end:
             yield stretches[begin:end]
@@ -197,7 +194,7 @@ def _at_once(
     source: StoreFile, file: LogFile, lows: Positions, highs: Positions, memory: NDArray[np.uint8]
 ) -> tuple[Positions, Positions]:
     """Return offsets and times of the messages from each of ``lows`` to before each of ``highs``, all in step."""
-    lengths = highs - lows + HEAD_SIZE
+    lengths = highs - lows + _HEAD_SIZE
     at = np.cumsum(lengths) - lengths
     for place, length, low in zip(at.tolist(), lengths.tolist(), (lows - file.base).tolist(), strict=True):
         source.read_into(low, memory.data[place : place + length])
@@ -216,4 +213,4 @@ def _at_once(
     # The blank record that closes a file also leads to its end.
     is_message = gather(memory, ">u4", at + 4) != BLANK_MAGIC_CODE
     found = np.concatenate(offsets)[is_message]
-    return found, times_at(memory, at[is_message], found)
+    return found, _times_at(memory, at[is_message], found)

@@ -36,7 +36,10 @@ from rocketbroker.common.errors import RocketBrokerError
 if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
-#: The JVM sets it for workers that run several tasks.
+FORMAT: Final = "rocketmq_store"
+#: Without it Spark rejects a source that can apply filters itself; it is off by default.
+PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
+# The JVM sets it for workers that run several tasks.
 _REUSED: Final = "SPARK_REUSE_WORKER"
 
 
@@ -61,11 +64,6 @@ class ShortErrors:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, RocketBrokerError):
             raise error.with_traceback(None) from None
-
-
-FORMAT: Final = "rocketmq_store"
-#: Without it Spark rejects a source that can apply filters itself; it is off by default.
-PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:

@@ -16,6 +16,8 @@ from rocketbroker.analytics.tables.log_tables import CorruptRangesTable, Message
 from rocketbroker.analytics.tables.table import Table, TableOptions, check_selection, chosen_stores, table_schema
 from rocketbroker.common.errors import ConfigError
 
+# One split per file: a walk from a file's start never has to search for the start of a record.
+_WHOLE_FILES: Final = TableOptions(split_size=1 << 62)
 #: Default table.
 DEFAULT_TABLE: Final = MessagesTable.name
 
@@ -40,10 +42,6 @@ def find_table(name: str) -> Table:
     if name not in TABLES:
         raise ConfigError(f"table {name!r} is unknown; use one of {', '.join(TABLES)}")
     return TABLES[name]
-
-
-# One split per file: a walk from a file's start never has to search for the start of a record.
-_WHOLE_FILES: Final = TableOptions(split_size=1 << 62)
 
 
 def read_table(
