@@ -160,10 +160,10 @@ def _locally(roots: "tuple[StoreRoot, ...]", skip_damage: bool) -> "Counted":
     report = DecodeReport()
     with reading() as tell:
         counts = count_locally(roots, report, tell)
-    return counts, None if skip_damage else _damage(report)
+    return counts, None if skip_damage else _unread(report)
 
 
-def _damage(report: "DecodeReport") -> dict[str, int]:
+def _unread(report: "DecodeReport") -> dict[str, int]:
     return {"ranges": len(report.ranges), "bytes": sum(each.length for each in report.ranges)}
 
 
@@ -218,7 +218,7 @@ def queue_traffic(
         )
     rows = found.slice(0, limit or None).to_pylist()
     # Most of the log was not read, so that it is not known to be sound.
-    summary = {"more": len(rows) < found.num_rows, "notRead": _damage(report) if report.ranges else None}
+    summary = {"more": len(rows) < found.num_rows, "notRead": _unread(report) if report.ranges else None}
     print_rows("queue-traffic", rows, found.column_names, summary, as_json)
 
 
