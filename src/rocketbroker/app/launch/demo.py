@@ -1,4 +1,7 @@
-"""Outcome of mqdev's demo: numbers, comparison and output."""
+"""``mqdev --demo``: send and consume messages over TCP, then count them in the store with Spark.
+
+The numbers sent, received and counted must be equal for each queue; otherwise the exit code is 1.
+"""
 
 import asyncio
 import json
@@ -12,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from rocketbroker.analytics.spark.local_session import JavaRuntimeError, ensure_java_home
@@ -29,6 +31,15 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 TOPIC = "DemoTopic"
+GROUP = "mqdev_demo"
+QUEUES = 4
+IN_FLIGHT = 64
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+_CONSUME_TIMEOUT_S = 60.0
+_ROUTE_TIMEOUT_S = 5.0
+_PROPERTY_RUN = "demoRun"
+_PROPERTY_NUMBER = "demoNumber"
 
 
 class Outcome(msgspec.Struct):
@@ -79,21 +90,6 @@ def show(outcome: Outcome, number: int, console: Console) -> None:
         console.print(f"PROBLEM: {problem}", markup=False)
     if not outcome.problems:
         console.print(f"Sent, received and counted agree: {number:,} messages, each exactly once.")
-
-
-# ``mqdev --demo``: send and consume messages over TCP, then count them in the store with Spark.
-#
-# The numbers sent, received and counted must be equal for each queue; otherwise the exit code is 1.
-
-GROUP = "mqdev_demo"
-QUEUES = 4
-IN_FLIGHT = 64
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
-_CONSUME_TIMEOUT_S = 60.0
-_ROUTE_TIMEOUT_S = 5.0
-_PROPERTY_RUN = "demoRun"
-_PROPERTY_NUMBER = "demoNumber"
 
 
 def run_demo(server: DevServer, number: int) -> int:
@@ -154,28 +150,14 @@ def first_of(error: BaseException) -> BaseException:
 async def demonstrate(server: DevServer, number: int, console: Console) -> Outcome:
     """Send, receive and count messages, and compare the numbers."""
     outcome = Outcome()
-
-    def say(text: str) -> None:
-        if not console.is_terminal:  # a terminal shows progress bars
-            console.print(text)
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        await make_topic(server)
-        say(f"Sending and receiving {number:,} messages ...")
-        await send_and_receive(server.namesrv_addr, number, outcome, progress)
-        say("Spark counts the store ...")
-        task = progress.add_task("Spark counts the store", total=None)
-        start = asyncio.get_running_loop().time()
-        outcome.counted = await count_by_spark(server.store)
-        outcome.spark_s = asyncio.get_running_loop().time() - start
-        progress.update(task, total=1, completed=1)
+    now = asyncio.get_running_loop().time
+    await make_topic(server)
+    console.print(f"Sending and receiving {number:,} messages ...")
+    await send_and_receive(server.namesrv_addr, number, outcome)
+    console.print("Spark counts the store ...")
+    start = now()
+    outcome.counted = await count_by_spark(server.store)
+    outcome.spark_s = now() - start
     outcome.problems += disagreements(outcome)
     return outcome
 
@@ -193,7 +175,7 @@ async def make_topic(server: DevServer) -> None:
                 return
 
 
-async def send_and_receive(namesrv_addr: str, number: int, outcome: Outcome, progress: Progress) -> None:
+async def send_and_receive(namesrv_addr: str, number: int, outcome: Outcome) -> None:
     """Send and consume messages concurrently."""
     async with Producer(GROUP, namesrv_addr) as producer, PullConsumer(GROUP, namesrv_addr) as consumer:
         for queue in await consumer.fetch_subscribe_queues(TOPIC):
@@ -203,8 +185,8 @@ async def send_and_receive(namesrv_addr: str, number: int, outcome: Outcome, pro
             await consumer.commit_offset(queue, after_last)
         run_id = os.urandom(8).hex()
         async with asyncio.TaskGroup() as group:
-            group.create_task(send(producer, run_id, number, outcome, progress))
-            group.create_task(receive(consumer, run_id, number, outcome, progress))
+            group.create_task(send(producer, run_id, number, outcome))
+            group.create_task(receive(consumer, run_id, number, outcome))
 
 
 def body_of(number: int) -> bytes:
@@ -212,9 +194,8 @@ def body_of(number: int) -> bytes:
     return b"Message %d went through the wire." % number
 
 
-async def send(producer: Producer, run_id: str, number: int, outcome: Outcome, progress: Progress) -> None:
+async def send(producer: Producer, run_id: str, number: int, outcome: Outcome) -> None:
     """Send messages 0 ... number - 1, several at a time."""
-    task = progress.add_task("Sending", total=number)
     numbers = iter(range(number))
     start = asyncio.get_running_loop().time()
 
@@ -224,7 +205,6 @@ async def send(producer: Producer, run_id: str, number: int, outcome: Outcome, p
             message = Message(TOPIC, body_of(each), tags="demo", keys=f"demo-{each}", properties=properties)
             result = await producer.send(message)
             outcome.sent[result.message_queue.queue_id] += 1
-            progress.advance(task)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(IN_FLIGHT, number)):
@@ -232,14 +212,12 @@ async def send(producer: Producer, run_id: str, number: int, outcome: Outcome, p
     outcome.send_s = asyncio.get_running_loop().time() - start
 
 
-async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Outcome, progress: Progress) -> None:
+async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Outcome) -> None:
     """Consume until all messages have arrived, or none for a minute; check that each arrived once and unchanged."""
-    task = progress.add_task("Receiving", total=number)
     seen: Counter[int] = Counter()
-    came = 0
     start = asyncio.get_running_loop().time()
     async with aclosing(consumer.iterate(TOPIC)) as messages:
-        while came < number:
+        while outcome.received.total() < number:
             try:
                 async with asyncio.timeout(_CONSUME_TIMEOUT_S):
                     message = await anext(messages)
@@ -249,10 +227,8 @@ async def receive(consumer: PullConsumer, run_id: str, number: int, outcome: Out
             each = check(message, run_id, number, outcome)
             if each is not None:
                 seen[each] += 1
-                came += 1
                 outcome.received[message.queue_id] += 1
-                progress.advance(task)
-    outcome.receive_s = asyncio.get_running_loop().time() - start
+        outcome.receive_s = asyncio.get_running_loop().time() - start
     doubles = sum(times > 1 for times in seen.values())
     if doubles:
         outcome.problems.append(f"{doubles} messages arrived more than once")

@@ -1,14 +1,13 @@
-"""Properties of RocketMQ: every one that it has or had, and those with which this version does not start."""
+"""Properties of RocketMQ: every one that it has or had, and those with which this version does not start.
+
+The packaged file of all is read on demand: for a name that no model has, and for `-p`.
+"""
 
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from rocketbroker.common.errors import shown
-
-# Every property that RocketMQ has or had, from a packaged file.
-#
-# The file is read on demand: for a name that no model has, and for `-p`.
 
 _NAME_MAX = 100
 

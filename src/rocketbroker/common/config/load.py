@@ -1,4 +1,7 @@
-"""Settings of a process, read and validated."""
+"""Settings of a process from `-n`, file, environment and defaults, in RocketMQ's order of precedence.
+
+The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
+"""
 
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -110,10 +113,6 @@ def _worst(problems: dict[str, str]) -> list[str]:
     role = problems.get("brokerRole", "")
     return [role] if " is rejected: " in role else list(problems.values())
 
-
-# Settings of a process from `-n`, file, environment and defaults, in RocketMQ's order of precedence.
-#
-# The counterpart of BrokerStartup.configFileToConfigContext and NamesrvStartup.parseCommandlineAndConfigFile.
 
 NAMESRV_ADDR_ENV = "NAMESRV_ADDR"
 #: The VIP port is this much lower than listenPort.
