@@ -38,9 +38,9 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.pull_filter import PullFilter
+from rocketbroker.processor.support.pull_accounts import PullAccounts
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
 from rocketbroker.processor.support.send_runs import SendRuns
-from rocketbroker.processor.support.suggested_broker import SuggestedBroker
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
@@ -164,16 +164,17 @@ def _pulls(
     consumers = ConsumerManager(clock, _CHANNEL_EXPIRED_S, lambda _: None)
     return PullMessageProcessor(
         config,
-        store.fetcher,
         topics,
-        groups,
-        PullFilter(config, consumers, groups, filters),
-        ConsumerOffsetManager(root / "consumerOffset.json", clock),
-        stats,
+        PullSubscriptions(config, consumers, groups, filters),
+        store.fetcher,
+        PullAccounts(
+            groups,
+            consumers,
+            ConsumerOffsetManager(root / "consumerOffset.json", clock),
+            stats,
+            SendBackAllowance(config, clock),
+        ),
         hold_service,
-        SendBackAllowance(config, clock),
-        SuggestedBroker(config, store.fetcher, lambda: True, lambda: None),
-        consumers,
     ).process
 
 

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.processor.heart_beat import HeartbeatLimit, HeartBeatProcessor
 from rocketbroker.processor.pull_message import PullMessageProcessor
-from rocketbroker.processor.support.pull_filter import PullFilter
-from rocketbroker.processor.support.suggested_broker import SuggestedBroker
+from rocketbroker.processor.slave_reads import SlaveReads
+from rocketbroker.processor.support.pull_accounts import PullAccounts
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
 from rocketbroker.store.message_store import MessageStore
 
 
@@ -25,16 +26,12 @@ def heart_beat_processor(parts: SimpleNamespace) -> HeartBeatProcessor:
 
 def pull_processor(parts: SimpleNamespace, store: MessageStore, holds: PullRequestHoldService) -> PullMessageProcessor:
     """Return a processor for pulls, which also answers those in ``holds`` once messages arrive."""
-    return PullMessageProcessor(
+    needed = (
         parts.config,
-        store.fetcher,
         parts.topic_configs,
-        parts.subscription_groups,
-        PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
-        parts.offsets,
-        parts.stats,
+        PullSubscriptions(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
+        store.fetcher,
+        PullAccounts(parts.subscription_groups, parts.consumers, parts.offsets, parts.stats, parts.send_backs),
         holds,
-        parts.send_backs,
-        SuggestedBroker(parts.config, store.fetcher, lambda: parts.has_master, lambda: parts.acting_as),
-        parts.consumers,
     )
+    return PullMessageProcessor(*needed) if parts.slave is None else SlaveReads(parts.slave, *needed)

@@ -347,8 +347,7 @@ class BrokerController:
             ),
             self.hold_service,
             self._send_backs,
-            self.acting.has_master,
-            self.acting.acting_as,
+            self.acting if self._is_slave else None,
             AdminParts(
                 settings.models,
                 settings.persist_path,

@@ -27,7 +27,6 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.message_id import UniqueIds
 from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.handler import Audience, MethodTable, Route
 from rocketbroker.codec.remoting.headers.admin import (
     ConsumeMessageDirectlyResultRequestHeader,
@@ -151,12 +150,13 @@ from rocketbroker.processor.query_message import QueryMessageProcessor, ViewMess
 from rocketbroker.processor.recall_message import RecallMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
+from rocketbroker.processor.slave_reads import SlaveReads
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.long_answers import AnswerEncoder
-from rocketbroker.processor.support.pull_filter import PullFilter
+from rocketbroker.processor.support.pull_accounts import PullAccounts
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
 from rocketbroker.processor.support.request_family import routes_of
-from rocketbroker.processor.support.slave_refusals import with_slave_refusals
-from rocketbroker.processor.support.suggested_broker import SuggestedBroker
+from rocketbroker.processor.support.slave_refusals import SlaveState, with_slave_refusals
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
@@ -202,8 +202,7 @@ class AdminParts:
 class BrokerParts:
     """Parts of a broker that processors work on.
 
-    ``has_master`` returns true while the master of this slave answers. ``acting_as`` returns the id by which consumers
-    reach this slave while it acts as master, else ``None``.
+    ``slave`` is the state of a slave towards its master, ``None`` at a master.
     """
 
     config: BrokerConfig
@@ -224,8 +223,7 @@ class BrokerParts:
     handle_schedule_message: HandleScheduleMessage
     hold_service: PullRequestHoldService
     send_backs: SendBackAllowance
-    has_master: Callable[[], bool]
-    acting_as: Callable[[], int | None]
+    slave: SlaveState | None
     admin: AdminParts
 
 
@@ -536,7 +534,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)
     add_admin_codes(table, parts, fast_failure)
-    is_slave = parts.config.broker_id != MASTER_ID
+    is_slave = parts.slave is not None
     families = _families(parts)
     routes = with_slave_refusals(table.routes) if is_slave else table.routes
     return routes | routes_of(families, is_slave=is_slave)
@@ -597,21 +595,9 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
     table.add(
         RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
     )
-    pull = PullMessageProcessor(
-        parts.config,
-        parts.store.fetcher,
-        parts.topic_configs,
-        parts.subscription_groups,
-        PullFilter(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters),
-        parts.consumer_offsets,
-        parts.stats,
-        parts.hold_service,
-        parts.send_backs,
-        SuggestedBroker(parts.config, parts.store.fetcher, parts.has_master, parts.acting_as),
-        parts.consumers,
-    )
-    table.add(RequestCode.PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
-    table.add(RequestCode.LITE_PULL_MESSAGE, pull.process, PullMessageRequestHeader, Audience.CLIENT)
+    pull = _pulls(parts).process
+    table.add(RequestCode.PULL_MESSAGE, pull, PullMessageRequestHeader, Audience.CLIENT)
+    table.add(RequestCode.LITE_PULL_MESSAGE, pull, PullMessageRequestHeader, Audience.CLIENT)
     send_back = ConsumerSendMsgBackProcessor(
         parts.config,
         parts.subscription_groups,
@@ -642,6 +628,16 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         parts.stats,
     )
     table.add(RequestCode.RECALL_MESSAGE, recall.process, RecallMessageRequestHeader, Audience.CLIENT)
+
+
+def _pulls(parts: BrokerParts) -> PullMessageProcessor:
+    """Return the processor of pulls, within the reads of a slave if this is one."""
+    subscriptions = PullSubscriptions(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters)
+    accounts = PullAccounts(
+        parts.subscription_groups, parts.consumers, parts.consumer_offsets, parts.stats, parts.send_backs
+    )
+    needed = parts.config, parts.topic_configs, subscriptions, parts.store.fetcher, accounts, parts.hold_service
+    return PullMessageProcessor(*needed) if parts.slave is None else SlaveReads(parts.slave, *needed)
 
 
 def _add_clients(table: MethodTable, parts: BrokerParts) -> None:

@@ -22,7 +22,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError, shown
-from rocketbroker.processor.support.pull_filter import not_supported
+from rocketbroker.processor.support.pull_subscriptions import not_supported
 from rocketbroker.processor.support.request_checks import check_client_group, check_known_group, read_body
 
 

@@ -51,8 +51,7 @@ def parts(tmp_path: Path) -> SimpleNamespace:
         send_backs=SendBackAllowance(config, clock),
         locks=RebalanceLockManager(clock),
         stats=BrokerStatsManager(clock, "DefaultCluster"),
-        has_master=False,
-        acting_as=None,
+        slave=None,
     )
 
 

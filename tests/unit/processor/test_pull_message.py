@@ -183,7 +183,7 @@ async def test_a_held_pull_is_resumed_once(puller: Puller):
 
 def run(held: PullRequest) -> Any:
     """Run a held pull again."""
-    return held.run(held)
+    return held.run(held.connection, held.command, held)
 
 
 async def test_a_held_pull_of_a_deleted_topic_is_rejected(puller: Puller):

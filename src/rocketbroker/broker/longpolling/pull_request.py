@@ -223,7 +223,7 @@ class PullRequest:
         tag_codes: frozenset[int] | None,
         has_match: Callable[[], bool | None] | None = None,
         *,
-        run: "Callable[[PullRequest], Answer]",
+        run: "Callable[[Connection, Any, PullRequest], Answer]",
         carried: Wanted | None = None,
     ) -> None:
         self.run = run

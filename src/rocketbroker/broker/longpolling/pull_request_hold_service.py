@@ -185,7 +185,9 @@ class PullRequestHoldService:
         if request.connection.is_open:
             self._answered.add(request.connection)
             try:
-                request.connection.answer(request.command, partial(request.run, request))
+                request.connection.answer(
+                    request.command, partial(request.run, request.connection, request.command, request)
+                )
             except Exception:
                 # The answers of others must be written, and their pulls run.
                 log.exception("held pull of topic %s, queue %d, cannot be answered", request.topic, request.queue_id)

@@ -1,6 +1,6 @@
-"""Requests that a slave rejects, with Apache's response codes: all that would change messages or tables."""
+"""State of a slave, and the requests that it rejects with Apache's codes: all that change messages or tables."""
 
-from typing import Final
+from typing import Final, Protocol
 
 from rocketbroker.codec.remoting.handler import Connection, Guard, Route
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -33,6 +33,16 @@ _REFUSALS: Final = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (ResponseCode.SYSTEM_ERROR, _NO_RESETS),
     RequestCode.CLONE_GROUP_OFFSET: (ResponseCode.SYSTEM_ERROR, _NO_RESETS),
 }
+
+
+class SlaveState(Protocol):
+    """State of a slave towards its master."""
+
+    def has_master(self) -> bool:
+        """Return true while the master answers; false while the slave acts as master."""
+
+    def acting_as(self) -> int | None:
+        """Return the id by which consumers reach this slave while it acts as master, else ``None``."""
 
 
 def with_slave_refusals(routes: dict[int, Route]) -> dict[int, Route]:

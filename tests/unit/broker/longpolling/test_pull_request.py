@@ -122,7 +122,7 @@ def pull(*codes: int, offset: int = 0, filters: bool = False) -> PullRequest:
         offset,
         frozenset(codes) or None,
         (lambda: True) if filters else None,
-        run=lambda _request: HELD,
+        run=lambda _connection, _command, _request: HELD,
     )
 
 

@@ -28,7 +28,7 @@ def _nothing_resumed() -> None:
     resumed.clear()
 
 
-def resume(request: PullRequest) -> Held:
+def resume(_connection: Any, _command: Any, request: PullRequest) -> Held:
     """Run a held pull again: note that it was."""
     resumed.append(request)
     return HELD

@@ -41,8 +41,22 @@ def pull(parts, store, offset, *, flags=SUBSCRIPTION, queue_id=0):
     return command.code, int(command.header["suggestWhichBrokerId"]), int(command.header["nextBeginOffset"])
 
 
+class State:
+    """State of a slave, without a master at first."""
+
+    master = False
+    acting: int | None = None
+
+    def has_master(self) -> bool:
+        return self.master
+
+    def acting_as(self) -> int | None:
+        return self.acting
+
+
 def configure(parts, **settings):
     parts.config = parts.config.model_copy(update=settings)
+    parts.slave = State() if parts.config.broker_id else None
 
 
 def test_a_master_without_readable_slaves_suggests_itself(parts, filled):
@@ -80,7 +94,7 @@ def test_a_slave_serves_no_pulls_by_default(parts, filled):
 
 def test_a_slave_leaves_consumers_to_a_living_master(parts, filled):
     configure(parts, broker_id=1, slave_read_enable=True)
-    parts.has_master = True
+    parts.slave.master = True
 
     assert pull(parts, filled, 0) == (ResponseCode.SUCCESS, 0, 3)
     assert pull(parts, filled, 3, flags=SUBSCRIPTION | SUSPEND) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 0, 3)
@@ -93,7 +107,7 @@ def test_a_slave_leaves_consumers_to_a_living_master(parts, filled):
 @pytest.mark.parametrize("queue_id", [0, 1])
 def test_a_consumer_outside_the_copy_of_a_slave_keeps_its_offset_for_the_master(parts, filled, offset, queue_id):
     configure(parts, broker_id=1, slave_read_enable=True)
-    parts.has_master = True
+    parts.slave.master = True
 
     assert pull(parts, filled, offset, queue_id=queue_id) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 0, offset)
 
@@ -118,6 +132,6 @@ async def test_a_consumer_ahead_of_a_slave_does_not_go_back(parts, filled):
 def test_an_acting_master_keeps_its_consumers(parts, filled):
     configure(parts, broker_id=1, slave_read_enable=True)
     for acting_as in (0, 1):
-        parts.acting_as = acting_as
+        parts.slave.acting = acting_as
         assert pull(parts, filled, 0) == (ResponseCode.SUCCESS, acting_as, 3)
         assert pull(parts, filled, 3) == (ResponseCode.PULL_NOT_FOUND, acting_as, 3)
