@@ -32,22 +32,14 @@ SHORTEST = {
 }
 # All loads of the comparison take minutes: those that no other documented command runs.
 SHORTER_ONLY = ["--only", "sync1,drain"]
+# Unit tests run each benchmark too: without --soak, one of them shows that the commands start.
+ALWAYS = {"profile_send"}
 MARKS = {
-    "broker_processes": [pytest.mark.soak],  # three brokers, each with its warm-up
-    "broker_scale": [pytest.mark.soak],  # waits a second after each step
-    "bounds": [pytest.mark.java, pytest.mark.soak],  # three brokers, each with its warm-up
-    "replication": [pytest.mark.java, pytest.mark.soak],  # three starts and five loads of each side
-    "clients": [pytest.mark.java, pytest.mark.soak],
-    "first_message": [pytest.mark.java, pytest.mark.soak],
-    "side_by_side": [pytest.mark.java],
-    "big_store": [pytest.mark.java],
-    "analytics": [pytest.mark.spark],
-    "scale": [pytest.mark.spark],  # reads the figures of "analytics"
+    **dict.fromkeys(
+        ("bounds", "replication", "clients", "first_message", "side_by_side", "big_store"), pytest.mark.java
+    ),
+    **dict.fromkeys(("analytics", "scale"), pytest.mark.spark),  # "scale" reads the figures of "analytics"
 }
-
-
-# More of a benchmark that another documented command runs.
-LONG = {"analytics": {"--java"}, "side_by_side": {"--flush", "--only"}}
 
 
 def commands(pattern: str) -> list[str]:
@@ -72,11 +64,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def marked(command: str) -> object:
-    name, *options = shlex.split(command)[1:]
-    marks = [*MARKS.get(name, [])]
-    if LONG.get(name, set()) & set(options):
-        marks.append(pytest.mark.soak)
-    return pytest.param(command, marks=marks)
+    name = shlex.split(command)[1]
+    marks = [mark for mark in [MARKS.get(name)] if mark]
+    return pytest.param(command, marks=marks if name in ALWAYS else [*marks, pytest.mark.soak])
 
 
 @pytest.mark.timeout(RUN_LIMIT_S + 30)

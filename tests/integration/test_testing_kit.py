@@ -54,14 +54,15 @@ async def send_one(mq: RocketMQServer) -> None:
 
 
 @pytest.mark.timeout(300)  # it waits for the disk
-async def test_a_hundred_servers_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.soak)])
+async def test_many_servers_leave_nothing_behind(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     async with RocketMQServer() as mq:
         await send_one(mq)
     gc.collect()
     collector = gc.get_threshold(), gc.get_freeze_count()
     before = held()
-    for _ in range(100):
+    for _ in range(count):
         async with RocketMQServer() as mq:
             await send_one(mq)
     assert grown(before) == []
