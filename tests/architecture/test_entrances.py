@@ -1,6 +1,7 @@
 """Statements about the whole package in one place hold for all of it: errors and commands."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -28,6 +29,14 @@ def test_every_error_is_in_the_tree():
 
     assert len(known) > 20
     assert known - words == set()
+
+
+def test_each_error_of_another_module_is_where_the_tree_says():
+    found = re.findall(r"(\w+Error) .*\(([a-z_.]+\.[a-z_]+)\)$", errors.__doc__ or "", re.MULTILINE)
+    sources = {name: SOURCES / "rocketbroker" / (module.replace(".", "/") + ".py") for name, module in found}
+
+    assert len(found) > 5
+    assert {name for name, path in sources.items() if f"class {name}(" not in path.read_text()} == set()
 
 
 @pytest.mark.parametrize("target", SCRIPTS.values(), ids=SCRIPTS)

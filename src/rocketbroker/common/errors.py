@@ -2,12 +2,12 @@
 
 RocketBrokerError
 ├── ConfigError                a setting or a settings file is wrong
-│   └── NotChangeableError     ... setting that needs a restart to change (config.hot_change)
+│   └── NotChangeableError     ... setting that needs a restart to change (common.config.current_settings)
 ├── CodecError                 invalid bytes, or values that cannot be encoded
 │   ├── CorruptRecordError     ... stored message record
-│   ├── HeaderFieldError       ... field of a command's header (codec.remoting.json_header)
+│   ├── HeaderFieldError       ... field of a command's header (codec.remoting.frame)
 │   ├── MQFilterError          ... filter expression
-│   └── EvaluationError        ... properties that a filter compares (codec.filter.java_values)
+│   └── EvaluationError        ... properties that a filter compares (codec.filter.expression)
 ├── ProtocolError
 │   ├── LocalProtocolError     violation by our side, found before sending
 │   └── RemoteProtocolError    violation by the peer
@@ -24,12 +24,12 @@ RocketBrokerError
 │   ├── MessageIllegalError    message that does not fit a store with these settings
 │   ├── DifferentHistoryError  ... slave with messages that its master lacks (ha.history_check)
 │   │   └── NothingSentError   ... nothing of the log from its place on (ha.history_check)
-│   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.queues.queue_entries)
-├── ClientError                failure of a client operation, with a tree of its own (client.errors)
+│   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.log.queue_entries)
+├── ClientError                failure of a client operation, with a tree of its own (client.core.errors)
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.rocketmq_server)
 ├── ClockError                 a clock that tests move cannot go back (testing.clocks)
 ├── ControlError               request to the control port that is answered by an error (testing.control_server)
-└── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.java_runtime)
+└── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.local_session)
 """
 
 from typing import Any, Self

@@ -1,4 +1,7 @@
-"""Kinds of peers to which a request code is open."""
+"""Request handlers: their connection, their answers, and the routes to them (NettyRequestProcessor).
+
+The Protocols keep ``transport`` and ``processor`` independent of each other.
+"""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,6 +1,6 @@
 """numpy views of the fixed layouts. Separate because importing numpy takes longer than a broker may take to start.
 
-RECORD_HEAD        the 88 bytes before the body of a record whose two hosts are IPv4 (message_encoder.RECORD_HEAD)
+RECORD_HEAD        the 88 bytes before the body of a record whose two hosts are IPv4 (message_decoder.RECORD_HEAD)
 CONSUME_QUEUE_ENTRY, BATCH_CONSUME_QUEUE_ENTRY    consume_queue_layout
 INDEX_SLOT, INDEX_ENTRY                           index_file_layout
 TIMER_SLOT_ENTRY                                  timer_slot_layout

@@ -1,4 +1,4 @@
-"""Columns of the messages of a CommitLog window, from which queues and index are built."""
+"""Columns of the messages of a CommitLog window, from which queues and index are built (IndexService.buildIndex)."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
