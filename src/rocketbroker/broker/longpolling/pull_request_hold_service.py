@@ -41,7 +41,7 @@ class _OfConnection:
 
 
 class PullRequestHoldService:
-    """Holds pulls and has them run again; implements ``store.message_arriving_listener.MessageArrivingListener``.
+    """Holds pulls and has them run again; implements ``store.dispatch.commit_log_dispatcher.MessageArrivingListener``.
 
     Args:
         config: ``maxHeldPulls``, ``maxHeldPullsPerConnection`` and ``maxSuspendTimeoutMillis``. ``longPollingEnable``

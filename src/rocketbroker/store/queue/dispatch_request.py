@@ -27,7 +27,7 @@ _PHYSICAL_OFFSET, _TAGS_CODE = itemgetter(0), itemgetter(2)
 class DispatchRun(NamedTuple):
     """Consecutive messages of one queue: the fields of ``DispatchRequest`` as columns.
 
-    ``entries`` are those of the queue. ``joined_unique_keys`` as in ``codec.message.batch_properties.FoundColumns``;
+    ``entries`` are those of the queue. ``joined_unique_keys`` as in ``codec.message.message_properties.FoundColumns``;
     ``unique_keys`` may be empty if it is not.
     """
 
