@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from rocketbroker.client.core.options import CheckedStruct, Count
@@ -146,13 +146,16 @@ class ProcessQueue:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __iter__(self) -> Iterator[MessageExt]:
+        return iter(self._held.values())
+
     def __contains__(self, message: MessageExt) -> bool:
         return self._held.get(message.queue_offset) is message
 
     @property
     def first(self) -> MessageExt | None:
         """The held message with the lowest offset."""
-        return next(iter(self._held.values()), None)
+        return next(iter(self), None)
 
     @property
     def span(self) -> int:

@@ -104,7 +104,7 @@ class Back(SendMessageBack):
         return self.works
 
 
-class StageConsumeMessageService:
+class Services:
     def __init__(self) -> None:
         self.offsets = MemoryOffsets()
         self.back = Back()
@@ -126,12 +126,12 @@ class Make(Protocol):
 
 
 @pytest.fixture
-def stage_consume_message_service() -> StageConsumeMessageService:
-    return StageConsumeMessageService()
+def services() -> Services:
+    return Services()
 
 
 def fill(service: ConsumeMessageService[Any], held: ProcessQueue) -> None:
-    service.put(held, list(held._held.values()))
+    service.put(held, list(held))
 
 
 async def take(service: ConsumeMessageService[Any]) -> ReceivedMessage:
@@ -142,191 +142,181 @@ async def take(service: ConsumeMessageService[Any]) -> ReceivedMessage:
 
 
 async def test_the_offset_follows_the_oldest_message_under_way(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0, 1, 2])
+    service, held = services.concurrently(), process_queue([0, 1, 2])
     fill(service, held)
     first, second, third = [await take(service) for _ in range(3)]
     await second.ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 0}
+    assert services.offsets.offsets == {QUEUE: 0}
     await first.ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 2}
+    assert services.offsets.offsets == {QUEUE: 2}
     await third.retry_later(delay_level=2)
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 3}
-    assert stage_consume_message_service.back.taken == [(2, 2)]
+    assert services.offsets.offsets == {QUEUE: 3}
+    assert services.back.taken == [(2, 2)]
 
 
 @pytest.mark.parametrize("orderly", [True, False])
 async def test_a_message_whose_outcome_cannot_be_settled_comes_again(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     *,
     orderly: bool,
 ):
     monkeypatch.setattr(consume_message_service, "_LOCAL_RETRY_S", 0.01)
-    service: ConsumeMessageService[Any] = (
-        stage_consume_message_service.orderly() if orderly else stage_consume_message_service.concurrently()
-    )
+    service: ConsumeMessageService[Any] = services.orderly() if orderly else services.concurrently()
     held = process_queue([0])
     fill(service, held)
     received = await take(service)
     with monkeypatch.context() as broken:
-        broken.setattr(stage_consume_message_service.back, "send_back", None)
+        broken.setattr(services.back, "send_back", None)
         await received.dead_letter()
     assert "was not settled; it is consumed again" in caplog.text
     again = await take(service)
     assert (again.queue_offset, again.reconsume_times) == (0, 1)
     await again.ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    assert services.offsets.offsets == {QUEUE: 1}
 
 
 @pytest.mark.parametrize("orderly", [True, False])
 async def test_a_queue_continues_after_an_error_of_its_offset_store(
-    stage_consume_message_service: StageConsumeMessageService, monkeypatch: pytest.MonkeyPatch, *, orderly: bool
+    services: Services, monkeypatch: pytest.MonkeyPatch, *, orderly: bool
 ):
-    service: ConsumeMessageService[Any] = (
-        stage_consume_message_service.orderly() if orderly else stage_consume_message_service.concurrently()
-    )
+    service: ConsumeMessageService[Any] = services.orderly() if orderly else services.concurrently()
     held = process_queue([0, 1])
     fill(service, held)
     with monkeypatch.context() as broken:
-        broken.setattr(stage_consume_message_service.offsets, "update", None)
+        broken.setattr(services.offsets, "update", None)
         await (await take(service)).ack()
     await (await take(service)).ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 2}
+    assert services.offsets.offsets == {QUEUE: 2}
 
 
 async def test_messages_of_a_dropped_queue_are_neither_given_out_nor_counted(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held, other = stage_consume_message_service.concurrently(), process_queue([0, 1]), process_queue([7])
+    service, held, other = services.concurrently(), process_queue([0, 1]), process_queue([7])
     fill(service, held)
     fill(service, other)
     first = await take(service)
     held.drop()
     assert (await take(service)).queue_offset == 7
     await first.retry_later()
-    assert (stage_consume_message_service.offsets.offsets, stage_consume_message_service.back.taken) == ({}, [])
+    assert (services.offsets.offsets, services.back.taken) == ({}, [])
 
 
 async def test_a_message_that_cannot_be_sent_back_is_consumed_again_here(
-    stage_consume_message_service: StageConsumeMessageService, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(consume_message_service, "_LOCAL_RETRY_S", 0.01)
-    service, held = stage_consume_message_service.concurrently(), process_queue([0])
+    service, held = services.concurrently(), process_queue([0])
     fill(service, held)
-    stage_consume_message_service.back.works = False
+    services.back.works = False
     await (await take(service)).retry_later()
     again = await take(service)
     assert again.reconsume_times == 1
     await again.ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    assert services.offsets.offsets == {QUEUE: 1}
     await service.stop()
 
 
-async def test_a_broadcast_message_that_fails_is_dropped(
-    stage_consume_message_service: StageConsumeMessageService, caplog: pytest.LogCaptureFixture
-):
-    service, held = stage_consume_message_service.concurrently(broadcast=True), process_queue([0])
+async def test_a_broadcast_message_that_fails_is_dropped(services: Services, caplog: pytest.LogCaptureFixture):
+    service, held = services.concurrently(broadcast=True), process_queue([0])
     fill(service, held)
     await (await take(service)).retry_later()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    assert services.offsets.offsets == {QUEUE: 1}
     assert "is not consumed again" in caplog.text
 
 
 async def test_a_message_that_takes_too_long_is_sent_back_at_level_3(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0, 1])
+    service, held = services.concurrently(), process_queue([0, 1])
     fill(service, held)
     late = await take(service)
-    await service.expire([held], stage_consume_message_service.clock.monotonic() + 1)
-    assert stage_consume_message_service.back.taken == [(0, 3)]
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    await service.expire([held], services.clock.monotonic() + 1)
+    assert services.back.taken == [(0, 3)]
+    assert services.offsets.offsets == {QUEUE: 1}
     await late.retry_later()
-    assert stage_consume_message_service.back.taken == [(0, 3)], "the late result counts no more"
+    assert services.back.taken == [(0, 3)], "the late result counts no more"
 
 
 async def test_a_message_that_takes_too_long_ends_as_given_back(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0])
+    service, held = services.concurrently(), process_queue([0])
     fill(service, held)
     late = await take(service)
     outcomes: list[Outcome] = []
     late.observers += (outcomes.append,)
-    await service.expire([held], stage_consume_message_service.clock.monotonic() + 1)
+    await service.expire([held], services.clock.monotonic() + 1)
     assert (late.outcome, outcomes) == (Outcome.RETRIED, [Outcome.RETRIED])
     with pytest.raises(ClientStateError, match="was already given back for a retry"):
         await late.ack()
 
 
 async def test_a_message_that_expires_and_cannot_be_sent_back_is_consumed_again_here(
-    stage_consume_message_service: StageConsumeMessageService, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(consume_message_service, "_LOCAL_RETRY_S", 0.01)
-    service, held = stage_consume_message_service.concurrently(), process_queue([0])
+    service, held = services.concurrently(), process_queue([0])
     fill(service, held)
     await take(service)
-    stage_consume_message_service.back.works = False
-    await service.expire([held], stage_consume_message_service.clock.monotonic() + 1)
+    services.back.works = False
+    await service.expire([held], services.clock.monotonic() + 1)
     again = await take(service)
     assert (again.queue_offset, again.reconsume_times) == (0, 1)
     await again.ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    assert services.offsets.offsets == {QUEUE: 1}
     await service.stop()
 
 
 @pytest.mark.parametrize("kind", ["concurrently", "orderly"])
-async def test_messages_show_their_group(stage_consume_message_service: StageConsumeMessageService, kind: str):
-    make: Make = getattr(stage_consume_message_service, kind)
+async def test_messages_show_their_group(services: Services, kind: str):
+    make: Make = getattr(services, kind)
     service = make()
     fill(service, process_queue([0]))
     assert (await take(service)).group == "CG"
 
 
 async def test_a_message_that_is_acknowledged_while_another_one_expires_is_not_sent_back(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0, 1])
+    service, held = services.concurrently(), process_queue([0, 1])
     fill(service, held)
     _, second = await take(service), await take(service)
-    stage_consume_message_service.back.answers.clear()
-    expiry = asyncio.create_task(service.expire([held], stage_consume_message_service.clock.monotonic() + 1))
+    services.back.answers.clear()
+    expiry = asyncio.create_task(service.expire([held], services.clock.monotonic() + 1))
     await asyncio.sleep(0)
     await second.ack()
-    stage_consume_message_service.back.answers.set()
+    services.back.answers.set()
     await expiry
-    assert stage_consume_message_service.back.taken == [(0, 3)]
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 2}
+    assert services.back.taken == [(0, 3)]
+    assert services.offsets.offsets == {QUEUE: 2}
 
 
 @pytest.mark.parametrize("expires_first", [True, False])
-async def test_a_message_that_fails_and_expires_at_once_is_sent_back_once(
-    stage_consume_message_service: StageConsumeMessageService, *, expires_first: bool
-):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0])
+async def test_a_message_that_fails_and_expires_at_once_is_sent_back_once(services: Services, *, expires_first: bool):
+    service, held = services.concurrently(), process_queue([0])
     fill(service, held)
     late = await take(service)
-    stage_consume_message_service.back.answers.clear()
+    services.back.answers.clear()
     expire, fail = (
-        service.expire([held], stage_consume_message_service.clock.monotonic() + 1),
+        service.expire([held], services.clock.monotonic() + 1),
         late.retry_later(delay_level=2),
     )
     both = [asyncio.create_task(each) for each in ((expire, fail) if expires_first else (fail, expire))]
     await asyncio.sleep(0)
-    stage_consume_message_service.back.answers.set()
+    services.back.answers.set()
     await asyncio.gather(*both)
-    assert stage_consume_message_service.back.taken == [(0, 3 if expires_first else 2)]
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    assert services.back.taken == [(0, 3 if expires_first else 2)]
+    assert services.offsets.offsets == {QUEUE: 1}
 
 
 @pytest.mark.parametrize("kind", ["concurrently", "orderly"])
-async def test_a_closed_service_lets_all_waiters_go(
-    stage_consume_message_service: StageConsumeMessageService, kind: str
-):
-    make: Make = getattr(stage_consume_message_service, kind)
+async def test_a_closed_service_lets_all_waiters_go(services: Services, kind: str):
+    make: Make = getattr(services, kind)
     service = make()
     fill(service, process_queue([0]))
     await take(service)
@@ -338,9 +328,9 @@ async def test_a_closed_service_lets_all_waiters_go(
 
 
 async def test_an_orderly_queue_gives_out_one_message_at_a_time(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held, other = stage_consume_message_service.orderly(), process_queue([0, 1]), process_queue([7])
+    service, held, other = services.orderly(), process_queue([0, 1]), process_queue([7])
     fill(service, held)
     fill(service, other)
     first, seventh = await take(service), await take(service)
@@ -350,77 +340,77 @@ async def test_an_orderly_queue_gives_out_one_message_at_a_time(
             await service.take()
     await first.ack()
     assert (await take(service)).queue_offset == 1
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}
+    assert services.offsets.offsets == {QUEUE: 1}
 
 
 async def test_a_failed_message_suspends_its_queue_and_comes_again(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.orderly(times=1), process_queue([0, 1])
+    service, held = services.orderly(times=1), process_queue([0, 1])
     fill(service, held)
     await (await take(service)).retry_later()
     again = await take(service)
     assert (again.queue_offset, again.reconsume_times) == (0, 1)
     await again.retry_later()
-    assert stage_consume_message_service.back.taken == [(0, -1)], "after its last retry it is a dead letter"
+    assert services.back.taken == [(0, -1)], "after its last retry it is a dead letter"
     assert (await take(service)).queue_offset == 1
     await service.stop()
 
 
 async def test_a_dead_letter_that_cannot_be_made_suspends_the_queue(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.orderly(), process_queue([0])
+    service, held = services.orderly(), process_queue([0])
     fill(service, held)
-    stage_consume_message_service.back.works = False
+    services.back.works = False
     await (await take(service)).dead_letter()
     again = await take(service)
-    stage_consume_message_service.back.works = True
+    services.back.works = True
     await again.dead_letter()
-    assert stage_consume_message_service.back.taken == [(0, -1)]
+    assert services.back.taken == [(0, -1)]
     await service.stop()
 
 
 async def test_an_orderly_broadcast_goes_on_after_its_retries(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.orderly(times=0, broadcast=True), process_queue([0, 1])
+    service, held = services.orderly(times=0, broadcast=True), process_queue([0, 1])
     fill(service, held)
     await (await take(service)).retry_later()
     assert (await take(service)).queue_offset == 1
 
 
-async def test_a_queue_without_its_lock_waits(stage_consume_message_service: StageConsumeMessageService):
-    service, held = stage_consume_message_service.orderly(), process_queue([0])
-    stage_consume_message_service.locked = False
+async def test_a_queue_without_its_lock_waits(services: Services):
+    service, held = services.orderly(), process_queue([0])
+    services.locked = False
     fill(service, held)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await service.take()
-    stage_consume_message_service.locked = True
+    services.locked = True
     assert (await take(service)).queue_offset == 0
     await service.stop()
 
 
 async def test_an_orderly_queue_that_is_given_up_gives_out_no_more(
-    stage_consume_message_service: StageConsumeMessageService, caplog: pytest.LogCaptureFixture
+    services: Services, caplog: pytest.LogCaptureFixture
 ):
-    service, held = stage_consume_message_service.orderly(), process_queue([0, 1])
+    service, held = services.orderly(), process_queue([0, 1])
     fill(service, held)
     first = await take(service)
-    await service.expire([held], stage_consume_message_service.clock.monotonic() + 1)
+    await service.expire([held], services.clock.monotonic() + 1)
     assert "exceeds consumeTimeout" in caplog.text
     held.dropped = True
     await first.ack()
-    assert stage_consume_message_service.offsets.offsets == {QUEUE: 1}, "its last result counts"
+    assert services.offsets.offsets == {QUEUE: 1}, "its last result counts"
     service.close()
     assert await service.take() is None
 
 
 async def test_all_waiters_are_woken_for_what_the_first_leaves(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0, 1, 2])
+    service, held = services.concurrently(), process_queue([0, 1, 2])
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         waiters = [group.create_task(service.take()) for _ in range(3)]
         await asyncio.sleep(0)
@@ -429,9 +419,9 @@ async def test_all_waiters_are_woken_for_what_the_first_leaves(
 
 
 async def test_a_waiter_that_is_cancelled_leaves_its_message_to_another(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0, 1])
+    service, held = services.concurrently(), process_queue([0, 1])
     waiters = [asyncio.create_task(service.take()) for _ in range(3)]
     await asyncio.sleep(0)
     fill(service, held)
@@ -443,9 +433,9 @@ async def test_a_waiter_that_is_cancelled_leaves_its_message_to_another(
 
 
 async def test_a_task_that_is_cancelled_while_the_loop_has_its_turn_leaves_its_message_to_another(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue([0, 1])
+    service, held = services.concurrently(), process_queue([0, 1])
     waiters = [asyncio.create_task(service.take()) for _ in range(3)]
     await asyncio.sleep(0)
     fill(service, held)
@@ -461,9 +451,9 @@ async def test_a_task_that_is_cancelled_while_the_loop_has_its_turn_leaves_its_m
 
 
 async def test_the_loop_gets_a_turn_between_messages_that_wait_for_nothing(
-    stage_consume_message_service: StageConsumeMessageService,
+    services: Services,
 ):
-    service, held = stage_consume_message_service.concurrently(), process_queue(range(200))
+    service, held = services.concurrently(), process_queue(range(200))
     fill(service, held)
     received: list[ReceivedMessage] = []
     turns: list[int] = []

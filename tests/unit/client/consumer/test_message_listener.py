@@ -125,7 +125,7 @@ async def working(
 
     consumer._take = lambda: noted  # type: ignore[method-assign]
     queue = process_queue(range(offsets))
-    consumer._put(queue, list(queue._held.values()))
+    consumer._put(queue, list(queue))
     workers = [asyncio.create_task(consumer._work(listener)) for _ in range(2)]
     try:
         yield consumer, taken

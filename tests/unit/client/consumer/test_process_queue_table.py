@@ -110,7 +110,7 @@ class Locks(QueueLocks):
         self.unlocked += queues
 
 
-class StageProcessQueueTable:
+class Owner:
     def __init__(self, *, locks: bool = False) -> None:
         self.offsets = MemoryOffsets({FIRST: 5, SECOND: 6})
         self.pulled: list[tuple[int, int]] = []
@@ -141,7 +141,7 @@ class StageProcessQueueTable:
 
 
 async def test_queues_start_where_the_group_stopped_and_are_committed_when_given_up():
-    stage = StageProcessQueueTable()
+    stage = Owner()
     assert await stage.table.update("T", [FIRST, SECOND])
     await until(lambda: sorted(stage.pulled) == [(0, 5), (1, 6)])
     stage.offsets.update(FIRST, 9)
@@ -156,7 +156,7 @@ async def test_queues_start_where_the_group_stopped_and_are_committed_when_given
 
 
 async def test_a_queue_whose_offset_is_unknown_is_not_taken_yet(caplog: pytest.LogCaptureFixture):
-    stage = StageProcessQueueTable()
+    stage = Owner()
     stage.offsets.persisted.clear()
     stage.silent = True
     assert not await stage.table.update("T", [FIRST])
@@ -167,7 +167,7 @@ async def test_a_queue_whose_offset_is_unknown_is_not_taken_yet(caplog: pytest.L
 
 
 async def test_an_update_under_way_takes_no_queue_after_the_stop():
-    stage = StageProcessQueueTable()
+    stage = Owner()
     stage.offsets.persisted.clear()
     stage.answers.clear()
     update = asyncio.create_task(stage.table.update("T", [FIRST]))
@@ -180,7 +180,7 @@ async def test_an_update_under_way_takes_no_queue_after_the_stop():
 
 
 async def test_a_reset_drops_what_is_held_and_moves_the_offset():
-    stage = StageProcessQueueTable()
+    stage = Owner()
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     held.put([message(5)])
@@ -195,7 +195,7 @@ async def test_a_reset_drops_what_is_held_and_moves_the_offset():
 
 
 async def test_a_lock_in_doubt_stays_in_doubt_over_a_reset_and_a_seek():
-    stage = StageProcessQueueTable(locks=True)
+    stage = Owner(locks=True)
     await stage.table.update("T", [FIRST, SECOND])
     stage.table.doubt_locks()
     await stage.table.move({FIRST: 1})
@@ -205,7 +205,7 @@ async def test_a_lock_in_doubt_stays_in_doubt_over_a_reset_and_a_seek():
 
 
 async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
-    stage = StageProcessQueueTable(locks=True)
+    stage = Owner(locks=True)
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     (under_way,) = held.put([message(5)])
@@ -227,7 +227,7 @@ async def test_a_reset_of_an_orderly_queue_waits_for_its_message_under_way():
 
 
 async def test_an_orderly_consumer_takes_locked_queues_only():
-    stage = StageProcessQueueTable(locks=True)
+    stage = Owner(locks=True)
     await stage.table.start()
     stage.locks.refused = {SECOND}
     assert not await stage.table.update("T", [FIRST, SECOND])
@@ -239,7 +239,7 @@ async def test_an_orderly_consumer_takes_locked_queues_only():
 
 
 async def test_a_queue_is_unlocked_when_its_message_has_ended():
-    stage = StageProcessQueueTable(locks=True)
+    stage = Owner(locks=True)
     await stage.table.update("T", [FIRST])
     held = stage.table.queues[FIRST]
     (under_way,) = held.put([message(5)])
@@ -257,7 +257,7 @@ async def test_a_queue_is_unlocked_when_its_message_has_ended():
 
 
 async def test_a_lost_lock_drops_the_queue_and_a_silent_broker_lets_it_expire(caplog: pytest.LogCaptureFixture):
-    stage = StageProcessQueueTable(locks=True)
+    stage = Owner(locks=True)
     await stage.table.renew_locks()
     await stage.table.update("T", [FIRST, SECOND])
     second = stage.table.queues[SECOND]
@@ -274,7 +274,7 @@ async def test_a_lost_lock_drops_the_queue_and_a_silent_broker_lets_it_expire(ca
 
 
 async def test_a_queue_whose_lock_was_in_doubt_is_taken_again_at_the_offset_of_the_group():
-    stage = StageProcessQueueTable(locks=True)
+    stage = Owner(locks=True)
     await stage.table.update("T", [FIRST, SECOND])
     stage.table.doubt_locks()
     assert stage.table.has_doubtful_locks

@@ -225,7 +225,7 @@ A, B = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
 HOST = bytes(8)
 
 
-def message_message_stream(queue: MessageQueue, offset: int) -> MessageExt:
+def stored(queue: MessageQueue, offset: int) -> MessageExt:
     body = b"%d-%d" % (queue.queue_id, offset)
     return MessageExt(
         "T", queue.queue_id, offset, 0, 0, body, b"", 0, 0, 0, 0, HOST, 0, HOST, 0, 0, len(body), 0xDAA320A7
@@ -256,7 +256,7 @@ class Queues:
             await asyncio.sleep(0.01)
             return PullResult(PullStatus.NO_NEW_MSG, offset, 0, length, [])
         end = min(length, offset + 4)
-        found = [message_message_stream(queue, each) for each in range(offset, end)]
+        found = [stored(queue, each) for each in range(offset, end)]
         return PullResult(PullStatus.FOUND, end, 0, length, found)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
@@ -381,7 +381,7 @@ class DamagedQueue(Queues):
     async def pull(self, queue: MessageQueue, offset: int, suspend_timeout_s: float) -> PullResult:
         if offset > 2:
             return await super().pull(queue, offset, suspend_timeout_s)
-        sound = [message_message_stream(queue, each) for each in range(offset, 2)]
+        sound = [stored(queue, each) for each in range(offset, 2)]
         return PullResult(PullStatus.FOUND, 2, 0, self.lengths[queue], sound, damage="bodyCRC is wrong")
 
 

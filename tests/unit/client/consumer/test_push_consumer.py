@@ -199,7 +199,7 @@ async def test_a_worker_continues_after_an_unexpected_error(
 
             broken.setattr(consumer._listener, "consume", fail_once)
             held = process_queue([0, 1])
-            consumer._put(held, list(held._held.values()))
+            consumer._put(held, list(held))
             async with asyncio.timeout(5):
                 await all_taken.wait()
     assert taken == [0, 1]

@@ -8,6 +8,7 @@ import pytest
 
 from rocketbroker.client.consumer.pull_consumer import PullConsumer
 from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.errors import (
     BrokerAnswerError,
     NameServerError,
@@ -97,12 +98,12 @@ async def test_a_second_port_that_does_not_listen_is_named_with_its_setting():
 async def test_a_forked_client_is_not_told_about_addresses():
     async with name_server({"T": route_of({"broker-a": "127.0.0.1:1"})}) as names:
         queue = MessageQueue("T", "broker-a", 0)
-        async with PullConsumer("CG", names.address) as consumer:
+        async with ClientInstance(names.address) as client, PullConsumer("CG", client=client) as consumer:
             await consumer.fetch_subscribe_queues("T")
-            consumer._client.remoting.is_forked = True
+            client.remoting.is_forked = True
             with pytest.raises(RemotingConnectError, match=r"forked from; make a client after the fork$"):
                 await consumer.max_offset(queue)
-            consumer._client.remoting.is_forked = False
+            client.remoting.is_forked = False
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, 4711])

@@ -152,14 +152,17 @@ async def test_requests_at_once_wait_for_one_answer_of_the_address_server(monkey
 
 async def test_known_name_servers_are_used_while_the_address_server_is_asked(monkeypatch: pytest.MonkeyPatch):
     answer = asyncio.Event()
+    answers = [["h:1"], ["h:2"]]
 
     async def fetch(_url: str) -> list[str]:
-        await answer.wait()
-        return ["h:2"]
+        if len(answers) == 1:
+            await answer.wait()
+        return answers.pop(0)
 
     monkeypatch.setattr(name_server_client, "fetch_name_servers", fetch)
     client = NameServerClient(RemotingClient(), "http://h/nsaddr")
-    client._addresses = ("h:1",)
+    assert await client.addresses() == ("h:1",)
+    monkeypatch.setattr(name_server_client, "_FETCH_INTERVAL_S", 0.0)
     first = asyncio.gather(client.addresses(), client.addresses())
     await asyncio.sleep(0)
     assert await client.addresses() == ("h:1",)

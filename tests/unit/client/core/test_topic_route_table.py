@@ -170,17 +170,18 @@ async def test_a_broker_that_has_left_the_route_keeps_its_address():
 
 async def test_a_wait_for_a_refresh_may_be_shorter_than_the_refresh():
     gate = asyncio.Event()
-    fetch = Fetch({"T": route_of({"a": "h:1"})})
+    gate.set()
+    routes = {"T": route_of({"a": "h:1"})}
     changes: list[None] = []
+
+    async def fetch(topic: str) -> TopicRouteData:
+        await gate.wait()
+        return routes[topic]
+
     table = TopicRouteTable(fetch, on_change=lambda: changes.append(None))
     await table.route("T")
-
-    async def late(topic: str) -> TopicRouteData:
-        await gate.wait()
-        return fetch.routes[topic]
-
-    table._fetch = late
-    fetch.routes["T"] = route_of({"a": "h:2"})
+    gate.clear()
+    routes["T"] = route_of({"a": "h:2"})
     await table.refresh_topic("T", 0.01)
     assert changes == []
     gate.set()
@@ -190,13 +191,16 @@ async def test_a_wait_for_a_refresh_may_be_shorter_than_the_refresh():
 
 
 async def test_a_stop_ends_those_who_wait_for_a_route():
+    asked = asyncio.Event()
+
     async def never(_topic: str) -> TopicRouteData:
+        asked.set()
         await asyncio.Event().wait()
         raise AssertionError
 
     table = TopicRouteTable(never)
     waiting = asyncio.create_task(table.route("T"))
-    await until(lambda: table._fetches)
+    await asked.wait()
     await table.stop()
     with pytest.raises(NameServerError, match="the client is closed"):
         await waiting

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.errors import (
     ClientStateError,
     InvalidMessageError,
@@ -192,14 +193,14 @@ async def test_a_broker_that_does_not_answer_costs_no_more_than_the_timeout():
 
 
 async def test_a_time_limit_that_the_route_uses_up_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch):
-    async with Producer("PG", stage.names.address) as producer:
-        find = producer._client.routes.publish_route
+    async with ClientInstance(stage.names.address) as client, Producer("PG", client=client) as producer:
+        find = client.routes.publish_route
 
         async def find_late(topic: str, timeout_s: float) -> TopicRoute:
             await asyncio.sleep(0.02)
             return await find(topic, timeout_s)
 
-        monkeypatch.setattr(producer._client.routes, "publish_route", find_late)
+        monkeypatch.setattr(client.routes, "publish_route", find_late)
         with pytest.raises(RemotingTimeoutError, match=r"not sent, topic T: .* the limit is 10 ms; raise the limit"):
             await producer.send(Message("T", b"x"), timeout_s=0.01)
     assert stage.sent() == []
@@ -421,12 +422,12 @@ async def test_hooks_see_the_end_of_a_cancelled_send():
 
 async def test_hooks_see_names_without_the_namespace():
     notes = Notes()
-    config = ClientConfig("127.0.0.1:1", namespace="NS")
-    producer = Producer("PG", config, hooks=[notes])
-    outgoing = producer._encode(producer._named(Message("T", b"x")), {})
-    context = producer._sender._before(outgoing, MessageQueue("NS%T", "broker-a", 0), "127.0.0.1:1")
-    producer._sender._after(context)
-    assert notes.seen[-1] == ("after", "PG", "NoneType", "T")
+    async with name_server({"NS%T": route_of({"broker-a": "127.0.0.1:1"})}) as names:
+        config = ClientConfig(names.address, namespace="NS")
+        async with Producer("PG", config, hooks=[notes], retry_times_when_send_failed=0) as producer:
+            with pytest.raises(SendFailedError):
+                await producer.send(Message("T", b"x"))
+    assert notes.seen[-1] == ("after", "PG", "RemotingConnectError", "T")
 
 
 async def test_messages_with_one_sharding_key_go_to_one_queue(stage: Stage):

@@ -3,6 +3,7 @@
 import pytest
 
 from rocketbroker.client.core.client_config import ClientConfig
+from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -50,11 +51,14 @@ async def test_the_outcome_outlives_the_broker(error: Exception | None, caplog: 
     routes = {"T": route_of({})}
     async with broker, name_server(routes) as names:
         routes["T"] = route_of({"broker-a": broker.address})
-        async with TransactionProducer("PG", names.address, check=check) as producer:
+        async with (
+            ClientInstance(names.address) as client,
+            TransactionProducer("PG", client=client, check=check) as producer,
+        ):
 
             async def execute(_message: Message) -> LocalTransactionState:
                 routes["T"] = route_of({"broker-a": "127.0.0.1:1"})
-                await producer._client.routes.refresh_topic("T")
+                await client.routes.refresh_topic("T")
                 if error is not None:
                     raise error
                 return LocalTransactionState.COMMIT_MESSAGE

@@ -143,7 +143,7 @@ async def test_a_failure_at_the_end_is_reported_once(
     assert [record.getMessage() for record in caplog.records] == ["group G: 500 traces were not sent: gone"]
 
 
-async def test_messages_of_the_trace_topic_are_not_traced(dispatcher: AsyncTraceDispatcher):
+async def test_messages_of_the_trace_topic_are_not_traced(dispatcher: AsyncTraceDispatcher, sender: Sender):
     for topic in (TRACES, "T"):
         received: ReceivedMessage = consumption(message(0, topic=topic, MSG_REGION="r"), process_queue())
         dispatcher.consume_message(received)
@@ -153,5 +153,5 @@ async def test_messages_of_the_trace_topic_are_not_traced(dispatcher: AsyncTrace
         context = SendMessageContext("PG", (sent,), "id", MessageType.NORMAL, queue, "127.0.0.1:1", 1)
         context.result = SendResult(SendStatus.SEND_OK, "id", "offset-id", queue, 0, region_id="r", trace_on=True)
         dispatcher.send_message_after(context)
-        assert len(dispatcher._waiting) == (0 if topic == TRACES else 3)
-    dispatcher._waiting.clear()
+        await dispatcher.stop()
+        assert sender.traces == (0 if topic == TRACES else 3)
