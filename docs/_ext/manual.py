@@ -9,7 +9,6 @@ from docs._ext import (
     mqadmin,
     mqstore,
     request_codes,
-    rocketmq_codes,
     rocketmq_commands,
     rocketmq_settings,
     rooms_picture,
@@ -18,7 +17,6 @@ from docs._ext import (
 # By their path below ``docs/``.
 PAGES: dict[str, Callable[[], str]] = {
     "coming-from-rocketmq/commands.md": rocketmq_commands.render,
-    "coming-from-rocketmq/request-codes.md": rocketmq_codes.render,
     "coming-from-rocketmq/settings.md": rocketmq_settings.render,
     "internals/rooms.svg": rooms_picture.render,
     "reference/configuration.md": configuration.render,

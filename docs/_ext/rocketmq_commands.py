@@ -1,8 +1,8 @@
 """Page of the sub-commands of RocketMQ's mqadmin and their state here."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from docs._ext.rocketmq_codes import served_codes
+from docs._ext.request_codes import served_codes
 from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 from rocketbroker.codec.remoting.request_code import RequestCode
 
@@ -123,7 +123,7 @@ REQUESTS: dict[str, str] = {
 }
 
 
-def state_of(name: str, served: dict[int, str]) -> str:
+def state_of(name: str, served: Collection[int]) -> str:
     """Return the state of a sub-command: ours, works with Apache's tool, or does not work."""
     if name in SUB_COMMANDS:
         return f"[ours](../reference/mqadmin.md#{name.lower()})"

@@ -16,7 +16,7 @@ def test_each_of_our_sub_commands_is_on_the_page():
 
 
 def test_a_command_works_with_apaches_tool_when_all_its_requests_are_served():
-    served = {RequestCode.QUERY_MESSAGE.value: "broker"}
+    served = {RequestCode.QUERY_MESSAGE.value}
 
     assert state_of("queryMsgByKey", served) == "Apache's"
     assert state_of("getBrokerEpoch", served) == "no: GET_BROKER_EPOCH_CACHE (1007)"
