@@ -20,8 +20,8 @@ from rocketbroker.analytics.jobs.audit_findings import Kept, as_findings, findin
 from rocketbroker.analytics.jobs.audit_index import IndexFrames, audit_index
 from rocketbroker.analytics.jobs.audit_queues import PLACE, QueueFrames, audit_queues, queue_ends
 from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore, damage_frame, deleted_frame, offsets_frame
-from rocketbroker.analytics.jobs.columns import millis
 from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
+from rocketbroker.analytics.jobs.scope import millis
 from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
     PROPERTY_DELAY_TIME_LEVEL,

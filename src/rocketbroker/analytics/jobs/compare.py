@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA, STORED_PROPERTIES
-from rocketbroker.analytics.jobs.columns import millis
+from rocketbroker.analytics.jobs.scope import millis
 from rocketbroker.common.errors import ConfigError
 
 #: By mode: the columns that identify a message in both stores, and the columns that may legitimately differ.

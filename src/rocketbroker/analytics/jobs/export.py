@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.jobs.columns import as_time, millis
+from rocketbroker.analytics.jobs.scope import as_time, millis
 from rocketbroker.common.errors import ConfigError
 
 #: Formats with Spark's name for each, and the library it needs if Spark does not include it.

@@ -14,9 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketbroker.analytics import sql
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
-from rocketbroker.analytics.jobs.columns import as_time, millis
 from rocketbroker.analytics.jobs.job_list import PERCENTILES
 from rocketbroker.analytics.jobs.queue_traffic import check_interval
+from rocketbroker.analytics.jobs.scope import as_time, millis
 from rocketbroker.analytics.sql import facts
 from rocketbroker.analytics.sql.facts import Fact
 from rocketbroker.common.errors import ConfigError

@@ -1,19 +1,32 @@
-"""Tables of stores for a job: the selected rows and the columns it needs."""
+"""Tables of stores for a job: the selected rows and the columns it needs, with times as timestamps or ms since 1970."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
+from pyspark.sql.types import LongType
 
+from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark.rocketmq_store import load
 from rocketbroker.analytics.spark.source_options import encode_selection
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
+
+
+def millis(frame: DataFrame, name: str) -> Column:
+    """Return the column ``name``, a timestamp or a number, in ms since 1970."""
+    is_number = isinstance(frame.schema[name].dataType, LongType)
+    return F.col(name) if is_number else F.unix_millis(name)
+
+
+def as_time(time_ms: Column) -> Column:
+    """Return the milliseconds since 1970 as a timestamp, null outside the years 1 to 9999."""
+    return F.when(time_ms.between(FIRST_MS, LAST_MS), F.timestamp_millis(time_ms))
 
 
 class NotRead(NamedTuple):

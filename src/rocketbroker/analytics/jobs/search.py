@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rocketbroker.analytics.columns.arrow_columns import as_text
-from rocketbroker.analytics.jobs.columns import as_time, millis
+from rocketbroker.analytics.jobs.scope import as_time, millis
 from rocketbroker.common.errors import ConfigError
 
 BODY: Final = "body"

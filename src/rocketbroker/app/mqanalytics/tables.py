@@ -296,8 +296,8 @@ def compare(  # noqa: PLR0913, PLR0917 - its options
     with failing_in_one_line():
         wanted, roots = selection(since, until, topic, exact=exact), known_stores([first, second], topic)
         with job_scope("Comparing", roots, wanted) as both:
-            from rocketbroker.analytics.jobs.columns import as_time
             from rocketbroker.analytics.jobs.compare import STORED_COLUMNS, as_stored, compare
+            from rocketbroker.analytics.jobs.scope import as_time
 
             scopes = [replace(both, stores=(root,)) for root in roots]
             ours, theirs = (as_stored(scope.messages(STORED_COLUMNS)) for scope in scopes)
