@@ -53,15 +53,6 @@ from rocketbroker.store.queue.dispatch_request import DispatchRequest, DispatchR
 _DELAY = PROPERTY_DELAY_TIME_LEVEL.encode()
 
 
-def tags_code_of(
-    queue: ConsumeQueueInterface, levels: dict[int, int], raw: bytes, tags: bytes | None, store_timestamp: int
-) -> int:
-    """Return the tags code of a queue entry: the hash of the tags, or the due time (ms) in the schedule topic."""
-    if not queue.schedule:
-        return tags_code_bytes(tags)
-    return deliver_timestamp(levels, level_of(get_property(raw, _DELAY) or b""), store_timestamp)
-
-
 # sysFlag bits of half messages and rollbacks, which no queue gets.
 _NOT_QUEUED = {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK_TYPE
@@ -156,7 +147,8 @@ class MessageAppender:
             queue.next_offset = queue_offset + 1
             found = message.found or find_properties(properties)
             if queue.schedule:
-                tags_code = tags_code_of(queue, self._delay_levels, properties, found[0], timestamp)
+                level = level_of(get_property(properties, _DELAY) or b"")
+                tags_code = deliver_timestamp(self._delay_levels, level, timestamp)
             else:
                 tags_code = tags_code_bytes(found[0])
             self._pending.append((queue, queue_offset, offset, size, tags_code, timestamp, found))

@@ -31,7 +31,7 @@ from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue import ConsumeQueue
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.fakes import FakeClock
-from tests.support.stores import V4_HOST, batch, message, open_log, store_config
+from tests.support.stores import V4_HOST, batch, make_store, message, open_log, store_config
 
 FILE = 4096
 
@@ -782,3 +782,23 @@ class TestBatchRuns:
 
 def full(*_: object) -> None:
     raise StoreFullError("no room")
+
+
+@pytest.mark.parametrize(("level", "due"), [(b"3", 10_000), (b"9", 1000), (b"x", 1000), (b"", 1000)])
+async def test_delayed_messages_are_queued_by_when_they_are_due(tmp_path: Path, level: bytes, due: int):
+    clock = FakeClock()
+    store = make_store(tmp_path / "store", clock, message_delay_level="1s 5s 10s")
+    await store.start()
+
+    for topic in ("SCHEDULE_TOPIC_XXXX", "Topic"):
+        one = message(topic=topic, queue_id=2)
+        one.properties = b"DELAY\x01%s\x02TAGS\x01a\x02" % level
+        store.appender.put_message(one)
+    store.appender.dispatch()
+
+    delayed, plain = (store.queues.queues_of(topic)[2].entry(0) for topic in ("SCHEDULE_TOPIC_XXXX", "Topic"))
+    assert delayed is not None
+    assert plain is not None
+    assert delayed.tags_code == clock.time_ms() + due
+    assert plain.tags_code == tags_code_bytes(b"a")
+    await store.stop()

@@ -20,18 +20,17 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 
-# Marks of deleted topics: ``config/deletedTopics.json``, by topic the CommitLog offset of its deletion.
-#
-# The messages of a deleted topic stay in the log until their file expires. A rebuild of queues from the log omits those
-# before the mark, so that the topic does not return.
-
 log = logging.getLogger(__name__)
 
 FILE_NAME = "deletedTopics.json"
 
 
 class DeletedTopics:
-    """The marks, in memory and on disk."""
+    """Marks of deleted topics: ``config/deletedTopics.json``, by topic the CommitLog offset of its deletion.
+
+    The messages of a deleted topic stay in the log until their file expires. A rebuild of queues from the log omits
+    those before the mark, so that the topic does not return.
+    """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
         self._path = path
@@ -141,6 +140,15 @@ def _parse(content: dict[str, object]) -> dict[str, int]:
     return {str(topic): int(mark) for topic, mark in marks.items()}
 
 
+# The topics take no message from the beginning, so that all of theirs are before the mark. Then, in this order:
+#
+# 1. The log is synced up to the mark. A power loss could otherwise leave a log that ends before it: messages stored
+#    there later, in a topic that was created again, would count as deleted.
+# 2. Messages that wait for their dispatch enter their queues: an entry that came later would need a file in the folder.
+# 3. The mark is on disk before the folder is renamed. A stop between the two is finished by the next start
+#    (``finish``): the topic has the mark, and no message after it. If the rename fails, the mark goes back, and the
+#    topic stays.
+# 4. The queues go out of service on the event loop. The flush thread, which may be syncing them, removes their files.
 class TopicDeletion:
     """Deletion of topics, one call after the other."""
 
@@ -182,20 +190,17 @@ class TopicDeletion:
         async with self._file_changes:
             self._queues.close_topics(topics)
             try:
-                mark = self._commit_log.max_offset
-                # A power loss must not leave a log that ends before the mark: messages stored after it are not deleted.
+                mark, loop, removed = self._commit_log.max_offset, asyncio.get_running_loop(), 0
                 flushed = await self._flusher.wait_flushed(mark)
                 if not flushed.ok:
                     raise StoreError(flushed.reason)
-                # From here on all their messages have an entry; a missing one might need a file in the folder.
                 self._dispatch()
-                return sum([await self._delete(topic, mark) for topic in sorted(topics)])
+                for topic in sorted(topics):
+                    await loop.run_in_executor(self._executor, self._mark_and_move, topic, mark)
+                    removed += self._queues.take_out(topic)
+                return removed
             finally:
                 self._queues.open_topics(topics)
-
-    async def _delete(self, topic: str, mark: int) -> bool:
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._mark_and_move, topic, mark)
-        return self._queues.take_out(topic)
 
     def _mark_and_move(self, topic: str, mark: int) -> None:
         before = self._deleted.marks.get(topic, 0)

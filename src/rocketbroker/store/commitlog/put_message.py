@@ -179,12 +179,6 @@ class StandingRefusals:
         self.current = None if worst is None else PutMessageResult(worst.value, reason=self._reasons[worst])
 
 
-# Waits between a put and its acknowledgement (CommitLog.handleDiskFlushAndHA).
-#
-# A wait starts with a call and ends with a callback on the event loop. Callbacks instead of tasks: under SYNC_FLUSH
-# there is one wait per send.
-
-
 class Acknowledgement(NamedTuple):
     """Outcome of a wait; ``reason`` says why the message is not acknowledged, empty otherwise."""
 
@@ -209,7 +203,10 @@ PutWait = Callable[[PutMessageResult, OnAcknowledged], None]
 
 
 class Acknowledgements:
-    """Combines the waits of each message.
+    """Combines the waits of each message between its put and its acknowledgement (CommitLog.handleDiskFlushAndHA).
+
+    A wait starts with a call and ends with a callback on the event loop. Callbacks instead of tasks: under SYNC_FLUSH
+    there is one wait per send.
 
     Args:
         flushed: the wait for the disk (SYNC_FLUSH), ``None`` under ASYNC_FLUSH.

@@ -21,7 +21,7 @@ DispatchRequest = tuple[ConsumeQueueInterface, int, int, int, int, int, FoundPro
 
 # Replaces the key hash of the tags in a message without tags; hashes are not negative.
 NO_TAGS = -1
-_PHYSICAL_OFFSET, _TAGS_CODE = itemgetter(0), itemgetter(2)
+_TAGS_CODE = itemgetter(2)
 
 
 class DispatchRun(NamedTuple):
@@ -61,10 +61,6 @@ class DispatchRun(NamedTuple):
             return self.unique_keys
         length = len(joined) // self.message_count
         return [joined[at : at + length] for at in range(0, len(joined), length)]
-
-    def physical_offsets(self) -> Iterable[int]:
-        """Yield the CommitLog offset of each message."""
-        return map(_PHYSICAL_OFFSET, ENTRY.iter_unpack(self.entries))
 
     def tags_codes(self) -> Iterable[int]:
         """Yield the tags code of each message."""
