@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Generic, TypeVar
 
 from rocketbroker.client.consumer.offset_store import OffsetStore
-from rocketbroker.client.consumer.process_queue import Consumption, ProcessQueue
+from rocketbroker.client.consumer.process_queue import ProcessQueue
 from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.received_message import DEAD_LETTER_LEVEL, Outcome, ReceivedMessage, Settle
 from rocketbroker.client.core.requests import check_success, client_request
@@ -219,12 +219,12 @@ class ConsumeMessageService(ABC, Generic[T]):
     async def expire(self, queues: Iterable[ProcessQueue], started_before: float) -> None:
         """Give up messages whose consumption began before a time."""
         for held in queues:
-            for consumption in held.started_before(started_before):
-                if consumption.outcome is None:  # else it ended while another one was sent back
-                    await self._expire(held, consumption)
+            for received in held.started_before(started_before):
+                if received.outcome is None:  # else it ended while another one was sent back
+                    await self._expire(held, received)
 
-    async def _expire(self, held: ProcessQueue, consumption: Consumption) -> None:
-        log.warning("message %s of %s exceeds consumeTimeout", consumption.message_ext.offset_msg_id, held.queue)
+    async def _expire(self, held: ProcessQueue, received: ReceivedMessage) -> None:
+        log.warning("message %s of %s exceeds consumeTimeout", received.message_ext.offset_msg_id, held.queue)
 
     def close(self) -> None:
         """Give out no more messages: all waiters return None."""
@@ -287,10 +287,10 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService[tuple[tuple[Proces
         held.start(received, self._clock.monotonic())
         return received
 
-    async def _expire(self, held: ProcessQueue, consumption: Consumption) -> None:
+    async def _expire(self, held: ProcessQueue, received: ReceivedMessage) -> None:
         """Send back a message that took too long, so that the offset of its queue can advance."""
-        await super()._expire(held, consumption)
-        await consumption.retry_later(delay_level=_EXPIRED_LEVEL)
+        await super()._expire(held, received)
+        await received.retry_later(delay_level=_EXPIRED_LEVEL)
 
     def _continue(self, held: ProcessQueue, message: MessageExt, *, done: bool) -> None:
         if not done and message in held:

@@ -3,9 +3,9 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from rocketbroker.client.core.options import CheckedStruct, Count
+from rocketbroker.client.core.received_message import ReceivedMessage
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 
 _MIB = 1024 * 1024
@@ -30,19 +30,6 @@ class FlowControl(CheckedStruct, frozen=True):
     bytes_in_all: Count = 256 * _MIB
 
 
-class Held(Protocol):
-    """Messages held of one queue."""
-
-    bytes: int
-
-    def __len__(self) -> int:
-        """Return the number of messages."""
-
-    @property
-    def span(self) -> int:
-        """Distance from the first held offset to the last."""
-
-
 class HeldBytes:
     """Bytes that a consumer holds, and the pulls that wait for others to be consumed.
 
@@ -52,7 +39,7 @@ class HeldBytes:
 
     def __init__(self, limits: FlowControl) -> None:
         self._limits = limits
-        self._waiting: dict[Held, asyncio.Event] = {}
+        self._waiting: dict[ProcessQueue, asyncio.Event] = {}
         self._is_on_hold = False
         self.total = 0
 
@@ -60,7 +47,7 @@ class HeldBytes:
         """Count bytes that are held now."""
         self.total += size
 
-    def remove(self, size: int, held: Held) -> None:
+    def remove(self, size: int, held: "ProcessQueue") -> None:
         """Count bytes that a queue no longer holds."""
         was_full = self.total >= self._limits.bytes_in_all
         self.total -= size
@@ -76,7 +63,7 @@ class HeldBytes:
             if self._has_room(held):
                 freed.set()
 
-    async def wait_for_room(self, held: Held) -> None:
+    async def wait_for_room(self, held: "ProcessQueue") -> None:
         """Wait until a queue may pull."""
         while not self._has_room(held):
             freed = self._waiting.setdefault(held, asyncio.Event())
@@ -85,7 +72,7 @@ class HeldBytes:
             finally:
                 self._waiting.pop(held, None)
 
-    def _has_room(self, held: Held) -> bool:
+    def _has_room(self, held: "ProcessQueue") -> bool:
         limits = self._limits
         if self._is_on_hold:
             return False
@@ -95,18 +82,6 @@ class HeldBytes:
             and held.span < limits.span_per_queue
             and self.total < limits.bytes_in_all
         )
-
-
-class Consumption(Protocol):
-    """Message that was given out. ``outcome`` is None until its consumption ends."""
-
-    message_ext: MessageExt
-
-    @property
-    def outcome(self) -> object: ...
-
-    async def retry_later(self, *, delay_level: int = 0) -> None:
-        """End the consumption and give the message back."""
 
 
 # Messages are consumed in any order, and the group has one offset for a queue. It is that of the first message still
@@ -140,7 +115,7 @@ class ProcessQueue:
         self._held_bytes = held_bytes
         # Ordered by offset. The first entry of a plain dict is found by skipping all entries removed before it.
         self._held: OrderedDict[int, MessageExt] = OrderedDict()
-        self._started: dict[int, tuple[float, Consumption]] = {}
+        self._started: dict[int, tuple[float, ReceivedMessage]] = {}
         self._idle = asyncio.Event()
 
     def __len__(self) -> int:
@@ -183,9 +158,9 @@ class ProcessQueue:
         self._held_bytes.add(size)
         return new
 
-    def start(self, consumption: Consumption, now: float) -> None:
+    def start(self, received: ReceivedMessage, now: float) -> None:
         """Note that a message is being consumed."""
-        self._started[consumption.message_ext.queue_offset] = now, consumption
+        self._started[received.message_ext.queue_offset] = now, received
         self.last_consume = now
 
     def suspend(self, message: MessageExt) -> None:
@@ -204,9 +179,9 @@ class ProcessQueue:
         self._held_bytes.remove(size, self)
         return True
 
-    def started_before(self, now: float) -> list[Consumption]:
+    def started_before(self, now: float) -> list[ReceivedMessage]:
         """Return the consumptions that began before a time."""
-        return [consumption for start, consumption in self._started.values() if start < now]
+        return [received for start, received in self._started.values() if start < now]
 
     async def wait_idle(self) -> None:
         """Wait until no message is being consumed."""

@@ -186,11 +186,7 @@ class ClientInstance(MustClose):
         Raises:
             ClientStateError: the group has a consumer on this client.
         """
-        if group in self._processor.consumers:
-            raise ClientStateError(
-                f"group {group} already has a consumer on client {self.client_id}; "
-                "give the second one a client of its own"
-            )
+        self._check_free(group in self._processor.consumers, f"group {group} already has a consumer")
         self._processor.consumers[group] = consumer
 
     def unregister_consumer(self, group: str) -> None:
@@ -203,12 +199,14 @@ class ClientInstance(MustClose):
         Raises:
             ClientStateError: the group has a transaction producer on this client.
         """
-        if group in self._processor.transaction_checks:
-            raise ClientStateError(
-                f"group {group} already has a transaction producer on client {self.client_id}; "
-                "give the second one a client of its own"
-            )
+        self._check_free(
+            group in self._processor.transaction_checks, f"group {group} already has a transaction producer"
+        )
         self._processor.transaction_checks[group] = check
+
+    def _check_free(self, taken: bool, text: str) -> None:
+        if taken:
+            raise ClientStateError(f"{text} on client {self.client_id}; give the second one a client of its own")
 
     def unregister_transaction_checks(self, group: str) -> None:
         """Pass on no more requests for outcomes."""

@@ -6,6 +6,7 @@ Routes are fetched when first asked for and refreshed in the background; a refre
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -180,21 +181,18 @@ class TopicRouteTable:
             NameServerError: no name server answers.
             RemotingTimeoutError: none has answered in time.
         """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         route = self.known_publish_route(topic)
         if route is None:
-            route = await self._find_publish_route(topic, timeout_s)
+            try:
+                route = await self._fetched(topic, timeout_s)
+            except TopicRouteError:
+                left_s = None if timeout_s is None else timeout_s - (loop.time() - began)
+                route = await self._fallback(topic, left_s)
         if not route.publish_queues:
             raise TopicRouteError(f"topic {topic} has no queue that can be written; check its perm and its brokers")
         return route
-
-    async def _find_publish_route(self, topic: str, timeout_s: float | None) -> TopicRoute:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            return await self._fetched(topic, timeout_s)
-        except TopicRouteError:
-            left = None if timeout_s is None else timeout_s - (loop.time() - began)
-            return await self._fallback(topic, left)
 
     async def _fallback(self, topic: str, timeout_s: float | None) -> TopicRoute:
         try:
@@ -203,8 +201,10 @@ class TopicRouteTable:
             reason = (
                 "no broker creates topics by itself: create it by mqadmin updateTopic, or set autoCreateTopicEnable"
             )
-            if await self._lacks_brokers(timeout_s):
-                reason = "no broker is registered at the name servers: start one, or check its namesrvAddr"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    if self._has_brokers is not None and not await self._has_brokers():
+                        reason = "no broker is registered at the name servers: start one, or check its namesrvAddr"
             raise TopicRouteError(f"No route info of this topic: {topic}; {reason}") from None
         finally:
             self._routes.pop(AUTO_CREATE_TOPIC_KEY_TOPIC, None)  # fetched again for each new topic
@@ -225,16 +225,6 @@ class TopicRouteTable:
             is_fallback=True,
         )
         return found
-
-    async def _lacks_brokers(self, timeout_s: float | None) -> bool:
-        """Return true if the name servers say in time that they know no broker."""
-        if self._has_brokers is None:
-            return False
-        try:
-            async with asyncio.timeout(timeout_s):
-                return not await self._has_brokers()
-        except TimeoutError:
-            return False
 
     async def refresh(self) -> None:
         """Refresh all known routes; log a failure and keep the old route."""
