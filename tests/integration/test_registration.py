@@ -108,7 +108,7 @@ async def test_a_second_broker_of_the_same_name_warns_and_takes_over_after_the_f
         await first.stop()
         await asyncio.wait(second.outer_api.register_all())
         await second.outer_api.settled()
-        assert second.outer_api.registered_at == [namesrv.address]
+        assert second.outer_api.registered_at() == [namesrv.address]
         assert namesrv.route_info_manager.brokers.by_name["broker-a"].broker_addrs == {0: second.address}
 
 

@@ -148,7 +148,7 @@ async def test_a_slave_rejects_changes(pair: Pair, client: RemotingClient):
 
 async def test_a_slave_of_another_cluster_is_rejected(pair: Pair, caplog: pytest.LogCaptureFixture):
     async with pair.broker(0), pair.broker(1, brokerClusterName="Other") as slave:
-        assert slave.outer_api.registered_at == []
+        assert slave.outer_api.registered_at() == []
         assert slave.master_address.master.address == ""
     assert "broker-a of cluster Other" in caplog.text
 
@@ -157,7 +157,7 @@ async def test_a_second_master_of_the_name_is_rejected(pair: Pair, caplog: pytes
     async with pair.broker(0) as master:
         other = pair._replace(folder=pair.folder / "other")
         async with other.broker(0) as second, pair.broker(1) as slave:
-            assert second.outer_api.registered_at == []
+            assert second.outer_api.registered_at() == []
             assert slave.master_address.master.address == master.address
     assert "give each broker its own brokerName, brokerId and address" in caplog.text
 

@@ -32,10 +32,9 @@ from rocketbroker.broker.longpolling.pull_request_hold_service import PullReques
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetFlushService, OffsetRecovery
 from rocketbroker.broker.offset.offset_reset import OffsetReset, unconsumed_messages
 from rocketbroker.broker.persist.config_manager import ConfigPersistService, MissingTableReport
-from rocketbroker.broker.registration.broker_outer_api import BrokerOuterApi
-from rocketbroker.broker.registration.broker_registration import BrokerRegistration
+from rocketbroker.broker.registration.broker_outer_api import OuterNetwork
 from rocketbroker.broker.registration.escape_bridge import EscapeBridge
-from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
+from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.acting_master import Progress
 from rocketbroker.broker.slave.master_client import MasterClient
@@ -61,12 +60,11 @@ from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
 from rocketbroker.processor.broker_table import AdminParts, BrokerParts, broker_routes
-from rocketbroker.store.clean.clean_files_service import CleanFilesService
+from rocketbroker.store.clean.clean_files_service import CleanFilesService, QueueRange
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.endpoint import EndpointHooks
-from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, port_of
 
 log = logging.getLogger(__name__)
@@ -105,7 +103,7 @@ class BrokerController:
         config, folder = settings.broker, settings.store.config_dir
         self._store_host = host_bytes(host_address(config.broker_ip1), config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
-        self._tasks, self._client, self._lease = TaskOwner("BrokerController"), RemotingClient(), DeliveryLease(config)
+        self._tasks, self._lease, self.parts = TaskOwner("BrokerController"), DeliveryLease(config), RoleParts()
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
         # Tables
         self._persist = ConfigPersistService()
@@ -115,6 +113,10 @@ class BrokerController:
         self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit, config)
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
         self._copied = CopiedTables.within(folder, submit)
+        # Name servers and other brokers
+        self._network = network = OuterNetwork(config, settings.store, self.topic_configs)
+        self.outer_api, self.master_address = network.outer_api, network.master_address
+        self._escape = EscapeBridge(config, network.client, network.outer_api.name_servers)
         # Clients
         expires_s = config.channel_expired_timeout / 1000
         self.producers = ProducerManager(clock, expires_s)
@@ -134,10 +136,8 @@ class BrokerController:
             topics=self.topic_configs.topics,
             replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
-        self._escape = EscapeBridge(config, self._client, lambda: self.outer_api.name_servers)
-        self.schedule = self._make_schedule()
+        self.schedule, self.timer = self._make_schedule(), self._make_timer()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
-        self.timer = self._make_timer()
         self.transactions = TransactionalMessageService(
             self.store.appender,
             self.store.flusher,
@@ -148,50 +148,45 @@ class BrokerController:
             self.stats,
         )
         self._transaction_checks, self.cleaning = self._make_transaction_checks(), self._make_cleaning()
-        # Network
-        registration = BrokerRegistration(config, settings.store, self.topic_configs)
-        self.master_address = MasterAddress(lambda: registration.broker_addr)
-        self.outer_api = BrokerOuterApi(config, self._client, self.topic_configs, registration, self.master_address)
-        self.replication = BrokerReplication(
-            settings,
-            ha_sockets,
-            self.store,
-            transfers,
-            self._client,
-            lambda: self.outer_api.name_servers,
-            lambda: self.master_address.master.ha_address,
-            clock,
-        )
+        # Replication
+        self.replication = BrokerReplication(settings, ha_sockets, self.store, transfers, network, self.parts, clock)
         self.acting = ActingParts(
             config,
-            self._client,
+            network,
             self._executor,
-            registration,
-            self.outer_api,
-            self.master_address,
             self.replication.client,
             self._make_acting_services(),
             Progress(self.consumer_offsets, self.schedule, self.timer, self.store.queues.max_offset_in_queue),
             clock,
         )
+        self._synchronize = self._make_slave_synchronize()
+        # Requests
         self.routes = broker_routes(self._make_broker_parts())
         if interpose is not None:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
         self._server = self._make_server()
-        self.parts = self._make_role_parts()
+        # Second step of the parts that call back
+        self._connect_slave_parts()
+        self._arrange_parts()
 
     @property
     def _is_slave(self) -> bool:
         return BrokerRole(self._settings.store.broker_role) in SLAVE
 
-    def _make_role_parts(self) -> RoleParts:
-        """Return all parts that start and stop, in the order of their start.
+    def _connect_slave_parts(self) -> None:
+        """Connect the parts of a slave that call each other back, now that all exist."""
+        self.replication.client.on_change = self._synchronize.look_again
+        self.acting.state.on_answers, self.acting.state.on_silence = self._lease.extend, self._lease.holds
+        self.master_address.on_change(self._master_changed)
+
+    def _arrange_parts(self) -> None:
+        """Arrange all parts that start and stop, in the order of their start.
 
         They stop in reverse order: offsets are flushed when nothing changes them any more, then written.
         """
         config, store = self._settings.broker, self.store
         delayed, follow_progress = PartList(self.schedule, self.timer), self.transactions.follow_progress
-        return RoleParts(
+        self.parts.arrange(
             (ANY_ROLE, store),
             (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
@@ -212,7 +207,7 @@ class BrokerController:
             (ANY_ROLE, self.outer_api),
             (ANY_ROLE, self.acting.heartbeat),
             (SLAVE, self.acting.state),
-            (SLAVE, self._make_slave_synchronize()),
+            (SLAVE, self._synchronize),
             *self.replication.parts,
         )
 
@@ -293,8 +288,8 @@ class BrokerController:
 
     def _make_slave_synchronize(self) -> SlaveSynchronize:
         store, replica = self.store, self.replication.replica_log
-        client = MasterClient(self._client, self._executor, lambda: self.master_address.master.address)
-        synchronize = SlaveSynchronize(
+        client = MasterClient(self._network.client, self._executor, self.master_address.address)
+        return SlaveSynchronize(
             self.master_address,
             client,
             FollowedTables(*self._tables, self.timer, self._copied),
@@ -305,23 +300,20 @@ class BrokerController:
             lambda: self.replication.client.other_log,
             lambda: self.acting.state.is_acting,
         )
-        self.replication.client.on_change = synchronize.look_again
-        self.acting.state.on_answers, self.acting.state.on_silence = self._lease.extend, self._lease.holds
-        self.master_address.on_change(self._master_changed)
-        return synchronize
 
     def _make_cleaning(self) -> CleanFilesService:
         return CleanFilesService(
             self.store,
             self._clock,
-            lambda ranges: unconsumed_messages(
-                ranges,
-                self.consumer_offsets.table,
-                self.schedule.offset_table,
-                self.timer.first_pending_queue_offset(),
-            ),
+            self._unconsumed,
             self._measure_disk,
             pending=(self.schedule.first_pending_offset, self.timer.first_pending_offset),
+        )
+
+    def _unconsumed(self, ranges: Sequence[QueueRange]) -> list[str]:
+        """Return a text for each group, queue and delay with unconsumed messages in given ranges."""
+        return unconsumed_messages(
+            ranges, self.consumer_offsets.table, self.schedule.offset_table, self.timer.first_pending_queue_offset()
         )
 
     def _make_broker_parts(self) -> BrokerParts:
@@ -354,11 +346,11 @@ class BrokerController:
                 self._executor,
                 self._register_again,
                 self._readmit,
-                lambda: self.parts.role in MASTER or self.acting.state.is_acting,
+                self._is_active,
                 self.cleaning,
                 self._copied,
-                lambda: self.replication.runtime_info(is_master=self.parts.role in MASTER),
-                lambda: self.replication.client.problem if self.parts.role in SLAVE else "",
+                self.replication.runtime_info,
+                self.replication.problem,
                 self.acting.state.sync_soon,
                 self.acting.own_ha_info,
                 self.acting.hand_over,
@@ -474,10 +466,13 @@ class BrokerController:
                 self.parts.stop,
                 self.store.lock.release,
                 lambda: close_sockets([*self._sockets, *self._ha_sockets]),
-                self._client.stop,
+                self._network.client.stop,
                 self._executor.shutdown,
             )
         )
+
+    def _is_active(self) -> bool:
+        return self.parts.is_master or self.acting.state.is_acting
 
     def _master_changed(self, master: Master) -> None:
         if master.address:

@@ -2,20 +2,19 @@
 
 import logging
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 from functools import partial
 from typing import Final
 
-from rocketbroker.broker.registration.broker_outer_api import BrokerOuterApi
+from rocketbroker.broker.registration.broker_outer_api import OuterNetwork
 from rocketbroker.broker.registration.broker_registration import (
     BrokerHeartbeat,
-    BrokerRegistration,
     KnownSlaves,
     fetch_members,
 )
-from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
+from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.slave.acting_master import ActingMaster, BrokerPreOnlineService, Progress
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
@@ -31,7 +30,6 @@ from rocketbroker.ha.ha_client import HAClient
 from rocketbroker.ha.ha_connection import TransferSource
 from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import bind_sockets
 
 log = logging.getLogger(__name__)
@@ -54,8 +52,10 @@ ANY_ROLE: Final = frozenset(BrokerRole)
 class RoleParts:
     """Starts parts in order and stops them in reverse order, each while the broker has one of its roles.
 
+    Parts may ask for the role, so this exists before them: it is created first, and ``arrange`` gets the parts.
+
     Args:
-        parts: pairs of roles and the part that runs in them.
+        parts: pairs of roles and the part that runs in them, if they exist already.
 
     Attributes:
         role: the current role, ``None`` before the start and after the stop.
@@ -65,6 +65,15 @@ class RoleParts:
         self._parts = parts
         self._running: list[Part] = []
         self.role: BrokerRole | None = None
+
+    @property
+    def is_master(self) -> bool:
+        """True while the broker runs as a master."""
+        return self.role in MASTER
+
+    def arrange(self, *parts: tuple[Collection[BrokerRole], Part]) -> None:
+        """Set the parts in the order of their start: the second step, before the first role is taken."""
+        self._parts = parts
 
     async def take_role(self, role: BrokerRole) -> None:
         """Stop the parts that the role does not run, then start those that it needs; an error skips the rest."""
@@ -101,26 +110,24 @@ class BrokerReplication:
         sockets: the bound sockets of the HA port; none for a slave.
         store: the store.
         transfers: the wait of messages for slaves.
-        client: asks the name servers.
-        name_servers: returns their addresses.
-        master: returns the HA address of the master that they name, empty without one.
+        network: name servers, which name slaves and the master.
+        roles: the role of the broker.
         clock: source of the time.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - it joins the network and the store
+    def __init__(
         self,
         settings: BrokerSettings,
         sockets: Sequence[socket.socket],
         store: MessageStore,
         transfers: GroupTransferService,
-        client: RemotingClient,
-        name_servers: Callable[[], list[str]],
-        master: Callable[[], str],
+        network: OuterNetwork,
+        roles: RoleParts,
         clock: Clock,
     ) -> None:
         config, is_synced = settings.store, settings.store.flush_disk_type == "SYNC_FLUSH"
-        known = KnownSlaves(settings.broker, client, name_servers)
-        self._known_slaves = known
+        known = KnownSlaves(settings.broker, network.client, network.outer_api.name_servers)
+        self._known_slaves, self._roles = known, roles
         self.replica_log = store.make_replica_log()
         self.service = HAService(
             sockets,
@@ -130,16 +137,22 @@ class BrokerReplication:
             SlaveGate(settings.transport, settings.broker.broker_ip1, lambda: known.hosts, known.look_again),
             transfers,
         )
-        self.client = HAClient(config, master, self.replica_log, store.commit_log, store.flusher, clock)
+        self.client = HAClient(
+            config, network.master_address.ha_address, self.replica_log, store.commit_log, store.flusher, clock
+        )
 
     @property
     def parts(self) -> list[tuple[Collection[BrokerRole], Part]]:
         """Parts that start after the broker is registered, and their roles."""
         return [(SYNC_MASTER, self._known_slaves), (SLAVE, self.client)]
 
-    def runtime_info(self, *, is_master: bool) -> HARuntimeInfo:
+    def runtime_info(self) -> HARuntimeInfo:
         """Return the state of replication."""
-        return self.service.runtime_info() if is_master else self.client.runtime_info()
+        return self.service.runtime_info() if self._roles.is_master else self.client.runtime_info()
+
+    def problem(self) -> str:
+        """Return the reason why this slave does not follow its master, empty if it does."""
+        return self.client.problem if self._roles.role in SLAVE else ""
 
 
 def bind_ha(settings: BrokerSettings, *, any_port: bool) -> list[socket.socket]:
@@ -170,40 +183,35 @@ class ActingParts:
 
     Args:
         config: the settings of the mode.
-        client: sends the requests.
+        network: name servers and other brokers.
         executor: decodes long answers.
-        registration: makes the requests to name servers.
-        outer_api: registers the broker.
-        master_address: the master of a slave.
         ha_client: copies the master's log to a slave.
         services: run while a slave acts as master.
         progress: progress of deliveries and consumers.
         clock: checks the times of other brokers.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - it joins the network and the tables
+    def __init__(
         self,
         config: BrokerConfig,
-        client: RemotingClient,
+        network: OuterNetwork,
         executor: Executor,
-        registration: BrokerRegistration,
-        outer_api: BrokerOuterApi,
-        master_address: MasterAddress,
         ha_client: HAClient,
         services: Part,
         progress: Progress,
         clock: Clock,
     ) -> None:
         self._config = config
-        self._registration = registration
-        self._outer_api = outer_api
-        self._master_address = master_address
+        self._registration = network.registration
+        self._outer_api = outer_api = network.outer_api
+        self._master_address = network.master_address
+        client = network.client
         self._ha_client = ha_client
         fetch = partial(fetch_members, client, config, timeout_s=_FETCH_TIMEOUT_S)
         self.heartbeat = BrokerHeartbeat(
-            config, client, registration, lambda: outer_api.registered_at, outer_api.register_all
+            config, client, network.registration, outer_api.registered_at, outer_api.register_all
         )
-        self.state = ActingMaster(config, fetch, lambda: outer_api.name_servers, services, lambda: ha_client.is_fed)
+        self.state = ActingMaster(config, fetch, outer_api.name_servers, services, lambda: ha_client.is_fed)
         self._acted = False
         self.state.on_change = self._state_changed
         self.pre_online = BrokerPreOnlineService(

@@ -87,6 +87,19 @@ async def test_a_role_stops_the_parts_of_the_other_while_the_rest_runs(parts: Ro
     assert noted == ["stop server", "stop timer", "stop schedule", "stop store"]
 
 
+async def test_parts_are_arranged_after_those_that_ask_for_the_role(noted: list[str]):
+    parts = RoleParts()
+    assert not parts.is_master
+    parts.arrange((ANY_ROLE, FakePart("store", noted)), (MASTER, FakePart("schedule", noted)))
+
+    await parts.take_role(BrokerRole.SYNC_MASTER)
+
+    assert (parts.is_master, noted) == (True, ["start store", "start schedule"])
+    await parts.take_role(BrokerRole.SLAVE)
+    assert (parts.is_master, noted[2:]) == (False, ["stop schedule"])
+    await parts.stop()
+
+
 async def test_a_slave_starts_without_the_parts_of_a_master(parts: RoleParts, noted: list[str]):
     await parts.take_role(BrokerRole.SLAVE)
 
@@ -236,10 +249,12 @@ class Log:
 def slave(log: Log, *, mode: bool = True) -> tuple[ActingParts, MasterAddress]:
     """Return the parts of a slave that no name server has answered yet."""
     address = MasterAddress(lambda: "10.0.0.9:10911")
-    unused: Any = SimpleNamespace(find_name_servers=None, register_all=None)
+    outer_api = SimpleNamespace(find_name_servers=None, register_all=None, registered_at=None, name_servers=None)
+    network: Any = SimpleNamespace(client=None, registration=None, outer_api=outer_api, master_address=address)
+    unused: Any = None
     settings = BrokerConfig(broker_id=1, enable_slave_acting_master=mode)
     client: Any = log
-    parts = ActingParts(settings, unused, unused, unused, unused, address, client, PartList(), unused, FakeClock())
+    parts = ActingParts(settings, network, unused, client, PartList(), unused, FakeClock())
     return parts, address
 
 

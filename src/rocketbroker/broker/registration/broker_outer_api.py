@@ -7,7 +7,7 @@ from rocketbroker.broker.registration.broker_registration import BrokerRegistrat
 from rocketbroker.broker.registration.namesrv_link import MasterAddress, NamesrvLink, Registered, TopAddressing
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.common.address_server_client import require_http
-from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
 
@@ -45,9 +45,8 @@ class BrokerOuterApi:
         self._links: dict[str, NamesrvLink] = {}
         topic_configs.on_change(self.register_change)
 
-    @property
     def name_servers(self) -> list[str]:
-        """Addresses of the name servers."""
+        """Return the addresses of the name servers."""
         return list(self._links)
 
     async def find_name_servers(self) -> list[str]:
@@ -58,9 +57,8 @@ class BrokerOuterApi:
             return await self._top_addressing.fetch() or []
         return []
 
-    @property
     def registered_at(self) -> list[str]:
-        """Addresses of the name servers where the broker is registered."""
+        """Return the addresses of the name servers where the broker is registered."""
         return [address for address, link in self._links.items() if link.is_registered]
 
     async def start(self) -> None:
@@ -127,3 +125,27 @@ class BrokerOuterApi:
             known = self._config.update_name_server_addr_period
             unknown = self._config.fetch_namesrv_addr_interval
             await asyncio.sleep((known if self._links else unknown) / 1000)
+
+
+class OuterNetwork:
+    """Everything by which a broker reaches name servers and other brokers.
+
+    Args:
+        config: names and address of the broker, and its name servers.
+        store_config: address for slaves.
+        topic_configs: the topics to register.
+
+    Attributes:
+        client: sends the requests; the owner of the network stops it.
+        registration: makes the requests to name servers.
+        master_address: the master that the name servers name to a slave.
+        outer_api: registers the broker.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, store_config: MessageStoreConfig, topic_configs: TopicConfigManager
+    ) -> None:
+        self.client = RemotingClient()
+        self.registration = BrokerRegistration(config, store_config, topic_configs)
+        self.master_address = MasterAddress(lambda: self.registration.broker_addr)
+        self.outer_api = BrokerOuterApi(config, self.client, topic_configs, self.registration, self.master_address)

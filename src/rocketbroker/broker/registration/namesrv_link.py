@@ -91,6 +91,14 @@ class MasterAddress:
         self.master = _NOBODY
         self.answers = False
 
+    def address(self) -> str:
+        """Return the address of the master for requests, empty without one."""
+        return self.master.address
+
+    def ha_address(self) -> str:
+        """Return the address of the master's log, empty without one."""
+        return self.master.ha_address
+
     def on_change(self, listener: Callable[[Master], None]) -> None:
         """Add a listener for another master, or none."""
         self._listeners.append(listener)

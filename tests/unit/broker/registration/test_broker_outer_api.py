@@ -57,7 +57,7 @@ async def registering(tmp_path, **settings):
 
 async def test_registers_at_every_name_server_and_unregisters(tmp_path, namesrv, other_namesrv):
     async with registering(tmp_path, namesrv_addr=f"{namesrv.address};{other_namesrv.address}") as broker:
-        assert broker.api.registered_at == [namesrv.address, other_namesrv.address]
+        assert broker.api.registered_at() == [namesrv.address, other_namesrv.address]
         for server in (namesrv, other_namesrv):
             (header, body) = server.registrations[0]
             assert len(server.registrations) == 1
@@ -126,7 +126,7 @@ async def test_order_topics_of_the_name_server(tmp_path, namesrv):
 async def test_one_dead_name_server_delays_no_other_and_is_logged_once(tmp_path, namesrv, caplog):
     dead = f"127.0.0.1:{free_ports()}"
     async with registering(tmp_path, namesrv_addr=f"{dead};{namesrv.address}") as broker:
-        assert broker.api.registered_at == [namesrv.address]
+        assert broker.api.registered_at() == [namesrv.address]
         for _ in range(3):
             broker.api.register_all()
             await broker.api.settled()
@@ -137,27 +137,27 @@ async def test_name_server_that_comes_back(tmp_path, caplog):
     caplog.set_level("INFO")
     port = free_ports()
     async with registering(tmp_path, namesrv_addr=f"127.0.0.1:{port}") as broker:
-        assert broker.api.registered_at == []
+        assert broker.api.registered_at() == []
         server = FakeNamesrv()
         server.server.port = port
         async with running(server):
             broker.api.register_all()
             await broker.api.settled()
-            assert broker.api.registered_at == [server.address]
+            assert broker.api.registered_at() == [server.address]
             assert f"registered at name server 127.0.0.1:{port}" in caplog.messages
 
 
 async def test_refusing_name_server(tmp_path, namesrv, caplog):
     namesrv.code, namesrv.remark = 1, "crc32 not match"
     async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
-        assert broker.api.registered_at == []
+        assert broker.api.registered_at() == []
         assert "it answers 1 crc32 not match" in caplog.text
 
 
 async def test_without_name_servers(tmp_path, caplog, monkeypatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     async with registering(tmp_path, namesrv_addr="") as broker:
-        assert broker.api.name_servers == []
+        assert broker.api.name_servers() == []
         assert "namesrvAddr" in caplog.text
 
 
@@ -197,7 +197,7 @@ async def test_address_server(tmp_path, namesrv, other_namesrv):
             while not namesrv.registrations or not other_namesrv.registrations:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             await broker.api.settled()
-            assert broker.api.name_servers == [other_namesrv.address]
+            assert broker.api.name_servers() == [other_namesrv.address]
             assert namesrv.unregistrations == []
     finally:
         await runner.cleanup()
@@ -223,7 +223,7 @@ async def test_a_slave_follows_its_master_while_all_name_servers_are_dead(tmp_pa
         broker.api.register_all()
         await broker.api.settled()
 
-        assert broker.api.registered_at == []
+        assert broker.api.registered_at() == []
         assert broker.master.master.address == "127.0.0.1:20911"
 
 
@@ -243,5 +243,5 @@ async def test_an_answer_that_is_no_table_is_a_failed_registration(tmp_path, nam
     namesrv.body = b"\x00garbage"
 
     async with registering(tmp_path, namesrv_addr=namesrv.address) as broker:
-        assert broker.api.registered_at == []
+        assert broker.api.registered_at() == []
     assert f"not registered at name server {namesrv.address}" in caplog.text
