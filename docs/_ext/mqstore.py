@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from inspect import getdoc
 
 from docs._ext.mqadmin import Option, function_options
-from rocketbroker.app.mqstore.sub_commands import COMMANDS, DUMP_COMMANDS, load, load_dump
+from rocketbroker.app.mqstore.cli import COMMANDS, DUMP_COMMANDS, load, load_dump
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 
 _INTRODUCTION = """\

@@ -26,8 +26,8 @@ from rocketbroker.analytics.jobs.scope import NotRead
 from rocketbroker.app.mqanalytics import audit as audit_command
 from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app
-from rocketbroker.audit.store_audit import AuditOptions as CheckOptions
 from rocketbroker.audit.store_audit import AuditReport
+from rocketbroker.audit.store_files import AuditOptions as CheckOptions
 from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -350,7 +350,8 @@ def places_in_tables(found: Found) -> Counter[tuple[str, ...]]:
 def places_in_files(report: AuditReport) -> Counter[tuple[str, ...]]:
     """The same of the findings of `mqstore check`."""
     places = Counter[tuple[str, ...]]()
-    for rule, path, position, detail, severity in report.findings:
+    for each in report.findings:
+        rule, path, position, detail, severity = each.rule, each.path, each.position, each.text, each.severity
         place = detail
         if rule in OF_LOG:
             place = str(int(Path(path).name) + position)

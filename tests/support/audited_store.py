@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from rocketbroker.audit.store_audit import AuditOptions, AuditReport, audit
+from rocketbroker.audit.store_audit import AuditReport, audit
+from rocketbroker.audit.store_files import AuditOptions
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
 from rocketbroker.codec.storefile.audit_rules import Severity
@@ -49,8 +50,8 @@ async def make_audited_store(root: Path, **settings) -> list[MessageExt]:
 
 
 def check(root: Path, options: AuditOptions | None = None, **settings) -> AuditReport:
-    """Audit a store with the sizes of its files."""
-    return audit(store_config(root, **settings), options)
+    """Audit a store."""
+    return audit(store_config(root, **settings), options or AuditOptions())
 
 
 def errors(report: AuditReport) -> dict[str, int]:

@@ -1,174 +1,352 @@
-"""Offline check of a whole store: consistency of CommitLog, ConsumeQueues, index, checkpoint and tables."""
+"""Offline check of a whole store: consistency of CommitLog, queues, index, checkpoint and tables.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+The check has four stages. Each takes one file or one queue at a time and returns values that can be pickled, so that
+one process can run them in turn, and Spark can run those of a stage on many machines (``analytics/jobs/audit.py``).
+
+1. ``survey`` reads each queue and each index file, and notes which of its entries lead into which file of the log.
+2. ``audit_segment`` walks over one file of the log and matches its messages with their entries and keys.
+3. ``judge`` puts together what the files of the log tell of one queue or index file.
+4. ``judge_leftovers`` tells of messages and keys without an entry, unless a wrong entry has been told of instead.
+
+Nothing but the log's own records is taken for granted. A file of the log is the unit of stage 2 because records do not
+span files, and because the end of a torn log is known only by what follows: the files after a torn one do not count,
+whatever their messages matched.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketbroker.audit.findings import Findings
-from rocketbroker.audit.index_audit import IndexAudit, index_paths
-from rocketbroker.audit.log_audit import LogAudit, LogLookup
-from rocketbroker.audit.queue_audit import QueueFolder, QueuesAudit, open_local, queue_folders
-from rocketbroker.audit.table_audit import audit_checkpoint, check_config, check_consumer_offsets, consumer_offset
+from rocketbroker.audit.findings import Finding, Findings
+from rocketbroker.audit.index_audit import (
+    CheckedIndexFile,
+    IndexAudit,
+    IndexEvidence,
+    IndexFile,
+    IndexFileAudit,
+    MissingKeys,
+    index_files,
+    index_spans,
+    judge_missing_keys,
+)
+from rocketbroker.audit.log_audit import CheckedLog, LogAudit, LogPart, Range, check_log_files
+from rocketbroker.audit.queue_audit import (
+    QueueEvidence,
+    QueueJudge,
+    QueuesAudit,
+    QueueSurvey,
+    UnqueuedMessages,
+    judge_missing_queue,
+    judge_unqueued,
+    survey_queue,
+)
+from rocketbroker.audit.store_files import (
+    COMMIT_LOG,
+    AuditOptions,
+    LocalStore,
+    LogSegment,
+    QueueFolder,
+    Spans,
+    StoreFacts,
+    StoreFolder,
+    log_segments,
+    queue_name,
+    queue_paths,
+    read_state,
+    usual,
+)
+from rocketbroker.audit.table_audit import (
+    CONSUMER_OFFSETS,
+    DELETED_TOPICS,
+    ConsumerOffsets,
+    check_checkpoint_file,
+    check_consumer_offsets,
+    check_tables,
+    consumer_offsets,
+)
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.message_const import parse_delay_levels
-from rocketbroker.codec.storefile.audit_rules import AuditRule, Finding, Severity
-from rocketbroker.codec.storefile.dtypes import BATCH_CONSUME_QUEUE_ENTRY, CONSUME_QUEUE_ENTRY
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.codec.storefile.file_rules import deleted_before
-from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM
-from rocketbroker.codec.storefile.index_image import IndexImage
+from rocketbroker.codec.storefile.index_file_layout import MAX_HASH_SLOT_NUM, MAX_INDEX_NUM, file_size
+from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from rocketbroker.codec.storefile.store_file import offset_files
 from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.codec.storefile.window_messages import WindowMessages
 from rocketbroker.common.config import MessageStoreConfig
-from rocketbroker.common.errors import CodecError, StoreError
-from rocketbroker.common.local_file import CommitLogFile, lock_holders, measure
-from rocketbroker.store.clean import topic_deletion
-from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, check_readable, foreign_parts, open_pops
 
 
-def read_state(config: MessageStoreConfig) -> StoreState:
-    """Read the state of the store that ``config`` names."""
-    holders = lock_holders(Path(config.store_path_root_dir) / "lock")
-    try:
-        checkpoint = config.checkpoint_path.read_bytes()
-    except OSError:
-        checkpoint = None  # the check of the checkpoint reports the fault
-    return StoreState.of(config.abort_path.exists() or bool(holders), holders, checkpoint)
+class Plan(NamedTuple):
+    """Work of a check, and what is known before it; ``units`` are the paths of queues, and index files."""
+
+    facts: StoreFacts
+    units: list[str | IndexFile]
+    gaps: list[Range]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditOptions:
-    """Options of a check.
+def plan(
+    folder: StoreFolder,
+    segments: Sequence[LogSegment],
+    state: StoreState,
+    options: AuditOptions,
+    delay_levels: Mapping[int, int],
+    findings: Findings,
+) -> Plan:
+    """Check the tables, list the files of a store, and check the CommitLog's sizes.
 
-    ``topic`` limits the queues to one topic. ``limit`` findings of each rule and severity are kept, all are counted.
-    ``sizes_given`` marks the file sizes of the settings as those of the store; otherwise they are read from the files.
+    The files of the log are listed first, by the caller: a broker that writes meanwhile enters messages only after it
+    has stored them.
     """
+    tables = check_tables(folder, findings)
+    facts = StoreFacts(
+        tuple(segments),
+        state,
+        options,
+        delay_levels,
+        deleted_before(tables.get(DELETED_TOPICS, {})),
+        consumer_offsets(tables.get(CONSUMER_OFFSETS, {})),
+    )
+    queues = [path for path in queue_paths(folder) if facts.wants(queue_name(path)[0])]
+    return Plan(facts, [*queues, *index_files(folder, facts, findings)], check_log_files(facts, findings))
 
-    check_crc: bool = True
-    topic: str | None = None
-    limit: int = 20
-    sizes_given: bool = False
+
+@dataclass(slots=True)
+class Surveys:
+    """Surveys of all queues, by path, and of all index files."""
+
+    queues: dict[str, QueueSurvey]
+    index: list[tuple[IndexFile, Spans]]
+
+    @property
+    def queued_end(self) -> int:
+        """Physical offset after the last message that any queue knows."""
+        return max((queue.queued_end for queue in self.queues.values()), default=0)
+
+    @property
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Queue offset after the last message of each non-empty queue, by topic and queue number."""
+        ordered = sorted(self.queues.values(), key=lambda queue: queue.path.startswith(BATCH_CONSUME_QUEUE))
+        return {queue.name: queue.end_offset for queue in ordered if queue.end_offset}
+
+    @classmethod
+    def of(cls, surveyed: Sequence[QueueSurvey | tuple[IndexFile, Spans]]) -> "Surveys":
+        """Put surveys together."""
+        queues = {each.path: each for each in surveyed if isinstance(each, QueueSurvey)}
+        return cls(queues, [each for each in surveyed if not isinstance(each, QueueSurvey)])
+
+
+def survey(
+    folder: StoreFolder, facts: StoreFacts, unit: str | IndexFile, findings: Findings
+) -> QueueSurvey | tuple[IndexFile, Spans]:
+    """Survey one queue or index file."""
+    if isinstance(unit, IndexFile):
+        return unit, index_spans(folder, facts, unit)
+    return survey_queue(folder, facts, unit, findings)
+
+
+class SegmentEvidence(NamedTuple):
+    """Result of the check of one file of the log; by path of the queue or index file that it tells of."""
+
+    log: LogPart
+    queues: dict[str, QueueEvidence]
+    index_files: dict[str, IndexEvidence]
+    missing: MissingKeys
+
+
+def audit_segment(
+    folder: StoreFolder,
+    facts: StoreFacts,
+    surveys: Surveys,
+    number: int,
+    findings: Findings,
+    progress: Callable[[int], None] = lambda _: None,
+) -> SegmentEvidence | None:
+    """Check one file of the log, its number among those with data; ``None`` if a broker removed it meanwhile.
+
+    A broker removes entries after the messages that they lead to. So entries that are missing although the file of
+    their messages still exists were missing before.
+    """
+    own = Findings(facts.options.limit)
+    log = LogAudit(folder, facts, number, surveys.queued_end, own, progress)
+    queues = QueuesAudit(folder, facts, surveys.queues, number, own)
+    index = IndexAudit(folder, facts, surveys.index, number)
+    for records in log:
+        window = WindowMessages(records)
+        queues.take(window)
+        index.take(window)
+    if log.part.removed or current_begin(folder, facts) > facts.with_data[number].base:
+        return None
+    findings.extend(own)
+    return SegmentEvidence(log.part, queues.evidence(), index.evidence(), index.missing())
+
+
+def current_begin(folder: StoreFolder, facts: StoreFacts) -> int:
+    """Return the physical offset of the first byte of the log, which rises while a broker removes files."""
+    where = facts.segments[0].path.rpartition("/")[0] if facts.segments else COMMIT_LOG
+    bases = [file.base for file in offset_files(folder.files(where))]
+    return max(facts.log_begin, min(bases, default=facts.log_begin))
+
+
+def up_to_torn(parts: Sequence[LogPart]) -> list[LogPart]:
+    """Return the parts of a log, in order, up to the first torn one."""
+    ordered = sorted(parts, key=lambda part: part.number)
+    sound = list(takewhile(lambda part: part.torn is None, ordered))
+    return ordered[: len(sound) + 1]
+
+
+Judged = tuple[UnqueuedMessages, Positions] | CheckedIndexFile
+
+
+def judge(
+    folder: StoreFolder,
+    facts: StoreFacts,
+    unit: QueueSurvey | IndexFile | str,
+    evidence: Sequence[Any],  # QueueEvidence of a queue, IndexEvidence of an index file
+    log: CheckedLog,
+    findings: Findings,
+) -> Judged | None:
+    """Judge one queue or index file by the evidence about it in the order of the log; a path is of a missing queue."""
+    if isinstance(unit, IndexFile):
+        return IndexFileAudit(folder, facts, unit, evidence, log, findings).judge()
+    if isinstance(unit, QueueSurvey):
+        return QueueJudge(folder, facts, unit, evidence, log, findings).judge()
+    judge_missing_queue(unit, evidence, log, findings)
+    return None
+
+
+class Excuses(NamedTuple):
+    """Physical offsets where wrong entries of queues lead, and the checked index files by path."""
+
+    leads: Positions
+    index_files: dict[str, CheckedIndexFile]
+
+
+def judge_leftovers(
+    folder: StoreFolder,
+    facts: StoreFacts,
+    leftover: UnqueuedMessages | MissingKeys,
+    excuses: Excuses,
+    log: CheckedLog,
+    findings: Findings,
+) -> None:
+    """Add findings on messages or keys without an entry that no other finding explains."""
+    if isinstance(leftover, UnqueuedMessages):
+        judge_unqueued(folder, facts, leftover, excuses.leads, findings)
+    else:
+        judge_missing_keys(leftover, excuses.index_files, facts, log, findings)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Findings of a check. ``begin`` and ``end`` are physical offsets of the log; ``counts`` counts all findings."""
+    """Findings of a check.
+
+    ``begin`` and ``end`` are physical offsets of the log. ``ends`` has the queue offset after the last message of each
+    queue by topic and number, ``offsets`` the groups that consume it with their consumer offsets.
+    """
 
     root: Path
     state: StoreState
     messages: int
     begin: int
     end: int
+    ends: Mapping[tuple[str, int], int]
+    offsets: ConsumerOffsets
     queues: int
-    findings: list[Finding]
-    counts: dict[tuple[AuditRule, Severity], int] = field(default_factory=dict)
+    found: Findings
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that are kept."""
+        return self.found.kept
+
+    @property
+    def counts(self) -> Mapping[tuple[AuditRule, Severity], int]:
+        """Number of all findings by rule and severity."""
+        return self.found.counts
 
     def count_of(self, severity: Severity) -> int:
         """Count the findings of a severity."""
-        return sum(count for (_, each), count in self.counts.items() if each is severity)
-
-
-def log_files(directory: Path) -> list[CommitLogFile]:
-    """Return the files of the CommitLog by offset.
-
-    Raises:
-        StoreError: The folder does not exist, or a file cannot be read.
-    """
-    try:
-        names = [path.name for path in directory.iterdir() if path.is_file()]
-    except OSError as error:
-        raise StoreError(f"{directory} is not a CommitLog: {error.strerror}") from error
-    return [measure(file.base, Path(file.path)) for file in offset_files(dict.fromkeys(names, 0), str(directory))]
+        return self.found.count_of(severity)
 
 
 def audit(
-    config: MessageStoreConfig, options: AuditOptions | None = None, progress: Callable[[int, int], None] | None = None
+    config: MessageStoreConfig,
+    options: AuditOptions | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> AuditReport:
-    """Check the store that ``config`` names, without writing or locking anything.
+    """Check the store that ``config`` names in this process, without writing or locking anything.
 
     ``progress`` receives the bytes of the log that were checked, and their total.
 
     Raises:
         StoreError: There is no store, or its log cannot be read.
     """
-    return _Audit(config, options or AuditOptions(), progress).run()
+    folder, state, options = LocalStore(config), read_state(config), options or AuditOptions()
+    findings = Findings(options.limit, folder.name_of)
+    segments = log_segments(config.commit_log_dir)
+    levels = parse_delay_levels(config.message_delay_level)
+    facts, units, gaps = plan(folder, segments, state, options, levels, findings)
+    done, total = 0, sum(segment.data_end for segment in segments)
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
+    surveys = Surveys.of([survey(folder, facts, unit, findings) for unit in units])
+    evidence = []
+    for number in range(len(facts.with_data)):
+        found = audit_segment(folder, facts, surveys, number, findings, advance)
+        evidence += [found] if found is not None else []
+        if found is not None and found.log.torn is not None:
+            break
+    log = CheckedLog.of(facts, [each.log for each in evidence], gaps, current_begin(folder, facts))
+    _judge_all(folder, facts, surveys, evidence, log, findings)
+    check_checkpoint_file(folder, max(log.newest_ms.values(), default=None), findings)
+    check_consumer_offsets(facts.offsets, surveys.ends, findings, unclean=state.unclean)
+    root = Path(config.store_path_root_dir)
+    return AuditReport(
+        root, state, log.messages, log.begin, log.end, surveys.ends, facts.offsets, len(surveys.queues), findings
+    )
 
 
-class _Audit:
-    def __init__(
-        self, config: MessageStoreConfig, options: AuditOptions, progress: Callable[[int, int], None] | None
-    ) -> None:
-        self._config = config
-        self._tell = progress
-        self._options = options
-        self._findings = Findings(options.limit)
-        self._state = read_state(config)
-        root = Path(config.store_path_root_dir)
-        for part in foreign_parts(root):
-            self._findings.add(AuditRule.FOREIGN_PART, part.path, 0, part.problem)
-        try:
-            files = log_files(config.commit_log_dir)
-        except StoreError:
-            check_readable(root)
-            raise
-        self._done, self._total = 0, sum(file.data_end for file in files)
-        self._files = files
+def _judge_all(
+    folder: StoreFolder,
+    facts: StoreFacts,
+    surveys: Surveys,
+    evidence: Sequence[SegmentEvidence],
+    log: CheckedLog,
+    findings: Findings,
+) -> None:
+    by_path = dict[str, list[Any]]()
+    for each in evidence:
+        for path, one in [*each.queues.items(), *each.index_files.items()]:
+            by_path.setdefault(path, []).append(one)
+    known: list[QueueSurvey | IndexFile] = [*surveys.queues.values(), *(file for file, _ in surveys.index)]
+    missing = by_path.keys() - {unit.path for unit in known}
+    leftovers, leads, index = list[UnqueuedMessages | MissingKeys](), list[Positions](), dict[str, CheckedIndexFile]()
+    for unit in [*known, *sorted(missing)]:
+        path = unit if isinstance(unit, str) else unit.path
+        judged = judge(folder, facts, unit, by_path.get(path, []), log, findings)
+        if isinstance(judged, CheckedIndexFile):
+            index[path] = judged
+        elif judged is not None:
+            leftovers.append(judged[0])
+            leads.append(judged[1])
+    excuses = Excuses(np.concatenate([np.empty(0, np.int64), *leads]), index)
+    for leftover in [*leftovers, *(each.missing for each in evidence)]:
+        judge_leftovers(folder, facts, leftover, excuses, log, findings)
 
-    def _progress(self, count: int) -> None:
-        self._done += count
-        if self._tell is not None:
-            self._tell(self._done, self._total)
 
-    def run(self) -> AuditReport:
-        config, findings, state = self._config, self._findings, self._state
-        tables = check_config(config.config_dir, findings)
-        deleted = deleted_before(tables.get(topic_deletion.FILE_NAME, {}))
-        queues = self._queues(deleted)
-        walk = LogAudit(
-            self._files,
-            state,
-            findings,
-            file_size=config.mapped_file_size_commit_log if self._options.sizes_given else None,
-            queued_end=queues.queued_end,
-            check_crc=self._options.check_crc,
-            progress=self._progress,
-        )
-        log = LogLookup(walk)
-        sizes = (config.max_hash_slot_num, config.max_index_num) if self._options.sizes_given else None
-        index = IndexAudit(config.index_dir, sizes, log, state, findings, deleted)
-        messages, newest = 0, None
-        for records in walk:
-            window = WindowMessages(records)
-            messages += len(window)
-            newest = max(newest or 0, int(np.max(window.store_timestamps)))
-            queues.take(window)
-            index.take(window)
-        queues.finish(log)
-        index.finish()
-        audit_checkpoint(config.checkpoint_path, newest, findings)
-        count = len(queues.queues) + len(queues.batch_queues)
-        offsets_path = config.config_dir / "consumerOffset.json"
-        offsets = tables.get(offsets_path.name, {})
-        check_consumer_offsets(offsets_path, offsets, queues.ends, state, findings)
-        for text in open_pops(queues.ends, partial(consumer_offset, offsets, REVIVE_GROUP)):
-            findings.add(AuditRule.POP_OPEN, offsets_path, 0, text)
-        root, counts = Path(config.store_path_root_dir), dict(findings.counts)
-        return AuditReport(root, state, messages, log.begin, log.end, count, findings.kept, counts)
-
-    def _queues(self, deleted: Mapping[str, int]) -> QueuesAudit:
-        config, topic = self._config, self._options.topic
-        return QueuesAudit(
-            (config.consume_queue_dir, config.batch_consume_queue_dir),
-            self._files[0].base if self._files else 0,
-            self._state,
-            self._findings,
-            parse_delay_levels(config.message_delay_level),
-            deleted_before=deleted,
-            wanted=lambda each: topic in {None, each},
-        )
+def sizes_of(config: MessageStoreConfig, options: AuditOptions) -> AuditOptions:
+    """Return ``options`` with the file sizes of the settings, to which those of the files are compared."""
+    slots, entries = config.max_hash_slot_num, config.max_index_num
+    size = config.mapped_file_size_commit_log
+    return replace(options, log_file_size=size, slot_count=slots, index_file_size=file_size(slots, entries))
 
 
 def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
@@ -177,31 +355,19 @@ def with_sizes_of_files(config: MessageStoreConfig) -> MessageStoreConfig:
     Raises:
         StoreError: There is no CommitLog.
     """
+    folder, facts = LocalStore(config), StoreFacts((), read_state(config))
     sizes: dict[str, object] = {"message_index_enable": config.index_dir.is_dir()}
-    if of_log := _usual([file.size for file in log_files(config.commit_log_dir)]):
+    if of_log := usual([segment.size for segment in log_segments(config.commit_log_dir)]):
         sizes["mapped_file_size_commit_log"] = of_log
-    if of_queues := _usual(_queue_file_sizes(config.consume_queue_dir, CONSUME_QUEUE_ENTRY)):
-        sizes["mapped_file_size_consume_queue"] = of_queues
-    if of_batches := _usual(_queue_file_sizes(config.batch_consume_queue_dir, BATCH_CONSUME_QUEUE_ENTRY)):
-        sizes["mapper_file_size_batch_consume_queue"] = of_batches
-    sizes["max_hash_slot_num"], sizes["max_index_num"] = _index_sizes(config)
+    names = {
+        CONSUME_QUEUE: "mapped_file_size_consume_queue",
+        BATCH_CONSUME_QUEUE: "mapper_file_size_batch_consume_queue",
+    }
+    for kind, name in names.items():
+        paths = [path for path in queue_paths(folder) if path.startswith(f"{kind}/")]
+        if of_queues := usual([QueueFolder(folder, path).file_size for path in paths]):
+            sizes[name] = of_queues
+    index = index_files(folder, facts, Findings(0))
+    sizes["max_hash_slot_num"] = index[0].slot_count if index else MAX_HASH_SLOT_NUM
+    sizes["max_index_num"] = index[0].entry_count if index else MAX_INDEX_NUM
     return config.model_copy(update=sizes)
-
-
-def _usual(sizes: list[int]) -> int:
-    known = [size for size in sizes if size]
-    return max(set(known), key=known.count, default=0)
-
-
-def _queue_file_sizes(directory: Path, layout: np.dtype[Any]) -> list[int]:
-    return [QueueFolder(queue, layout).file_size for _, _, queue in queue_folders(directory)]
-
-
-def _index_sizes(config: MessageStoreConfig) -> tuple[int, int]:
-    for path in index_paths(config.index_dir):
-        try:
-            image = IndexImage(str(path), open_local)
-        except (CodecError, StoreError):
-            continue
-        return image.slot_count, image.entry_count
-    return MAX_HASH_SLOT_NUM, MAX_INDEX_NUM

@@ -1,70 +1,79 @@
 """Checks of the checkpoint and of the tables of ``config/``."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rocketbroker.audit.findings import Findings
+from rocketbroker.audit.store_files import CHECKPOINT, CONFIG, StoreFolder
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.config_tables import BACKUP, is_table, load_table, rule_of_damage
 from rocketbroker.codec.storefile.file_rules import check_checkpoint
-from rocketbroker.codec.storefile.store_state import StoreState
-from rocketbroker.common.errors import CodecError
+from rocketbroker.common.errors import CodecError, StoreError
+
+CONSUMER_OFFSETS: Final = "consumerOffset.json"
+DELETED_TOPICS: Final = "deletedTopics.json"
+
+#: Group and consumer offset of each consumer, by topic and queue number.
+ConsumerOffsets = Mapping[tuple[str, int], Sequence[tuple[str, int]]]
 
 
-def audit_checkpoint(path: Path, newest_ms: int | None, findings: Findings) -> None:
-    """Check the checkpoint (``check_checkpoint``); without one the next start checks everything."""
+def _read(folder: StoreFolder, path: str, findings: Findings) -> bytes | None:
+    """Return the bytes of a file, ``None`` without any; a file that the system cannot read is a finding."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.strerror))
-        return
-    findings.add_faults(check_checkpoint(str(path), data, newest_ms))
+        return folder.read_if_there(path)
+    except StoreError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.__cause__.strerror))
+        return None
 
 
-def check_config(directory: Path, findings: Findings) -> dict[str, Mapping[Any, Any]]:
-    """Return the readable tables by the name of their file."""
+def check_tables(folder: StoreFolder, findings: Findings) -> dict[str, dict[Any, Any]]:
+    """Return the readable tables by the name of their file; a backup stands in for a file that is not readable."""
     tables = {}
-    for path in _tables(directory):
+    for name in filter(is_table, folder.files(CONFIG)):
+        data = _read(folder, f"{CONFIG}/{name}", findings)
         try:
-            tables[path.name] = load_table(path.name, path.read_bytes())
-        except OSError as error:
-            findings.add(AuditRule.FILE_UNREADABLE, path, 0, str(error.strerror))
+            if data is not None:
+                tables[name] = load_table(name, data)
         except CodecError as error:
-            findings.add(rule_of_damage(path.name), path, 0, str(error))
-    return {name: table for name, table in tables.items() if not name.endswith(BACKUP)}
+            findings.add(rule_of_damage(name), f"{CONFIG}/{name}", 0, str(error))
+    return {name.removesuffix(BACKUP): tables[name] for name in sorted(tables, reverse=True)}
 
 
-def _tables(directory: Path) -> Iterator[Path]:
-    if directory.is_dir():
-        for path in sorted(directory.iterdir()):
-            if path.is_file() and is_table(path.name):
-                yield path
+def check_checkpoint_file(folder: StoreFolder, newest_ms: int | None, findings: Findings) -> None:
+    """Check the checkpoint (``check_checkpoint``); without one the next start checks everything."""
+    data = _read(folder, CHECKPOINT, findings)
+    if data is not None:
+        findings.add_faults(check_checkpoint(CHECKPOINT, data, newest_ms))
 
 
-def consumer_offset(table: Mapping[Any, Any], group: str, topic: str, queue_id: int) -> int:
-    """Return the offset of a group in a queue, -1 without one."""
-    groups = table.get("offsetTable")
-    offsets = groups.get(f"{topic}@{group}") if isinstance(groups, dict) else None
-    found = offsets.get(queue_id, offsets.get(str(queue_id))) if isinstance(offsets, dict) else None
-    return found if isinstance(found, int) else -1
-
-
-def check_consumer_offsets(
-    path: Path,
-    table: Mapping[Any, Any],
-    queue_ends: Mapping[tuple[str, int], int],
-    state: StoreState,
-    findings: Findings,
-) -> None:
-    """Compare consumer offsets with the ends of the queues; the next start after an unclean stop sets them back."""
+def consumer_offsets(table: Mapping[Any, Any]) -> ConsumerOffsets:
+    """Return the consumers of each queue in consumerOffset.json; fields of another type are left out."""
+    found = dict[tuple[str, int], list[tuple[str, int]]]()
     groups = table.get("offsetTable")
     for name, offsets in (groups if isinstance(groups, dict) else {}).items():
         topic, _, group = str(name).partition("@")
         for queue_id, offset in (offsets if isinstance(offsets, dict) else {}).items():
-            end = queue_ends.get((topic, int(queue_id)))
-            if end is not None and isinstance(offset, int) and offset > end:
+            if isinstance(offset, int):
+                found.setdefault((topic, int(queue_id)), []).append((group, offset))
+    return found
+
+
+def check_consumer_offsets(
+    offsets: ConsumerOffsets, queue_ends: Mapping[tuple[str, int], int], findings: Findings, *, unclean: bool
+) -> None:
+    """Compare consumer offsets with the ends of the queues; the next start after an unclean stop sets them back."""
+    for (topic, queue_id), consumers in offsets.items():
+        end = queue_ends.get((topic, queue_id))
+        for group, offset in consumers if end is not None else ():
+            if offset > (end or 0):
                 text = f"group {group} is at {offset} of {topic}/{queue_id}, but the queue ends at {end}"
-                findings.add(AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, path, 0, text, mended=state.unclean)
+                findings.add(
+                    AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE,
+                    f"{CONFIG}/{CONSUMER_OFFSETS}",
+                    0,
+                    text,
+                    mended=unclean,
+                    queue=(topic, queue_id, None),
+                )

@@ -9,7 +9,7 @@ import pytest
 
 from rocketbroker.app.mqadmin.clusters import BrokerRow, base_table
 from rocketbroker.app.mqadmin.command import Report, print_error, print_report
-from rocketbroker.app.mqstore import rows
+from rocketbroker.app.mqstore import options
 from rocketbroker.app.terminal import (
     Column,
     Table,
@@ -19,7 +19,7 @@ from rocketbroker.app.terminal import (
     say_json,
 )
 
-APP = Path(rows.__file__).parents[1]
+APP = Path(options.__file__).parents[1]
 # Clear the screen by 7-bit and by 8-bit controls, rename the window, ring, delete, turn the text around.
 BAD = "a\x1b[2J\x9b2J\x1b]0;x\x07\x7f\u202eb"
 SHOWN = r"a\x1b[2J\x9b2J\x1b]0;x\x07\x7f\u202eb"
@@ -53,7 +53,7 @@ def test_json_has_the_same_value_without_controls(indent, capsys):
 def test_reports_and_rows_show_no_control(as_json, capsys):
     table = Table([Column("Client"), Column("Tags", right=True)], [[BAD, "1"]])
     print_report(Report({"id": BAD}, [BAD, table], [BAD]), as_json=as_json)
-    rows.print_rows([{"keys": BAD, "body": [BAD]}], as_json=as_json)
+    options.print_rows([{"keys": BAD, "body": [BAD]}], as_json=as_json)
     out, err = capsys.readouterr()
     assert not controls(out + err)
     assert "2J" in out

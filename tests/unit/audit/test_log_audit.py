@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app.mqstore.log_records import log_items
-from rocketbroker.audit.store_audit import log_files
+from rocketbroker.app.mqstore.dump import log_rows
 from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
     TRANSACTION_COMMIT_TYPE,
@@ -16,7 +15,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from tests.support.audit_damage import DAMAGE, INT64, QUEUE_OFFSET, victim
 from tests.support.audited_store import MESSAGES, bytes_at, check, errors, log_place, patch, warnings
 from tests.support.commit_log_writer import CommitLogWriter
-from tests.support.stores import LOG_FILE
+from tests.support.stores import LOG_FILE, store_config
 
 
 def test_halves_of_transactions_rollbacks_and_inner_batches_are_in_no_queue(tmp_path: Path) -> None:
@@ -30,8 +29,7 @@ def test_halves_of_transactions_rollbacks_and_inner_batches_are_in_no_queue(tmp_
 
 def check_offsets(root: Path) -> list[int]:
     """The physical offsets of all messages."""
-    found = [item[0] for item in log_items(log_files(root / "commitlog"), 0)]
-    return [each.commit_log_offset for each in found if isinstance(each, MessageExt)]
+    return [row["physicalOffset"] for row, body in log_rows(store_config(root), 0) if body is not None]
 
 
 def test_damage_across_the_end_of_a_file_is_skipped(copy: Path, queued: list[MessageExt]) -> None:

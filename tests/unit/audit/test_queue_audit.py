@@ -76,7 +76,7 @@ def test_records_without_an_entry_are_named(root: Path):
     patch(root, 3, 0, bytes(UNIT))
     report = check(root)
     assert rules(report) == {"message-not-queued"}
-    assert "with queue offset 6" in report.findings[0].detail
+    assert report.findings[0].queue_offset == 6
 
 
 def test_consumer_offsets_are_compared_with_the_end_in_messages(root: Path):

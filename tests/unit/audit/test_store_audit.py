@@ -3,12 +3,12 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rocketbroker.audit.queue_audit import QueuesAudit
-from rocketbroker.audit.store_audit import AuditOptions, audit
+from rocketbroker.app.mqstore.check import run_audit
+from rocketbroker.audit.store_audit import audit, sizes_of
+from rocketbroker.audit.store_files import AuditOptions
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
@@ -151,25 +151,29 @@ def test_progress_ends_with_all_bytes(sound: Path, queued: list[MessageExt]) -> 
 
 
 def test_sizes_that_the_settings_give_are_asked_of_the_files(copy: Path) -> None:
-    given = AuditOptions(sizes_given=True)
-    assert check(copy, given).findings == []
-    assert list(errors(check(copy, given, max_index_num=201))) == ["index-header"]
-    assert list(errors(check(copy, given, mapped_file_size_commit_log=LOG_FILE * 2))) == ["log-file-size"]
+    def with_sizes(**settings: int) -> dict[str, int]:
+        config = store_config(copy, **settings)
+        return errors(audit(config, sizes_of(config, AuditOptions())))
+
+    assert with_sizes() == {}
+    assert list(with_sizes(max_index_num=201)) == ["index-header"]
+    assert list(with_sizes(mapped_file_size_commit_log=LOG_FILE * 2)) == ["log-file-size"]
 
 
-async def test_a_store_that_a_broker_writes_to_has_no_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_a_broker_writes_to_has_no_errors(tmp_path: Path) -> None:
     clock = FakeClock()
     store = make_store(tmp_path, clock)
     await store.start()
     put_all(store, clock, 60)
-    survey = QueuesAudit.__init__
+    written = 0
 
-    def survey_then_write(*arguments: Any, **options: Any) -> None:
-        survey(*arguments, **options)
+    def write(_done: int, _total: int) -> None:
+        nonlocal written
+        written += 1
         put_all(store, clock, 30)
 
-    monkeypatch.setattr(QueuesAudit, "__init__", survey_then_write)
-    report = check(tmp_path)
+    report = audit(store_config(tmp_path), progress=write)
+    assert written
     await store.stop()
     assert report.state.is_open
     assert errors(report) == {}
@@ -218,7 +222,7 @@ def test_a_file_that_the_system_cannot_read_is_named(copy: Path, monkeypatch: py
 def test_tables_in_rocksdb_are_named(copy: Path) -> None:
     (copy / "config" / "topics").mkdir(parents=True, exist_ok=True)
     (copy / "config" / "topics" / "CURRENT").write_text("MANIFEST-000005\n")
-    report = check(copy)
+    report = run_audit(store_config(copy), AuditOptions())
     assert errors(report) == {"foreign-part": 1}
     assert "rocksDBConfigToJson" in next(each.detail for each in report.findings if each.rule == "foreign-part")
 
@@ -228,7 +232,7 @@ def test_a_dledger_store_without_a_log_of_its_own_is_named(copy: Path) -> None:
     (copy / "dledger-n0" / "data").mkdir(parents=True)
     (copy / "dledger-n0" / "data" / f"{0:020d}").write_bytes(bytes(64))
     with pytest.raises(StoreError, match="is the log of a DLedger group"):
-        check(copy)
+        run_audit(store_config(copy), AuditOptions())
 
 
 async def test_popped_messages_are_named_until_pop_has_read_all(tmp_path: Path) -> None:
@@ -244,7 +248,7 @@ async def test_popped_messages_are_named_until_pop_has_read_all(tmp_path: Path) 
     for read, expected in (("", {"pop-open": 2}), ('"0":0,"1":0', {"pop-open": 1}), ('"0":1,"1":0', {})):
         table = f'"{topic}@CID_RMQ_SYS_REVIVE_GROUP":{{{read}}}' if read else ""
         offsets.write_text(f'{{"offsetTable":{{{table}}}}}')
-        report = check(tmp_path)
+        report = run_audit(store_config(tmp_path), AuditOptions())
         assert (errors(report), warnings(report)) == ({}, expected)
 
 

@@ -7,14 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketbroker.app.mqstore.running import EXIT_ERRORS, AsJson, ConfigFile, StoreDir, reading_a_store, store_config
+from rocketbroker.app.mqstore.options import EXIT_ERRORS, AsJson, ConfigFile, StoreDir, reading_a_store, store_config
 from rocketbroker.app.terminal import Column, Table, print_json, print_table, say
-from rocketbroker.audit.store_audit import AuditOptions, AuditReport, audit
-from rocketbroker.codec.storefile.audit_rules import Finding, Severity
+from rocketbroker.audit.findings import Finding
+from rocketbroker.audit.store_audit import AuditReport, audit, sizes_of
+from rocketbroker.audit.store_files import AuditOptions
+from rocketbroker.audit.table_audit import CONSUMER_OFFSETS
+from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.errors import StoreError
+from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, check_readable, foreign_parts, open_pops
 
 
-def command(
+def check(
     directory: StoreDir,
     config_file: ConfigFile = None,
     topic: Annotated[
@@ -29,21 +34,35 @@ def command(
     """Check a store; exit with 1 if it has errors."""
     with reading_a_store():
         config = store_config(directory, config_file)
-        options = AuditOptions(check_crc=not no_crc, topic=topic, limit=limit, sizes_given=config_file is not None)
-        report = run_audit(config, options)
+        options = AuditOptions(check_crc=not no_crc, topic=topic, limit=limit)
+        report = run_audit(config, options if config_file is None else sizes_of(config, options))
     print_json(as_data(report)) if as_json else print_report(report)
     if report.count_of(Severity.ERROR):
         raise typer.Exit(EXIT_ERRORS)
 
 
 def run_audit(config: MessageStoreConfig, options: AuditOptions) -> AuditReport:
-    """Check a store and show a progress bar on a terminal.
+    """Check a store and what of it only Apache's broker can read, and show a progress bar on a terminal.
 
     Raises:
         StoreError: The store does not exist, or its log cannot be read.
     """
-    with _progress_bar() as progress:
-        return audit(config, options, progress)
+    root = Path(config.store_path_root_dir)
+    try:
+        with _progress_bar() as progress:
+            report = audit(config, options, progress)
+    except StoreError:
+        check_readable(root)
+        raise
+    for part in foreign_parts(root):
+        report.found.add(AuditRule.FOREIGN_PART, str(part.path), 0, part.problem)
+
+    def progress_of_pop(topic: str, queue_id: int) -> int:
+        return dict(report.offsets.get((topic, queue_id), ())).get(REVIVE_GROUP, -1)
+
+    for text in open_pops(report.ends, progress_of_pop):
+        report.found.add(AuditRule.POP_OPEN, str(config.config_dir / CONSUMER_OFFSETS), 0, text)
+    return report
 
 
 @contextmanager
@@ -80,7 +99,7 @@ def as_data(report: AuditReport) -> dict[str, Any]:
                 "severity": each.severity.value,
                 "path": each.path,
                 "position": each.position,
-                "detail": each.detail,
+                "detail": each.text,
             }
             for each in report.findings
         ],
@@ -117,4 +136,4 @@ def _summary(report: AuditReport) -> Table:
 def _line(root: Path, found: Finding) -> str:
     path = Path(found.path)
     shown = path.relative_to(root) if path.is_relative_to(root) else path
-    return f"{found.severity.value} {found.rule.value} {shown}:{found.position} {found.detail}"
+    return f"{found.severity.value} {found.rule.value} {shown}:{found.position} {found.text}"

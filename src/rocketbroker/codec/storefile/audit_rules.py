@@ -1,11 +1,11 @@
 """Rules of a sound store, shared by `mqstore check` and `mqanalytics audit`.
 
-A check yields a :class:`Finding` for each place where a rule is broken. Rules describe the fault, not the search for
-it, so that checks of one file, a whole store or many stores can share them.
+Rules describe the fault, not the search for it, so that checks of one file, a whole store or many stores can share
+them.
 """
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 
 class Severity(StrEnum):
@@ -137,22 +137,3 @@ class AuditRule(StrEnum):
         Severity.WARNING,
         "The checkpoint names a time after that of the newest message in the CommitLog.",
     )
-
-
-class Finding(NamedTuple):
-    """One place where a rule is broken.
-
-    ``path`` is the file, ``position`` the byte in it (0 for the whole file), ``detail`` the actual and the expected
-    content.
-    """
-
-    rule: AuditRule
-    path: str
-    position: int
-    detail: str
-    severity: Severity
-
-
-def finding(rule: AuditRule, path: object, position: int, detail: str, *, mended: bool = False) -> Finding:
-    """Return a finding with the rule's severity; ``mended`` makes it a warning, because the next start repairs it."""
-    return Finding(rule, str(path), position, detail, Severity.WARNING if mended else rule.severity)

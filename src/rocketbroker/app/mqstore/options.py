@@ -1,13 +1,18 @@
-"""Common options of the sub-commands, the settings of the store, and exit codes."""
+"""Options that all sub-commands share, settings of the store, exit codes, and output of rows.
 
-from collections.abc import Iterator
+Rows are ``name=value`` pairs for people, JSON lines for programs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from rocketbroker.app.terminal import say
+from rocketbroker.app.terminal import json_text, say, say_json
+from rocketbroker.app.times import human_millis
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.config.load import load_broker_settings
 from rocketbroker.common.errors import CodecError, ConfigError, StoreError
@@ -23,6 +28,10 @@ ConfigFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")]
+
+Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Rows to show at most; 0 shows all.")]
+
+Row = Mapping[str, Any]
 
 EXIT_ERRORS = 1
 EXIT_UNREADABLE = 2
@@ -63,3 +72,22 @@ def fail(reason: str, exit_code: int = EXIT_UNREADABLE) -> NoReturn:
     """
     say("mqstore:", " ".join(reason.split()), err=True)
     raise typer.Exit(exit_code)
+
+
+def print_rows(rows: Iterable[Row], *, as_json: bool, limit: int = 0) -> None:
+    """Print rows; in text, values in ms whose names end in ``Timestamp`` become dates."""
+    for row in islice(rows, limit or None):
+        say_json(row) if as_json else say(_line(row))
+
+
+def _line(row: Row) -> str:
+    return " ".join(f"{name}={_text(name, value)}" for name, value in row.items() if value is not None)
+
+
+def _text(name: str, value: Any) -> str:
+    if name.endswith("Timestamp"):
+        return human_millis(value).replace(" ", "T", 1) if value > 0 else str(value)
+    if isinstance(value, str):
+        plain = value and value.isprintable() and not set(value) & set(' "=')
+        return value if plain else json_text(value)
+    return json_text(value)
