@@ -8,6 +8,7 @@ from docs._ext import (
     configuration,
     mqadmin,
     mqstore,
+    proofs,
     request_codes,
     rocketmq_commands,
     rocketmq_settings,
@@ -18,6 +19,7 @@ from docs._ext import (
 PAGES: dict[str, Callable[[], str]] = {
     "coming-from-rocketmq/commands.md": rocketmq_commands.render,
     "coming-from-rocketmq/settings.md": rocketmq_settings.render,
+    "internals/proofs.md": proofs.render,
     "internals/rooms.svg": rooms_picture.render,
     "reference/configuration.md": configuration.render,
     "reference/mqadmin.md": mqadmin.render,

@@ -5,6 +5,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from rocketbroker.client.consumer.pull_consumer import PullConsumer
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.producer import Producer
@@ -50,6 +52,7 @@ async def read_all(namesrv: str, count: int) -> list[bytes]:
     return bodies
 
 
+@pytest.mark.proves("What is promised", "a send that was not answered")
 async def test_only_a_failed_send_may_be_stored_twice(servers: OurServers, tmp_path: Path):
     mark = tmp_path / "stalled"
     namesrv = servers.namesrv()

@@ -10,7 +10,10 @@ from tests.support.our_servers import OurServer, OurServers, wait_serving
 from tests.support.raw_client import RawAnswer, RawClient
 from tests.support.raw_requests import pull_fields, send_fields
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.proves("Tables", "acknowledged changes"),
+]
 
 SUCCESS = 0
 SETTINGS: dict[str, str | int] = {"autoCreateSubscriptionGroup": "false", "flushDiskType": "SYNC_FLUSH"}

@@ -26,6 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[FaultCluster]:
         yield made
 
 
+@pytest.mark.proves("A log that copies another's", "master and slave killed while messages are sent")
 @pytest.mark.timeout(300)
 def test_no_message_that_both_have_is_lost_by_the_kill_of_either(cluster: FaultCluster):
     cluster.slave.kill()
@@ -44,6 +45,7 @@ def test_no_message_that_both_have_is_lost_by_the_kill_of_either(cluster: FaultC
     print(cluster.finish())
 
 
+@pytest.mark.proves("A log that copies another's", "a master that lost its store")
 @pytest.mark.timeout(300)
 def test_a_master_without_its_store_acknowledges_nothing_and_is_restored(cluster: FaultCluster):
     cluster_faults.empty_master(cluster)

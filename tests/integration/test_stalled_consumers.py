@@ -28,6 +28,14 @@ from tests.support.held_pulls import held_count
 from tests.support.transports import frame
 from tests.support.waiting import until
 
+pytestmark = [
+    pytest.mark.proves(
+        "Consumers",
+        "flow control by the broker: pulls over a limit are rejected and tried again; consumers that take "
+        "nothing cost bounded memory",
+    ),
+]
+
 HIGH_WATER = 64 * 1024
 # maxTransferBytesOnMessageInMemory, and what is handed over at once.
 LARGEST_ANSWER = 256 * 1024

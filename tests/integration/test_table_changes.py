@@ -162,6 +162,7 @@ def tables(broker: BrokerController) -> tuple[dict[str, object], dict[str, objec
     return dict(broker.topic_configs.topics), dict(groups.groups), dict(groups.forbidden_table)
 
 
+@pytest.mark.proves("Tables", "acknowledged changes")
 @pytest.mark.parametrize("command", CHANGES.values(), ids=CHANGES.keys())
 async def test_no_change_is_answered_before_it_is_on_disk(servers: Servers, command: Command):
     await make_old(servers)
@@ -180,6 +181,7 @@ async def test_no_change_is_answered_before_it_is_on_disk(servers: Servers, comm
         assert answer.code == ResponseCode.SUCCESS
 
 
+@pytest.mark.proves("Tables", "refused changes")
 @pytest.mark.parametrize("command", CHANGES.values(), ids=CHANGES.keys())
 async def test_a_failed_write_is_reported_and_undone(servers: Servers, command: Command):
     await make_old(servers)

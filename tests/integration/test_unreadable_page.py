@@ -10,11 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.stores import make_store, message, read_queue
 
 COUNT = 20
 
 
+@pytest.mark.proves("Damage", "a death by SIGBUS")
 async def test_a_process_that_dies_of_a_mapped_page_loses_nothing(tmp_path: Path) -> None:
     root = tmp_path / "store"
     await asyncio.to_thread(die, root)

@@ -248,6 +248,10 @@ def test_properties_over_the_limit_are_rejected_with_the_limit(peer: RawClient):
     refused(answer, "31,743")
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "a batch that is delayed, a retry or broken is rejected",
+)
 @pytest.mark.parametrize(
     "body",
     [b"", b"x", struct.pack(">i", 2**31 - 1) + b"x" * 40, struct.pack(">i", -1) * 8, struct.pack(">i", 0) * 8],
@@ -270,6 +274,7 @@ def test_queues_and_offsets_out_of_range_are_rejected(peer: RawClient):
         refused(peer.ask(33, {"offset": str(position)}, opaque=5))
 
 
+@pytest.mark.proves("Order", "a lock by a client that is not in the group is rejected")
 def test_a_lock_by_a_client_outside_the_group_is_rejected(peer: RawClient):
     queue = {"topic": "Bystander", "brokerName": "broker-a", "queueId": 0}
     body = json.dumps({"consumerGroup": "CG_Locked", "clientId": "stranger", "mqSet": [queue]}).encode()
@@ -283,6 +288,10 @@ def test_a_lock_by_a_client_outside_the_group_is_rejected(peer: RawClient):
     assert json.loads(locked.body)["lockOKMQSet"] == [queue]
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "no such offset, no such group, a topic or broker that may not be written to: rejected",
+)
 def test_nothing_is_sent_back_for_an_offset_without_a_message(shared: Cluster, peer: RawClient):
     member = {"clientID": "m", "producerDataSet": [], "consumerDataSet": [consumer_data("CG_Back")]}
     assert peer.ask(HEART_BEAT, None, json.dumps(member).encode()).code == SUCCESS
@@ -294,6 +303,7 @@ def test_nothing_is_sent_back_for_an_offset_without_a_message(shared: Cluster, p
     assert everything(shared.broker.store) == before
 
 
+@pytest.mark.proves("Consumers", "a reset of an unknown group, or to an impossible offset, changes nothing")
 def test_impossible_resets_and_replies_change_nothing(shared: Cluster, peer: RawClient):
     def reset(**others: Any) -> RawAnswer:
         fields = {"group": "CG_Moved", "topic": "Bystander", "timestamp": "0", "isForce": "true", "queueId": "0"}

@@ -88,6 +88,7 @@ def ours(expression: str, properties: dict[str, str]) -> str:
     return "null" if value is None else str(value).lower()
 
 
+@pytest.mark.proves("Filters", "SQL92 by RocketMQ's grammar and three-valued logic, as Apache's own filter says")
 @pytest.mark.java
 def test_filters_agree_with_apaches(java: Java, tmp_path: Path):
     asked = cases()

@@ -59,6 +59,11 @@ def check_store(store: Path) -> None:
     assert [str(finding) for finding in report.findings] == []
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topics of batch consume queues (`queue.type=BatchCQ`): a batch is one record, which clients take "
+    "apart; kept over stops, kills and lost folders, and by Apache's broker in turn",
+)
 def test_batches_are_kept_over_stops_kills_and_lost_folders(java: Java, our_servers: OurServers, tmp_path: Path):
     namesrv, store = our_servers.namesrv().address, tmp_path / "store"
     broker = our_servers.broker(namesrv, store, **SIZES)
@@ -89,6 +94,10 @@ def test_batches_are_kept_over_stops_kills_and_lost_folders(java: Java, our_serv
     check_store(store)
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "a message of such a batch that a consumer fails at comes again by itself",
+)
 def test_a_failed_message_of_a_batch_is_redelivered_alone(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = our_servers.broker(namesrv, messageDelayLevel="1s 1s 1s 1s")
@@ -122,6 +131,11 @@ def test_messages_of_a_batch_reach_those_who_subscribe_to_their_tag(
 
 # A store of ours is taken over by Apache's broker, and taken back with what that has added. The other way round starts
 # Apache's broker twice and adds little.
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topics of batch consume queues (`queue.type=BatchCQ`): a batch is one record, which clients take "
+    "apart; kept over stops, kills and lost folders, and by Apache's broker in turn",
+)
 @pytest.mark.parametrize("writer", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
 def test_each_broker_serves_the_store_of_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
     namesrv, store = our_servers.namesrv().address, tmp_path / "store"

@@ -11,7 +11,12 @@ from tests.support.fault_cluster import FaultCluster, small_disk
 from tests.support.java import Java
 from tests.support.machines import make_machines
 
-pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.soak,
+    pytest.mark.timeout(600),
+    pytest.mark.proves("A log that copies another's", "random faults of servers, links, disk and clocks"),
+]
 
 RUNS = 200
 # Time after which a silent connection of a slave is closed: within a fault, and after it.

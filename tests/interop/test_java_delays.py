@@ -50,6 +50,15 @@ class StandingClock:
         self.process = self._start()
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "all 18 levels, up to 2 h; progress in `delayOffset.json`; nothing twice after a clean restart",
+)
+@pytest.mark.proves(
+    "Delayed messages",
+    "after a kill nothing is lost; what was delivered since the last write of the progress may come twice",
+)
+@pytest.mark.proves("Delayed messages", "a clock that jumps, forward and back")
 def test_each_level_is_delivered_in_time_over_restarts_kills_and_clock_steps(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = StandingClock(our_servers, namesrv)
@@ -106,6 +115,11 @@ def test_each_level_is_delivered_in_time_over_restarts_kills_and_clock_steps(jav
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Delayed messages", "`messageDelayLevel` changed while messages wait")
+@pytest.mark.proves(
+    "Delayed messages",
+    "a delay level or delivery time out of range, or not a number; a level above the highest is the highest",
+)
 def test_changed_and_unknown_delay_levels(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = StandingClock(our_servers, namesrv)
@@ -138,6 +152,7 @@ def test_changed_and_unknown_delay_levels(java: Java, our_servers: OurServers):
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Delayed messages", "delay levels: not early, in real time")
 @pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_two_minutes_of_delay_take_two_minutes(java: Java, our_servers: OurServers):

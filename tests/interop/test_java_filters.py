@@ -28,6 +28,7 @@ def produce(java: Java, cluster: Cluster, topic: str, first: int) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
 
+@pytest.mark.proves("Filters", "SQL92: the right messages and no others, over a restart of the broker")
 def test_a_filtered_consumer_gets_the_right_messages_also_over_a_restart(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     cluster = Cluster(namesrv, our_servers.broker(namesrv.address, enablePropertyFilter="true"))
@@ -65,6 +66,11 @@ WRONG = {
 }
 
 
+@pytest.mark.proves(
+    "Filters",
+    "a bad expression is rejected with position and reason, one that is nested too deep as well",
+)
+@pytest.mark.proves("Filters", "without `enablePropertyFilter` SQL92 is rejected, and the setting is named")
 def test_a_filter_is_rejected_while_disabled_and_when_invalid(java: Java, cluster: Cluster):
     cluster.make_topic("Refused")
     expressions = "\n".join(["n > 30", *WRONG, "n > 31"])

@@ -39,6 +39,7 @@ def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, s
     return asyncio.run(ask())
 
 
+@pytest.mark.proves("Consumers", "a group is suspended, or forbidden a topic")
 def test_a_disabled_group_resumes_at_its_offset(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
@@ -69,6 +70,12 @@ def test_a_disabled_group_resumes_at_its_offset(
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Consumers", "GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY, relayed")
+@pytest.mark.proves(
+    "Consumers",
+    "clients of one group that subscribe to different things are named in the log, counted, and shown by "
+    "`consumerStatus`",
+)
 def test_conflicting_clients_are_named_and_each_reports_its_own_state(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):

@@ -52,6 +52,7 @@ def wait_shared(first: JavaProcess, second: JavaProcess) -> None:
     wait_until(shared, "the queues are shared")
 
 
+@pytest.mark.proves("Consumers", "clustering: shares, and take-over from a killed consumer at once")
 def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, cluster: Cluster):
     cluster.make_topic("Share")
     first = push(java, cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
@@ -73,6 +74,7 @@ def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(jav
     assert len(sent(producer.text())) == 600
 
 
+@pytest.mark.proves("Consumers", "a client that is silent is dropped")
 def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     cluster = Cluster(namesrv, our_servers.broker(namesrv.address, channelExpiredTimeout=3000))
@@ -89,6 +91,7 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
     wait_shared(first, second)
 
 
+@pytest.mark.proves("Consumers", "broadcasting")
 def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Cluster):
     cluster.make_topic("Broadcast")
     consumers = [push(java, cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
@@ -104,6 +107,9 @@ def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Clus
     check_content(got(consumers[0].text()))
 
 
+@pytest.mark.proves("Filters", "only messages with matching tags wake a held pull")
+@pytest.mark.proves("Filters", "only messages that match its SQL92 filter wake a held pull")
+@pytest.mark.proves("Filters", "retry topics with `filterSupportRetry`")
 def test_a_held_pull_is_answered_by_the_arrival_of_a_message(java: Java, our_servers: OurServers):
     """By tags and by SQL92; a message that a filtered consumer failed at comes again by way of its retry topic."""
     namesrv = our_servers.namesrv()
@@ -135,6 +141,11 @@ def test_a_held_pull_is_answered_by_the_arrival_of_a_message(java: Java, our_ser
         assert [(each.n, each.reconsume_times) for each in messages[6:]] == [(12, 0), (12, 1)]
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "flow control by the broker: pulls over a limit are rejected and tried again; consumers that take "
+    "nothing cost bounded memory",
+)
 def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_retried(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     cluster = Cluster(namesrv, our_servers.broker(namesrv.address, maxHeldPulls=1))
@@ -152,6 +163,10 @@ def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_retried(java: Java,
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "a subscription by tags that changes at run time is served before a heartbeat reports it",
+)
 def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java: Java, cluster: Cluster):
     cluster.make_topic("Changed", 1)
     consumer = push(java, cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
@@ -169,6 +184,10 @@ def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java:
     check_content(got(consumer.text()))
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "a message that failed comes again through `%RETRY%<group>`, with its first id",
+)
 def test_a_message_answered_with_reconsume_later_is_redelivered(java: Java, cluster: Cluster):
     cluster.make_topic("Later")
     soon = push(
@@ -192,6 +211,7 @@ def test_a_message_answered_with_reconsume_later_is_redelivered(java: Java, clus
             assert received - by_attempt[n, times - 1] >= 1000, "level 1 is 1 s"
 
 
+@pytest.mark.proves("Retries and dead letters", "after 10 s of real time")
 def test_reconsume_later_redelivers_after_10_s_by_default(java: Java, cluster: Cluster):
     cluster.make_topic("Default")
     consumer = push(java, cluster, "Default", "failures=1", "stopAfter=8", SEES_RETRY_TOPIC, properties=OFTEN)
@@ -208,6 +228,7 @@ def test_reconsume_later_redelivers_after_10_s_by_default(java: Java, cluster: C
     assert delayed(cluster.address, "Default") == {3: 4}, "level 3, and not the next one"
 
 
+@pytest.mark.proves("Delayed messages", "delay levels: not early, in real time")
 def test_delayed_messages_arrive_on_time_and_never_early(java: Java, cluster: Cluster):
     """Lateness is measured by a clock of the test's own in test_java_delays.py: a busy machine is late as well."""
     cluster.make_topic("Delay")

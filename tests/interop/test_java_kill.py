@@ -36,6 +36,8 @@ def run(
     print(f"{flush}, {listener}: {load.summary()}; {time.monotonic() - started:.0f} s")
 
 
+@pytest.mark.proves("What is promised", "killed broker")
+@pytest.mark.proves("Order", "order over kills of the broker")
 @pytest.mark.parametrize(("flush", "listener", "seed"), VARIANTS[:2])
 def test_a_killed_broker_keeps_acknowledged_messages(
     our_servers: OurServers, java: Java, flush: str, listener: str, seed: int
@@ -52,6 +54,16 @@ def test_a_broker_killed_many_times_keeps_acknowledged_messages(
     run(our_servers, java, LONG_CYCLES, flush, listener, seed + 100)
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "a broker that is killed again and again amid delayed and timer messages: all of them come, none "
+    "early, and again only messages whose delivery was not recorded",
+)
+@pytest.mark.proves(
+    "Transactions",
+    "a broker that is killed again and again amid transactions: what is committed comes once, what is "
+    "rolled back never",
+)
 @pytest.mark.timeout(300)
 def test_a_killed_broker_delivers_delayed_messages_in_time(our_servers: OurServers, java: Java):
     """Delayed messages and transactions among others: all of them come, none early, and none that was rolled back."""

@@ -12,6 +12,7 @@ NUMBER = 10_000
 ONEWAY = range(9_000, 10_000)
 
 
+@pytest.mark.proves("Request and reply, batches, types of messages", "SEND_BATCH_MESSAGE")
 @pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
 def test_each_of_10_000_messages_is_received_exactly_once(
     java: Java, cluster: Cluster, our_servers: OurServers, client: str
@@ -35,6 +36,7 @@ def test_each_of_10_000_messages_is_received_exactly_once(
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Order", "partition order by `MessageQueueSelector`, to an orderly consumer")
 def test_a_partition_keeps_its_order_for_an_orderly_consumer(java: Java, cluster: Cluster):
     cluster.make_topic("Order")
     consumer = java.start(
@@ -52,6 +54,7 @@ def test_a_partition_keeps_its_order_for_an_orderly_consumer(java: Java, cluster
         assert numbers == list(range(queue, 2000, 4))
 
 
+@pytest.mark.proves("Filters", "tags, `a \\|\\| b`, by their hash in the queue and exactly in the client")
 def test_a_tag_expression_chooses_among_the_messages_of_an_auto_created_topic(java: Java, cluster: Cluster):
     done = java.run("Produce", f"namesrv={cluster.address}", "topic=Tagged", "plan=sync:300:4", "tags=A,B,C,BB,AaBB")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr

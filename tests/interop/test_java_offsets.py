@@ -60,6 +60,10 @@ def taken(consumer: JavaProcess, count: int, beyond: int = 0) -> list[Got]:
     return got(consumer.text())[count:]
 
 
+@pytest.mark.proves("Consumers", "offsets reset by time and to an offset, forward and backward, online and offline")
+@pytest.mark.proves("Consumers", "a reset of an unknown group, or to an impossible offset, changes nothing")
+@pytest.mark.proves("Consumers", "offsets cloned, for a running group as well")
+@pytest.mark.proves("Consumers", "clients report their offsets (GET_CONSUMER_STATUS, relayed)")
 def test_running_consumers_are_reset_to_a_time_and_to_an_offset(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
@@ -108,6 +112,7 @@ def test_running_consumers_are_reset_to_a_time_and_to_an_offset(
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Consumers", "offsets reset by time and to an offset, forward and backward, online and offline")
 def test_groups_are_reset_forward_while_online_and_back_while_offline(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
@@ -135,6 +140,7 @@ def test_groups_are_reset_forward_while_online_and_back_while_offline(
     wait_committed(again, "Forward", "CG_Forward", 210)
 
 
+@pytest.mark.proves("Consumers", "a reset of consumers that broadcast, and of those that pull")
 def test_broadcasting_and_pulling_consumers_are_reset_as_well(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Other")
     produce(java, cluster, "Other", f"selector:{NUMBER}:1", "pauseMillis=3")
@@ -162,6 +168,7 @@ def test_broadcasting_and_pulling_consumers_are_reset_as_well(java: Java, our_se
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Consumers", "a reset outlives a kill of the broker, and what a frozen consumer commits")
 def test_a_reset_survives_a_restart_while_its_consumer_is_frozen(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Frozen")
     produce(java, cluster, "Frozen", f"selector:{NUMBER}:1")
@@ -187,6 +194,7 @@ def test_a_reset_survives_a_restart_while_its_consumer_is_frozen(java: Java, our
     wait_committed(cluster, "Frozen", "CG_Frozen", PER_QUEUE)
 
 
+@pytest.mark.proves("Consumers", "a message that is not finished holds the offset of its queue")
 def test_the_offset_waits_for_unfinished_messages(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Stuck", 1)
     produce(java, cluster, "Stuck", "sync:60:1")
@@ -202,6 +210,10 @@ def test_the_offset_waits_for_unfinished_messages(java: Java, our_servers: OurSe
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "`CONSUME_FROM_FIRST_OFFSET`, `_LAST_OFFSET`, `_TIMESTAMP` for new groups; all of a young topic whatever the rule",
+)
 def test_new_groups_start_where_their_setting_says(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     # The first 640 messages need more than one file of this size, and all later ones fit into the second.

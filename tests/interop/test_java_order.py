@@ -26,6 +26,8 @@ def offsets(messages: list[Got], queue_id: int) -> list[int]:
     return [each.queue_offset for each in messages if each.queue_id == queue_id]
 
 
+@pytest.mark.proves("Order", "LOCK_BATCH_MQ, UNLOCK_BATCH_MQ; a lock that is not renewed ends after 60 s")
+@pytest.mark.proves("Order", "take-over from a consumer that was killed, in order, once its locks are over")
 def test_order_is_kept_when_the_locks_of_a_killed_consumer_expire(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = clocked_broker(our_servers, namesrv)
@@ -94,6 +96,11 @@ def test_order_is_kept_when_the_locks_of_a_killed_consumer_expire(java: Java, ou
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Order",
+    "strict topics (`order=true`, ORDER_TOPIC_CONFIG, `orderMessageEnable` of the name server): the "
+    "queues stay what they are, and a send that cannot go to its queue is rejected",
+)
 def test_a_strict_topic_rejects_a_send_rather_than_use_another_queue(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv(orderMessageEnable="true").address
     broker = our_servers.broker(namesrv)

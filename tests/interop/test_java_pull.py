@@ -30,6 +30,7 @@ def consume(java: Java, cluster: Cluster, driver: str, topic: str, client: str, 
     return done.stdout
 
 
+@pytest.mark.proves("Consumers", "a consumer asks beyond the ends of its queue")
 @CLIENTS
 def test_a_pull_consumer_reads_queue_by_queue(java: Java, cluster: Cluster, client: str):
     acknowledged = load(java, cluster, "Pull", client)
@@ -52,6 +53,7 @@ def test_a_pull_consumer_reads_queue_by_queue(java: Java, cluster: Cluster, clie
     assert 3_000 <= int(held_ms) < 15_000, "held for the 3 s the client asked, not for the broker's own 15 s"
 
 
+@pytest.mark.proves("Consumers", "LitePull: subscribe, assign, seek, pause, resume, commit")
 @CLIENTS
 def test_a_lite_pull_consumer_subscribes_and_commits(java: Java, cluster: Cluster, client: str):
     acknowledged = load(java, cluster, "Lite", client)
@@ -65,6 +67,7 @@ def test_a_lite_pull_consumer_subscribes_and_commits(java: Java, cluster: Cluste
     assert rows(output, "COMMITTED") == [[str(queue), "100"] for queue in QUEUES]
 
 
+@pytest.mark.proves("Consumers", "LitePull: subscribe, assign, seek, pause, resume, commit")
 @CLIENTS
 def test_a_lite_pull_consumer_assigns_and_seeks(java: Java, cluster: Cluster, client: str):
     acknowledged = load(java, cluster, "Seek", client)
@@ -78,6 +81,7 @@ def test_a_lite_pull_consumer_assigns_and_seeks(java: Java, cluster: Cluster, cl
     assert rows(output, "COMMITTED") == [[str(queue), "100"] for queue in QUEUES]
 
 
+@pytest.mark.proves("Queries", "by key, unique id, offset id and from the queue, at once")
 @CLIENTS
 def test_the_first_request_finds_the_last_message_of_a_load(
     java: Java, cluster: Cluster, our_servers: OurServers, client: str

@@ -42,6 +42,9 @@ def offset_at(clients: Scenario, time_ms: int) -> int:
     return int(offset)
 
 
+@pytest.mark.proves("Queries", "by key in a range of time, over many index files, newest first, up to a limit")
+@pytest.mark.proves("Queries", "by unique id and by offset id; what is not there is not found")
+@pytest.mark.proves("Queries", "the offset of a time, to the millisecond")
 def test_messages_are_found_by_key_in_a_range_of_time_by_ids_and_by_time(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     # Index files so small that the keys are in many of them.
@@ -104,6 +107,10 @@ def remove_old_files(broker: ClockedBroker, namesrv: str, topic: str) -> int:
     return asyncio.run(first_offset())
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "`CONSUME_FROM_FIRST_OFFSET`, `_LAST_OFFSET`, `_TIMESTAMP` for new groups; all of a young topic whatever the rule",
+)
 def test_new_groups_start_at_the_offset_of_their_rule(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = clocked_broker(
@@ -150,6 +157,10 @@ def test_new_groups_start_at_the_offset_of_their_rule(java: Java, our_servers: O
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "message trace: RMQ_SYS_TRACE_TOPIC with the client's tracing on (`traceTopicEnable`)",
+)
 def test_traces_of_sends_and_consumption_are_found_by_apaches_tool(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = clocked_broker(our_servers, namesrv, traceTopicEnable="true")
@@ -179,6 +190,10 @@ def test_traces_of_sends_and_consumption_are_found_by_apaches_tool(java: Java, o
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "compressed bodies (zlib, LZ4, Zstandard) go through as they are, and our tools read them",
+)
 def test_compressed_bodies_are_delivered_and_readable_by_our_tools(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv().address
     broker = our_servers.broker(namesrv)

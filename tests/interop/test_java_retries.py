@@ -49,6 +49,16 @@ def attempts(messages: list[Got], n: int) -> list[Got]:
     return [each for each in messages if each.n == n]
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "by delay level 3 + reconsumeTimes: after 10 s, 30 s, 1 m … 2 h, by the broker's clock",
+)
+@pytest.mark.proves("Retries and dead letters", "an explicit `delayLevel`; a negative one makes a dead letter at once")
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "16 retries, then `%DLQ%<group>`: one for all topics, made by the first dead letter, read and sent again",
+)
+@pytest.mark.proves("Retries and dead letters", "`ORIGIN_MESSAGE_ID` and the first topic are kept")
 def test_retries_back_off_until_the_message_is_a_dead_letter(java: Java, our_servers: OurServers):
     broker = Broker(our_servers, java, "Retry", "Other")
     clients, clock = broker.clients, broker.process
@@ -102,6 +112,11 @@ def origins(clients: Scenario) -> list[tuple[str, ...]]:
     return [tuple(row) for row in clients.lines("ORIGIN")]
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "`maxReconsumeTimes` of the consumer; that of the group (`retryMaxTimes`) for clients that say nothing",
+)
+@pytest.mark.proves("Retries and dead letters", "broadcasting never retries")
 @pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
 def test_a_consumer_sets_the_retry_limit_and_broadcasting_never_retries(
     java: Java, our_servers: OurServers, client: str
@@ -132,6 +147,11 @@ def test_a_consumer_sets_the_retry_limit_and_broadcasting_never_retries(
     assert delayed(broker.namesrv, "Limit") == {3: 1, 4: 1}
 
 
+@pytest.mark.proves("Retries and dead letters", "orderly consumers suspend for 1 s and try again in place, without end")
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "orderly consumers with `maxReconsumeTimes`: then a dead letter, and the next message",
+)
 def test_orderly_consumers_retry_in_place_until_their_limit(java: Java, our_servers: OurServers):
     broker = Broker(our_servers, java, "Orderly")
     clients = broker.clients
@@ -154,6 +174,10 @@ def test_orderly_consumers_retry_in_place_until_their_limit(java: Java, our_serv
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "a consumer killed between receive and acknowledgement: the message comes again",
+)
 def test_unacknowledged_messages_of_a_killed_consumer_are_redelivered(java: Java, our_servers: OurServers):
     broker = Broker(our_servers, java, "Killed")
     killed = broker.clients
@@ -177,6 +201,7 @@ def test_unacknowledged_messages_of_a_killed_consumer_are_redelivered(java: Java
     assert delayed(broker.namesrv, "Killed") == {}
 
 
+@pytest.mark.proves("Retries and dead letters", "`consumeTimeout`: the client sends back what takes too long")
 @pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_a_message_consumed_for_too_long_is_sent_back(java: Java, our_servers: OurServers):

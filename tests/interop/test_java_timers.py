@@ -23,6 +23,12 @@ HOUR_MS = 3_600_000
 SETTINGS: dict[str, str | int] = {"recallMessageEnable": "true"}
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "timer messages (`TIMER_DELIVER_MS`, `TIMER_DELAY_SEC`, `TIMER_DELAY_MS`) at any time up to "
+    "`timerMaxDelaySec`, over a broker that is killed",
+)
+@pytest.mark.proves("Delayed messages", "timer messages recalled")
 def test_timer_messages_are_neither_early_nor_lost_nor_delivered_after_recall(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     broker = our_servers.launch_broker(namesrv.address, None, SETTINGS)
@@ -86,6 +92,10 @@ def has_come(consumer: JavaProcess, numbers: set[int]) -> bool:
     return {each.n for each in got(consumer.text())} >= numbers
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "messages that wait for days are stored again on the way, and the CommitLog is not cleaned under them",
+)
 def test_timers_of_days_survive_a_stop_a_kill_and_a_clock_step_back(java: Java, our_servers: OurServers):
     """One message an hour, up to three days ahead; the broker's clock is set, the clients know nothing of it."""
     hours, recall_each = 70, 10

@@ -124,6 +124,8 @@ def numbers(messages: list[Got]) -> dict[int, int]:
     return dict(Counter(each.n for each in messages))
 
 
+@pytest.mark.proves("Transactions", "half messages wait unseen")
+@pytest.mark.proves("Transactions", "commit, rollback and unknown; checked until the answer is clear")
 @pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
 def test_consumers_get_only_committed_messages(java: Java, our_servers: OurServers, client: str):
     cluster = start_cluster(our_servers)
@@ -161,6 +163,12 @@ def test_consumers_get_only_committed_messages(java: Java, our_servers: OurServe
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves(
+    "Transactions",
+    "check-back to any live producer of the group, a sibling when the first was killed; "
+    "`transactionTimeOut`, `transactionCheckMax`, the message is in TRANS_CHECK_MAX_TIME_TOPIC then, and "
+    "can be taken up again",
+)
 def test_a_sibling_answers_for_a_producer_that_was_killed(java: Java, our_servers: OurServers):
     cluster = start_cluster(our_servers)
     consumer = consume(java, cluster)
@@ -183,6 +191,7 @@ def test_a_sibling_answers_for_a_producer_that_was_killed(java: Java, our_server
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Transactions", "a broker killed between half message and commit; what is committed comes once")
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_a_broker_killed_amid_transactions_checks_them(java: Java, our_servers: OurServers, tmp_path: Path, flush: str):
     """Some are committed and no op message says so yet; of others there is the first half alone."""
@@ -212,6 +221,11 @@ def test_a_broker_killed_amid_transactions_checks_them(java: Java, our_servers: 
     check_store(store)
 
 
+@pytest.mark.proves(
+    "Transactions",
+    "half messages, op messages and progress in RocketMQ's format: what begins under one broker is ended "
+    "under the other",
+)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", ["ours", "apache"])
 def test_a_transaction_begun_under_one_broker_ends_under_the_other(
@@ -271,6 +285,12 @@ async def resume(cluster: Cluster, ids: list[str]) -> list[str]:
         return [(await admin._invoke(cluster.broker.address, each)).remark or "" for each in commands]
 
 
+@pytest.mark.proves(
+    "Transactions",
+    "check-back to any live producer of the group, a sibling when the first was killed; "
+    "`transactionTimeOut`, `transactionCheckMax`, the message is in TRANS_CHECK_MAX_TIME_TOPIC then, and "
+    "can be taken up again",
+)
 def test_an_unknown_transaction_is_discarded_after_15_checks_and_can_be_resumed(java: Java, our_servers: OurServers):
     """With all times as they are by default, on a clock that is advanced."""
     namesrv = our_servers.namesrv()

@@ -54,6 +54,14 @@ def fields(output: str) -> dict[str, str]:
     return {pair[0].strip(): pair[1].strip() for pair in pairs}
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topics with `cleanup.policy=COMPACTION`: not served",
+)
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topic attribute `message.type`: kept and shown; as in RocketMQ it is the proxy that checks it, not the broker",
+)
 def test_topics_are_created_shown_and_deleted(java: Java, cluster: Cluster):
     address = cluster.broker.address
     made, by_address, typed, compacted, topics, route, by_list, status, deleted, after, gone = admin(

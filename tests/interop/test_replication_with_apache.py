@@ -41,6 +41,7 @@ def check_pulled(java: Java, namesrv: str, acknowledged: list[Sent]) -> None:
     check_places(messages, acknowledged)
 
 
+@pytest.mark.proves("A log that copies another's", "pairs with Apache's broker")
 def test_apaches_slave_follows_our_master(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     master = our_servers.broker(namesrv.address, None, **MASTER)
@@ -60,6 +61,7 @@ def test_apaches_slave_follows_our_master(java: Java, our_servers: OurServers):
     check_pulled(java, namesrv.address, acknowledged)
 
 
+@pytest.mark.proves("A log that copies another's", "pairs with Apache's broker")
 def test_our_slave_follows_apaches_master(java: Java, our_servers: OurServers):
     namesrv = our_servers.namesrv()
     master = java.broker(namesrv.address, None, **MASTER)

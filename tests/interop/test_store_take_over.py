@@ -104,6 +104,7 @@ def test_each_broker_serves_the_store_of_the_other(java: Java, our_servers: OurS
     assert our_servers.errors() == []
 
 
+@pytest.mark.proves("Consumers", "a reset outlives a kill of the broker, and what a frozen consumer commits")
 def test_a_pending_reset_moves_with_the_store(java: Java, our_servers: OurServers, tmp_path: Path):
     """Our file of consumer offsets has a field then that Apache's broker does not know."""
     namesrv = our_servers.namesrv().address

@@ -21,6 +21,10 @@ from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.stores import batch, crash_copy, fetch, inner_batch, make_store, message, pulled, store_config
 
+pytestmark = [
+    pytest.mark.proves("When the store is opened", "3. queues of batches"),
+]
+
 TOPICS = ("Batches", "More")
 FILE = 46 * 4
 topics = st.sampled_from(TOPICS)

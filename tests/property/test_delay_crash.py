@@ -21,6 +21,13 @@ async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) ->
     return await crash_everywhere(script, folder, Promised(), operations=OPERATIONS, step=step)
 
 
+@pytest.mark.proves("When the store is opened", "6. delayed messages")
+@pytest.mark.proves("When the store is opened", "6. timer messages")
+@pytest.mark.proves(
+    "Delayed messages",
+    "a power loss at any point: what was on disk is delivered, nothing is early, and no message whose "
+    "delivery was recorded comes again",
+)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
 async def test_a_crash_delivers_all_and_nothing_early_or_twice(tmp_path: Path, flush_disk_type: str) -> None:

@@ -26,6 +26,7 @@ async def check_all(folder: Path, seed: int, step: int) -> int:
     return checked
 
 
+@pytest.mark.proves("Tables", "acknowledged changes")
 @pytest.mark.timeout(300)
 async def test_a_crash_keeps_each_change_that_was_acknowledged(tmp_path: Path) -> None:
     assert await check_all(tmp_path, seed=1, step=13) > 50
@@ -53,6 +54,7 @@ class Faults:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.proves("Tables", "refused changes")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["open", "write", "sync", "rename", "sync_folder"])
 async def test_failed_changes_are_undone_and_written_ones_kept(

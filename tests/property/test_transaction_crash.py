@@ -21,6 +21,8 @@ async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) ->
     return await crash_everywhere(script, folder, Promised(), operations=OPERATIONS, step=step)
 
 
+@pytest.mark.proves("When the store is opened", "7. transactions")
+@pytest.mark.proves("Transactions", "a broker killed between half message and commit; what is committed comes once")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
 async def test_a_crash_delivers_only_committed_messages_once(tmp_path: Path, flush_disk_type: str) -> None:

@@ -174,6 +174,7 @@ async def second_in_another_process(root: Path) -> str:
     return out.decode().strip()
 
 
+@pytest.mark.proves("Tables", "locked")
 @pytest.mark.parametrize("second", [second_in_this_process, second_in_another_process])
 async def test_a_second_broker_on_the_same_store_is_rejected_and_changes_nothing(
     tmp_path: Path, second: Callable[[Path], Awaitable[str]]

@@ -26,6 +26,10 @@ from tests.support.fakes import FakeClock
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running, stopping
 
+pytestmark = [
+    pytest.mark.proves("A log that copies another's", "answers that wait for slaves"),
+]
+
 
 class FakePart:
     """Notes its starts and stops."""

@@ -211,6 +211,7 @@ def test_a_filter_in_the_file_that_is_wrong_is_skipped(broker: SimpleNamespace, 
     assert "the filter of group G is invalid and ignored" in caplog.text
 
 
+@pytest.mark.proves("Filters", "`consumerFilter.json`, byte for byte as Apache's broker writes it")
 def test_the_file_is_that_of_apache_s_broker(tmp_path: Path):
     clock = FakeClock(1795308809037 + 1000)
     filters = ConsumerFilterManager(tmp_path / "consumerFilter.json", BrokerConfig(enable_property_filter=True), clock)

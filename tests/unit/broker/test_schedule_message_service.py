@@ -61,6 +61,10 @@ def test_clients_cannot_set_the_destination():
     assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("T", "3")
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "a delay level or delivery time out of range, or not a number; a level above the highest is the highest",
+)
 @pytest.mark.parametrize("delay", ["x", "1s", "--1", "1.5", "9" * 11, "\u0661", " 1"])
 def test_level_that_is_no_number(delay):
     with pytest.raises(BrokerResponseError, match="DELAY") as error:
@@ -200,6 +204,7 @@ async def test_many_due_messages_come_in_batches(service, store, clock):
     assert [message.body for message in delivered(store)] == [b"%d" % number for number in range(BATCH + 1)]
 
 
+@pytest.mark.proves("Delayed messages", "a clock that jumps, forward and back")
 async def test_a_clock_that_is_set_back_delivers_nothing_early_and_holds_up_nothing_longer_than_the_delay(
     service, store, clock
 ):
@@ -266,6 +271,7 @@ async def test_a_clock_that_is_corrected_as_it_runs_has_nothing_wait_longer(serv
     assert len(delivered(store)) == 1
 
 
+@pytest.mark.proves("Delayed messages", "a clock that jumps, forward and back")
 async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, store, clock):
     for level in (1, 18):
         put(store, level)
@@ -276,6 +282,7 @@ async def test_a_clock_that_jumps_forward_delivers_each_message_once(service, st
     assert len(delivered(store)) == 2
 
 
+@pytest.mark.proves("Delayed messages", "`messageDelayLevel` changed while messages wait")
 async def test_a_shorter_delay_holds_for_what_waits(tmp_path, store, clock):
     put(store, 18)
     service = make(tmp_path, store, clock, levels=dict.fromkeys(range(1, 19), 5000))
@@ -298,6 +305,7 @@ async def test_a_shorter_delay_counts_from_the_start_on_also_after_one_that_is_d
     assert [message.body for message in delivered(store)] == [b"first", b"second"]
 
 
+@pytest.mark.proves("Delayed messages", "`messageDelayLevel` changed while messages wait")
 @pytest.mark.parametrize("longest_ms", [60_000, 10_000])
 async def test_messages_of_a_level_that_is_no_more_are_delivered(tmp_path, store, clock, longest_ms):
     put(store, 4)
@@ -318,6 +326,10 @@ async def test_it_looks_again_when_the_next_message_is_due(service, store, clock
     assert await service.deliver_due() == LEAST_PAUSE_S
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "all 18 levels, up to 2 h; progress in `delayOffset.json`; nothing twice after a clean restart",
+)
 async def test_a_restart_delivers_what_waits_and_nothing_twice(tmp_path, service, store, clock):
     put(store, 1, body=b"first")
     put(store, 2, body=b"second")
@@ -360,6 +372,7 @@ async def test_progress_is_written_and_taken_up_again(tmp_path, service, store, 
     assert again.offset_table == {1: 1, 3: 1}
 
 
+@pytest.mark.proves("When the store is opened", "6. delayed messages")
 async def test_stale_progress_delivers_again_and_loses_nothing(tmp_path, service, store, clock):
     put(store, 1)
     clock.advance(1)
@@ -603,6 +616,11 @@ def test_damaged_file(service):
         service.load()
 
 
+@pytest.mark.proves("When the store is opened", "6. delayed messages")
+@pytest.mark.proves(
+    "Delayed messages",
+    "after a kill nothing is lost; what was delivered since the last write of the progress may come twice",
+)
 async def test_progress_is_written_once_the_copies_are_on_disk(tmp_path, store, clock):
     written: list[bytes] = []
     service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))
@@ -620,6 +638,7 @@ async def test_progress_is_written_once_the_copies_are_on_disk(tmp_path, store, 
     assert len(written) == 1
 
 
+@pytest.mark.proves("When the store is opened", "6. delayed messages")
 async def test_a_stop_brings_the_last_copies_to_disk_and_writes_that(tmp_path, store, clock):
     written: list[bytes] = []
     service = make(tmp_path, store, clock, lambda table: written.append(table.encode()))

@@ -75,6 +75,7 @@ def test_a_whole_file_is_used_whatever_its_backup_is(path: Path, caplog: pytest.
     assert caplog.text == ""
 
 
+@pytest.mark.proves("Tables", "damaged")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_reported_and_set_aside(path: Path, caplog: pytest.LogCaptureFixture, damage: bytes) -> None:
     replace_contents(path, b'{"a":1}')
@@ -89,6 +90,7 @@ def test_a_damaged_file_is_reported_and_set_aside(path: Path, caplog: pytest.Log
     assert load(backup_of(path)) == {"a": 1}, "the good backup is not written over by the damage"
 
 
+@pytest.mark.proves("Tables", "damaged")
 def test_a_missing_file_is_reported(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     replace_contents(path, b'{"a":1}')
     path.replace(backup_of(path))
@@ -97,6 +99,7 @@ def test_a_missing_file_is_reported(path: Path, caplog: pytest.LogCaptureFixture
     assert names(path) == ["t.json.bak"]
 
 
+@pytest.mark.proves("Tables", "damaged")
 @pytest.mark.parametrize(("file", "backup"), list(itertools.product([None, *DAMAGES], [None, *DAMAGES])))
 def test_nothing_readable_is_rejected_and_left_as_it_is(path: Path, file: bytes | None, backup: bytes | None) -> None:
     path.parent.mkdir()
@@ -117,6 +120,7 @@ def test_an_unreadable_file_is_named(path: Path) -> None:
         load(path)
 
 
+@pytest.mark.proves("Tables", "empty, or gone")
 def test_an_empty_table_is_reported_once_and_what_was_in_it_is_kept(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

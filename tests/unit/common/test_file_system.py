@@ -73,6 +73,7 @@ def test_a_rename_replaces_what_had_the_name(tmp_path: Path):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("new", "new contents")]
 
 
+@pytest.mark.proves("When a sync fails", "files after an unclean stop")
 def test_all_names_of_a_tree_and_those_that_lead_to_it_are_synced(tmp_path: Path, monkeypatch):
     synced: list[Path] = []
     monkeypatch.setattr(LocalFileSystem, "sync_folder", lambda _, path: synced.append(path))

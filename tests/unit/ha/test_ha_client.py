@@ -26,6 +26,10 @@ from tests.support.replicas import fill, log_bytes
 from tests.support.stores import LOG_FILE, make_store, read_queue
 from tests.support.waiting import until
 
+pytestmark = [
+    pytest.mark.proves("A log that copies another's", "a slave follows, stops and continues"),
+]
+
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch):

@@ -29,6 +29,11 @@ from tests.support.replicas import fill, log_bytes
 from tests.support.stores import make_store
 from tests.support.waiting import until
 
+pytestmark = [
+    pytest.mark.proves("A log that copies another's", "a slave follows, stops and continues"),
+    pytest.mark.proves("A log that copies another's", "answers that wait for slaves"),
+]
+
 OWN = "10.0.0.1"
 
 

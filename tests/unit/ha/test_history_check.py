@@ -17,6 +17,10 @@ from tests.support.ports import LOOPBACK
 from tests.support.replicas import fill, log_bytes, replica
 from tests.support.stores import LOG_FILE, make_store, message
 
+pytestmark = [
+    pytest.mark.proves("A log that copies another's", "a slave follows, stops and continues"),
+]
+
 
 @asynccontextmanager
 async def store_of(root: Path, *bodies: bytes, queue_id: int = 0) -> AsyncIterator[MessageStore]:

@@ -180,6 +180,7 @@ def lock(parts, client, queues, group="g"):
     return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
 
 
+@pytest.mark.proves("Order", "LOCK_BATCH_MQ, UNLOCK_BATCH_MQ; a lock that is not renewed ends after 60 s")
 def test_lock_and_unlock(parts):
     for client in ("one", "two", "three"):
         join(parts, client)
@@ -192,6 +193,7 @@ def test_lock_and_unlock(parts):
     assert lock(parts, "three", QUEUES) == QUEUES[:2]
 
 
+@pytest.mark.proves("Order", "a lock by a client that is not in the group is rejected")
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_client_that_is_not_in_the_group_locks_nothing(parts, is_known):
     if is_known:

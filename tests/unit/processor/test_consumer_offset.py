@@ -122,6 +122,7 @@ def test_administration_sets_the_offset_of_a_group_without_clients(processor, pa
     assert not parts.offsets.resets
 
 
+@pytest.mark.proves("Consumers", "offsets cloned, for a running group as well")
 def test_administration_moves_running_consumers(processor, parts, member):
     commit(processor, "g", "T", 3, 90, connection=member)
     assert commit(processor, "g", "T", 3, 42).remark is None

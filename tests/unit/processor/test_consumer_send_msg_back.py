@@ -184,6 +184,7 @@ def test_delay_level(processor, store, reconsume_times, delay_level, queue_id):
     assert copy.reconsume_times == reconsume_times + 1
 
 
+@pytest.mark.proves("Retries and dead letters", "`ORIGIN_MESSAGE_ID` and the first topic are kept")
 def test_first_topic_and_first_id_stay_over_retries(processor, store):
     properties = PROPERTIES | {"RETRY_TOPIC": "First", "ORIGIN_MESSAGE_ID": "0" * 32, "DELAY": "3", "REAL_TOPIC": "x"}
     offset = put(store, "%RETRY%g", 1, properties=properties)
@@ -195,6 +196,10 @@ def test_first_topic_and_first_id_stay_over_retries(processor, store):
     assert copy.properties_bytes.count(b"DELAY\x01") == 1
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "`maxReconsumeTimes` of the consumer; that of the group (`retryMaxTimes`) for clients that say nothing",
+)
 @pytest.mark.parametrize(
     ("reconsume_times", "delay_level", "fields", "version"),
     [
@@ -222,6 +227,10 @@ def test_ipv6_producer(processor, store):
     assert stored(store, "SCHEDULE_TOPIC_XXXX", 2).born_host == born_host
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "no such offset, no such group, a topic or broker that may not be written to: rejected",
+)
 @pytest.mark.parametrize("offset", [-1, 1, 17, 10**6, 2**63 - 1])
 def test_offset_without_a_message(processor, store, offset):
     put(store)
@@ -231,6 +240,10 @@ def test_offset_without_a_message(processor, store, offset):
     assert store.queues.queues_of("SCHEDULE_TOPIC_XXXX") == {}
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "no such offset, no such group, a topic or broker that may not be written to: rejected",
+)
 @pytest.mark.parametrize("group", ["", "../../g", "a@b", "a" * 121])
 def test_illegal_group(processor, parts, store, group):
     with pytest.raises(BrokerResponseError, match="subscription group not exist") as error:
@@ -239,6 +252,10 @@ def test_illegal_group(processor, parts, store, group):
     assert not any(topic.startswith("%") for topic in parts.topic_configs.topics)
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "no such offset, no such group, a topic or broker that may not be written to: rejected",
+)
 def test_permissions(processor, parts, store):
     offset = put(store)
     parts.topic_configs.update(TopicConfig("%RETRY%g", 1, 1, 4))
@@ -272,6 +289,8 @@ def test_properties_of_another_broker_that_would_grow_too_long(processor, store)
         send_back(processor, offset)
 
 
+@pytest.mark.proves("The steps of a message", "4. answer")
+@pytest.mark.proves("Retries and dead letters", "under SYNC_FLUSH a message is sent back when its copy is on disk")
 async def test_the_answer_waits_until_the_copy_is_on_disk(parts, sync_store):
     answer = send_back(make(parts, sync_store), await put_on_disk(sync_store))
 
@@ -292,6 +311,7 @@ async def test_a_copy_that_is_not_on_disk_in_time_is_not_acknowledged(parts, syn
     assert (late.code, late.remark) == (10, "the message was not on disk within 30 ms (syncFlushTimeout)")
 
 
+@pytest.mark.proves("When a sync fails", "waiting and later sends")
 async def test_a_copy_whose_sync_failed_is_not_acknowledged(parts, sync_store, monkeypatch):
     offset = await put_on_disk(sync_store)
 

@@ -41,6 +41,7 @@ def refused(transactions: Transactions, half: MessageExt, outcome: int = COMMIT,
     return error.value.code, error.value.remark
 
 
+@pytest.mark.proves("Transactions", "commit, rollback and unknown; checked until the answer is clear")
 async def test_a_commit_stores_the_message_where_it_was_to_go(transactions: Transactions):
     half = transactions.send(b"paid", KEYS="order-7")
     transactions.clock.advance(1)
@@ -57,6 +58,7 @@ async def test_a_commit_stores_the_message_where_it_was_to_go(transactions: Tran
     assert transactions.stats.topic_put("T").nums == 1
 
 
+@pytest.mark.proves("Transactions", "commit, rollback and unknown; checked until the answer is clear")
 async def test_a_rollback_stores_nothing_but_the_op_message(transactions: Transactions):
     half = transactions.send()
     end = transactions.store.commit_log.max_offset
@@ -66,6 +68,7 @@ async def test_a_rollback_stores_nothing_but_the_op_message(transactions: Transa
     assert (transactions.bodies(), transactions.ops()) == ([], [b"0,"])
 
 
+@pytest.mark.proves("Transactions", "commit, rollback and unknown; checked until the answer is clear")
 async def test_an_unknown_outcome_leaves_it_open(transactions: Transactions):
     half = transactions.send()
     for from_check in (False, True):
@@ -75,6 +78,10 @@ async def test_an_unknown_outcome_leaves_it_open(transactions: Transactions):
     assert transactions.bodies() == [half.body]
 
 
+@pytest.mark.proves(
+    "Transactions",
+    "ended by a stranger, twice, or for a message that is no half message: rejected, nothing stored",
+)
 @pytest.mark.parametrize("first", [COMMIT, ROLLBACK])
 @pytest.mark.parametrize("again", [COMMIT, ROLLBACK])
 async def test_it_is_ended_once(transactions: Transactions, first: int, again: int):
@@ -104,6 +111,10 @@ async def test_it_is_ended_once_though_it_was_put_back_in_between(transactions: 
     assert transactions.bodies() == [half.body]
 
 
+@pytest.mark.proves(
+    "Transactions",
+    "ended by a stranger, twice, or for a message that is no half message: rejected, nothing stored",
+)
 async def test_a_stranger_cannot_end_it(transactions: Transactions):
     half = transactions.send()
     code, remark = refused(transactions, half, producer_group="Stranger")
@@ -126,6 +137,10 @@ async def test_other_offsets_name_none(transactions: Transactions):
     assert remark == "Find prepared transaction message failed: no message is at commitLogOffset 3"
 
 
+@pytest.mark.proves(
+    "Transactions",
+    "ended by a stranger, twice, or for a message that is no half message: rejected, nothing stored",
+)
 async def test_a_message_that_is_no_half_message_cannot_be_ended(transactions: Transactions):
     half = transactions.send()
     stored = transactions.store.appender.put_message(message(b"x", "Plain", properties={"PGROUP": "PG"}))

@@ -383,6 +383,10 @@ def test_the_remark_tells_a_group_that_it_sent_no_heartbeat(puller: Puller):
     assert puller.refused(flags=0)[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "a subscription by tags that changes at run time is served before a heartbeat reports it",
+)
 def test_a_client_whose_new_tags_are_not_known_yet_gets_all_messages(puller: Puller):
     puller.subscribe("a", version=99)
     puller.put("a", "b", "c")

@@ -56,6 +56,7 @@ async def test_by_unique_id_in_both_forms(processor):
     )
 
 
+@pytest.mark.proves("Queries", "by key in a range of time, over many index files, newest first, up to a limit")
 async def test_newest_first_up_to_max_num(processor, golden_store):
     fill = [message for message in MESSAGES if message["topic"] == "StFill"]
     key = fill[0]["keys"].split()[0]

@@ -45,6 +45,7 @@ def waiting(store):
     return read_queue(store, "rmq_sys_wheel_timer", 0)
 
 
+@pytest.mark.proves("Delayed messages", "timer messages recalled")
 def test_recorded_recalls(parts, store, processor):
     answers = []
     for wanted, theirs in recorded(370, RecallMessageRequestHeader):

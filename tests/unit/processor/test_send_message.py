@@ -240,6 +240,7 @@ def test_the_timers_topic_is_not_sent_to(send: Send, store: MessageStore):
 HALF = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "1" * 32, "TAGS": "A"}
 
 
+@pytest.mark.proves("Transactions", "half messages wait unseen")
 def test_a_half_message_waits_in_the_half_topic(parts: SimpleNamespace, send: Send, store: MessageStore):
     half = command(queue_id=3, properties=HALF)
     half.header.sys_flag = 4
@@ -289,6 +290,10 @@ def test_a_retry_of_a_transaction_message_is_no_transaction(send: Send, store: M
     assert (message.topic, message.sys_flag, message.properties["REAL_TOPIC"]) == ("SCHEDULE_TOPIC_XXXX", 0, "%RETRY%g")
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "a batch that is delayed, a retry or broken is rejected",
+)
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
@@ -354,6 +359,10 @@ def test_a_batch_of_too_many_keys_is_rejected_whatever_its_messages(send: Send, 
     assert store.queues.max_offset_in_queue("T", 0) == 1601
 
 
+@pytest.mark.proves(
+    "Retries and dead letters",
+    "orderly consumers with `maxReconsumeTimes`: then a dead letter, and the next message",
+)
 def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: MessageStore):
     (again,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=16)))
     (dead,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=17)))
@@ -448,6 +457,10 @@ def test_a_message_marked_as_inner_batch_is_rejected(
     assert store.appender.put_count == 0
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topics with `cleanup.policy=COMPACTION`: not served",
+)
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize(("name", "value"), [("cleanup.policy", "COMPACTION")])
 def test_a_topic_whose_attributes_are_not_honoured_is_not_written(
@@ -467,6 +480,7 @@ def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespa
     assert fields_of(answer)["MSG_REGION"] == stored(store, answer)[0].properties["MSG_REGION"] == "there"
 
 
+@pytest.mark.proves("The steps of a message", "4. answer")
 async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, sync_store: MessageStore):
 
     answer = processor_of(parts, sync_store).process(FakeConnection(), command())
@@ -476,6 +490,7 @@ async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, syn
     assert sync_store.flusher.flushed_offset == sync_store.commit_log.max_offset > 0
 
 
+@pytest.mark.proves("When a sync fails", "waiting and later sends")
 @pytest.mark.parametrize("sent", [command, lambda: batch_command(encode_batch([(0, b"one", b""), (0, b"two", b"")]))])
 async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
     parts: SimpleNamespace, sync_store: MessageStore, monkeypatch, sent: Callable[[], Command]

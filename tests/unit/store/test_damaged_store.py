@@ -40,6 +40,7 @@ DAMAGES = [zeroed, flipped_in_the_head, strange_size, another_offset]
 Damage = Callable[[Path, int, int], None]
 
 
+@pytest.mark.proves("Damage", "the log")
 @pytest.mark.parametrize("damage", [*DAMAGES, flipped_in_the_body])
 @pytest.mark.parametrize("number", [0, 100, COUNT - 10])
 async def test_damage_after_a_clean_stop_takes_one_message_only(
@@ -96,6 +97,7 @@ async def test_rebuilt_queues_keep_the_offsets_of_messages_that_the_log_lost(
     await store.stop()
 
 
+@pytest.mark.proves("Damage", "the log")
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_damage_before_the_checkpoint_takes_one_message_only(filled: Filled, tmp_path: Path, damage: Damage):
     root = flushed(filled, tmp_path)
@@ -110,6 +112,7 @@ async def test_damage_before_the_checkpoint_takes_one_message_only(filled: Fille
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "2. torn tail")
 @pytest.mark.parametrize("damage", [*DAMAGES, flipped_in_the_body])
 async def test_the_first_damage_after_the_checkpoint_ends_the_log(filled: Filled, tmp_path: Path, damage: Damage):
     root = flushed(filled, tmp_path)
@@ -123,6 +126,7 @@ async def test_the_first_damage_after_the_checkpoint_ends_the_log(filled: Filled
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "2. torn tail")
 async def test_what_is_unknown_begins_with_a_message_and_not_with_a_file(filled: Filled, tmp_path: Path):
     root = flushed(filled, tmp_path)
 
@@ -133,6 +137,7 @@ async def test_what_is_unknown_begins_with_a_message_and_not_with_a_file(filled:
     await store.stop()
 
 
+@pytest.mark.proves("When a sync fails", "files after an unclean stop")
 async def test_what_was_not_known_to_be_on_disk_is_rewritten_and_synced(filled: Filled, tmp_path: Path, monkeypatch):
     root = flushed(filled, tmp_path)
     written: list[tuple[int, int]] = []
@@ -191,6 +196,7 @@ async def test_records_after_a_hole_of_the_unknown_part_are_reported(filled: Fil
     await store.stop()
 
 
+@pytest.mark.proves("The steps of a message", "1. files in order")
 async def test_a_file_that_lost_its_content_ends_the_log_before_a_later_one(filled: Filled, killed: Path):
     path, _ = log_file(killed, filled.offsets[200])
     begin = int(path.name)
@@ -264,6 +270,7 @@ async def test_wrong_numbers_in_a_record_hurt_no_other_when_queues_are_rebuilt(
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. index")
 async def test_the_index_is_cut_where_it_is_unknown_and_entered_again(filled: Filled, tmp_path: Path):
     root = flushed(filled, tmp_path)
 

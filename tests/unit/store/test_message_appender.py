@@ -504,6 +504,7 @@ def test_keys_of_batches_do_not_wait_without_bound_either(tmp_path: Path, monkey
         index.close()
 
 
+@pytest.mark.proves("The steps of a message", "5. checkpoint")
 def test_messages_are_pending_until_all_of_them_are_entered(parts: Parts, watcher: Watcher):
     """The flush threads would else take those on their way for entered."""
     first = parts.appender.put_message(message(b"one"))

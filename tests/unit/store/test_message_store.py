@@ -77,6 +77,7 @@ class TestMessages:
         (view,) = store.commit_log.slices([(third.commit_log_offset, third.store_size)])
         assert store.commit_log.record(third.commit_log_offset) == bytes(view)
 
+    @pytest.mark.proves("The steps of a message", "3. queue and keys")
     async def test_held_pulls_are_notified_at_dispatch(self, store: MessageStore, waiter: Waiter):
         store.appender.put_message(message())
         assert waiter.heard == []

@@ -38,6 +38,7 @@ from tests.support.waiting import until
 
 
 class TestSync:
+    @pytest.mark.proves("The steps of a message", "2. sync")
     async def test_a_message_is_on_disk_when_it_is_said_to_be(self, store: MessageStore):
         result = store.appender.put_message(message())
         assert store.flusher.flushed_offset == 0
@@ -54,6 +55,7 @@ class TestSync:
         await until(lambda: store.flusher.flushed_offset >= result.size)
         await store.stop()
 
+    @pytest.mark.proves("When a sync fails", "waiting and later sends")
     async def test_a_failing_disk_is_reported_and_nothing_more_is_accepted(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
@@ -78,6 +80,7 @@ class TestSync:
         await store.stop()
         assert not (tmp_path / "store" / "abort").exists(), "all of it is on disk"
 
+    @pytest.mark.proves("When a sync fails", "no longer in memory")
     async def test_what_a_failed_sync_left_out_is_checked_before_a_consumer_gets_it(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
@@ -101,6 +104,7 @@ class TestSync:
         assert store.queues.queues_of("Topic")[0].trusted_from == 2
         await store.stop()
 
+    @pytest.mark.proves("The steps of a message", "3. queue and keys")
     async def test_under_sync_flush_nothing_is_shown_that_is_not_on_disk(self, tmp_path: Path, monkeypatch):
         waiter = Waiter()
         store = make_store(tmp_path / "store", listener=waiter, flush_disk_type="SYNC_FLUSH")
@@ -141,6 +145,7 @@ class TestSync:
         assert [one.body for one in read_queue(again, "Topic", 0)] == [b"nobody waits"]
         await again.stop()
 
+    @pytest.mark.proves("When a sync fails", "files after an unclean stop")
     async def test_what_a_killed_broker_left_is_on_disk_before_it_is_shown(self, tmp_path: Path, monkeypatch):
         store = make_store(tmp_path / "store")
         await store.start()
@@ -187,6 +192,7 @@ class TestSync:
             assert reason == "the message was not on disk within 20 ms (syncFlushTimeout)"
             await store.stop()
 
+    @pytest.mark.proves("When a sync fails", "queue files")
     async def test_a_queue_that_cannot_be_synced_is_tried_again(self, store: MessageStore, monkeypatch):
         store.appender.put_message(message())
         store.appender.dispatch()
@@ -212,6 +218,7 @@ class TestSync:
         assert caplog.text.count("checkpoint cannot be written: [Errno 5]") == 2
         assert "Traceback" not in caplog.text
 
+    @pytest.mark.proves("Damage", "before delivery to a consumer")
     async def test_what_a_failed_sync_of_a_queue_left_out_is_checked(self, store: MessageStore, monkeypatch):
         for body in (b"a", b"b", b"c"):
             store.appender.put_message(message(body))
@@ -227,6 +234,7 @@ class TestSync:
         assert [one.body for one in read_queue(store, "Topic", 0)] == [b"a", b"c"]
         assert store.damage_log.count == 1
 
+    @pytest.mark.proves("When the store is opened", "1. `abort`")
     async def test_a_stop_that_the_disk_refuses_is_an_unclean_one(self, tmp_path: Path, monkeypatch, caplog):
         store = make_store(tmp_path / "store")
         await store.start()
@@ -326,6 +334,7 @@ class TestFullDisk:
         await again.stop()
 
 
+@pytest.mark.proves("When a sync fails", "index files")
 async def test_an_index_file_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch, caplog):
     store = make_store(tmp_path / "store")
     await store.start()
@@ -382,6 +391,7 @@ async def test_a_stop_with_messages_that_no_queue_has_is_unclean(tmp_path: Path,
     await check_kept_after_an_unclean_stop(tmp_path / "store")
 
 
+@pytest.mark.proves("When a sync fails", "queue files")
 async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store", flush_interval_consume_queue=10)
     sync = MappedFile.sync
@@ -402,6 +412,7 @@ async def test_a_queue_that_was_not_synced_makes_the_stop_unclean(tmp_path: Path
     await check_kept_after_an_unclean_stop(tmp_path / "store")
 
 
+@pytest.mark.proves("When a sync fails", "queue files")
 async def test_queue_entries_that_the_kernel_dropped_are_not_rewritten(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()
@@ -447,6 +458,7 @@ async def test_a_start_that_cannot_sync_what_would_be_shown_is_rejected(tmp_path
     await again.stop()
 
 
+@pytest.mark.proves("The steps of a message", "5. checkpoint")
 async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageStore, clock: FakeClock):
     store.appender.put_message(message())
     store.appender.dispatch()
@@ -459,6 +471,7 @@ async def test_the_time_of_the_queues_is_that_of_what_is_in_them(store: MessageS
     assert store.appender.last_dispatched_timestamp == clock.time_ms()
 
 
+@pytest.mark.proves("Damage", "a start")
 async def test_a_disk_that_cannot_be_read_refuses_the_start(tmp_path: Path, monkeypatch):
     store = make_store(tmp_path / "store")
     await store.start()

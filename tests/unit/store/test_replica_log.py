@@ -147,6 +147,7 @@ async def test_the_last_record_is_known_after_each_dispatch_restart_and_cut(tmp_
         assert copy.last_record == before_cut
 
 
+@pytest.mark.proves("A log that copies another's", "dispatch, cut, other bytes, start")
 @pytest.mark.usefixtures("appends")
 @pytest.mark.parametrize("restart", ["stopped", "killed"])
 @pytest.mark.parametrize("cut_at", [0, 7, 20, 29])
@@ -342,6 +343,7 @@ async def test_the_end_of_a_replica_waits_for_a_cut(tmp_path: Path, master: Mess
         await cutting
 
 
+@pytest.mark.proves("A log that copies another's", "cut beside pulls and cleaning")
 async def test_a_store_serves_pulls_while_its_log_is_cut(tmp_path: Path, master: MessageStore, monkeypatch):
     store, go_on = make_store(tmp_path / "copy"), threading.Event()
     data, cut = log_bytes(master), record_at(master, "Topic", 0, 7)
@@ -372,6 +374,7 @@ def waiting_for(go_on: threading.Event, method: Callable[..., object]) -> Callab
     return wait
 
 
+@pytest.mark.proves("A log that copies another's", "cut beside pulls and cleaning")
 @pytest.mark.parametrize("awaited", ["before", "after"])
 async def test_a_pull_that_is_read_later_never_mixes_what_was_cut_with_what_followed(
     tmp_path: Path, master: MessageStore, monkeypatch, awaited: str
@@ -403,6 +406,7 @@ async def test_a_pull_that_is_read_later_never_mixes_what_was_cut_with_what_foll
             assert not store.damage_log.count
 
 
+@pytest.mark.proves("A log that copies another's", "cut beside pulls and cleaning")
 async def test_a_cut_waits_for_the_file_that_is_being_removed(tmp_path: Path, master: MessageStore, monkeypatch):
     clock, go_on = FakeClock(), threading.Event()
     store = make_store(tmp_path / "copy", clock, delete_commit_log_files_interval=0)
@@ -503,6 +507,7 @@ async def test_cleaning_keeps_what_is_not_dispatched(tmp_path: Path, master: Mes
     await cleaning.stop()
 
 
+@pytest.mark.proves("A log that copies another's", "topics deleted after a cut")
 async def test_messages_after_a_cut_are_there_although_their_topic_was_deleted_later(
     tmp_path: Path, master: MessageStore
 ):
@@ -526,6 +531,7 @@ async def test_messages_after_a_cut_are_there_although_their_topic_was_deleted_l
     await again.stop()
 
 
+@pytest.mark.proves("A log that copies another's", "a later begin")
 async def test_a_log_begins_where_that_of_its_master_does(tmp_path: Path, master: MessageStore):
     store, data = make_store(tmp_path / "copy"), log_bytes(master)
     begin = master.commit_log.queue.files[2].file_from_offset

@@ -35,6 +35,7 @@ def images(files: RecordingFileSystem, tmp_path: Path, loss: Loss, name: str) ->
     return found
 
 
+@pytest.mark.proves("What is assumed of the disk", "1. what was synced")
 def test_what_is_synced_with_its_name_is_never_lost(files: RecordingFileSystem, tmp_path: Path):
     write_synced(files.root / "a", b"one", files)
     files.sync_folder(files.root)
@@ -43,6 +44,7 @@ def test_what_is_synced_with_its_name_is_never_lost(files: RecordingFileSystem, 
         assert images(files, tmp_path, loss, "a") == {b"one"}
 
 
+@pytest.mark.proves("What is assumed of the disk", "3. names")
 def test_without_the_folder_the_name_may_be_lost(files: RecordingFileSystem, tmp_path: Path):
     write_synced(files.root / "a", b"one", files)
 
@@ -51,6 +53,7 @@ def test_without_the_folder_the_name_may_be_lost(files: RecordingFileSystem, tmp
     assert images(files, tmp_path, Loss.PAGES, "a") == {b"one", None}
 
 
+@pytest.mark.proves("What is assumed of the disk", "2. what was not")
 def test_pages_stored_by_a_mapping_are_lost_one_by_one(files: RecordingFileSystem, tmp_path: Path):
     fd = files.open(files.root / "a")
     files.set_size(fd, 2 * PAGE)
@@ -72,6 +75,7 @@ def test_pages_stored_by_a_mapping_are_lost_one_by_one(files: RecordingFileSyste
     files.close(fd)
 
 
+@pytest.mark.proves("What is assumed of the disk", "4. a sync that failed")
 def test_a_later_sync_does_not_bring_what_a_failed_one_left_out(files: RecordingFileSystem, tmp_path: Path):
     fd = files.open(files.root / "a")
     files.set_size(fd, 4)
@@ -96,6 +100,7 @@ def test_a_later_sync_does_not_bring_what_a_failed_one_left_out(files: Recording
     files.close(fd)
 
 
+@pytest.mark.proves("What is assumed of the disk", "3. names")
 def test_a_rename_is_there_or_not(files: RecordingFileSystem, tmp_path: Path):
     for name, data in (("a", b"old"), ("a.tmp", b"new")):
         write_synced(files.root / name, data, files)

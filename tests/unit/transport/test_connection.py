@@ -17,6 +17,7 @@ from tests.support.waiting import turns, until
 
 
 class TestBatchEnd:
+    @pytest.mark.proves("The steps of a message", "3. queue and keys")
     async def test_it_comes_after_the_last_frame_and_before_the_answers(self, handlers: Handlers):
         seen: list[tuple[int, int]] = []
         connection, transport, endpoint = connect(handlers.routes())

@@ -173,6 +173,11 @@ async def test_clients_that_agree(stage: Stage):
     assert out.splitlines()[-1] == "Same subscription in the same group of consumer"
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "clients of one group that subscribe to different things are named in the log, counted, and shown by "
+    "`consumerStatus`",
+)
 @pytest.mark.parametrize("who", ["clients", "broker"])
 async def test_clients_that_differ(stage: Stage, who: str):
     if who == "clients":

@@ -228,6 +228,11 @@ def test_a_client_that_came_back_before_its_old_connection_is_gone_is_found_by_t
     assert manager.find_channel("g", "one") is new
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "clients of one group that subscribe to different things are named in the log, counted, and shown by "
+    "`consumerStatus`",
+)
 def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager, caplog):
     one, two = client(clock, "one"), client(clock, "two")
     manager.register(one, data(subscription("T", "a")))

@@ -1,5 +1,7 @@
 from unittest.mock import Mock
 
+import pytest
+
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.config import BrokerConfig
@@ -20,6 +22,7 @@ def test_one_client_holds_a_queue_at_a_time():
     locks.unlock_batch("nobody", [A], "one")
 
 
+@pytest.mark.proves("Order", "LOCK_BATCH_MQ, UNLOCK_BATCH_MQ; a lock that is not renewed ends after 60 s")
 def test_lock_that_is_not_renewed_ends_after_a_minute():
     clock = FakeClock()
     locks = RebalanceLockManager(clock)

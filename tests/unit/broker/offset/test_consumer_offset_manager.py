@@ -333,6 +333,8 @@ def test_an_address_leaves_offsets_to_the_next(tmp_path):
     assert manager.commit("g", "T", 250, 1, b"a")
 
 
+@pytest.mark.proves("What is promised", "a new message and the committed offsets")
+@pytest.mark.proves("When the store is opened", "4. consumer offsets")
 @pytest.mark.parametrize("clean", [True, False])
 async def test_offsets_behind_the_end_are_set_back_however_the_last_broker_ended(tmp_path: Path, caplog, clean: bool):
     store = make_store(tmp_path / "store")

@@ -239,6 +239,8 @@ def after_each_power_loss(tmp_path, journal, seeds=(0,), *, since_mark=False):
             shutil.rmtree(image)
 
 
+@pytest.mark.proves("What is promised", "`config/`")
+@pytest.mark.proves("Tables", "written in that order")
 @pytest.mark.in_memory
 async def test_a_power_loss_leaves_the_old_table_or_the_new_one(tmp_path):
     tables = [long_table(word) for word in ("one", "two", "three")]
@@ -265,6 +267,7 @@ async def operations_of_a_write(root):
     return list(dict.fromkeys(disk.asked))
 
 
+@pytest.mark.proves("Tables", "a disk that refuses")
 @pytest.mark.in_memory
 async def test_a_write_that_the_disk_refuses_is_reported_once_and_tried_until_it_is_done(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(config_manager, "RETRY_S", 0.01)
@@ -296,6 +299,7 @@ async def test_a_write_that_the_disk_refuses_is_reported_once_and_tried_until_it
             assert table in allowed[mark], (operation, path, mark)
 
 
+@pytest.mark.proves("Tables", "a disk that refuses")
 async def test_a_table_that_could_not_be_written_is_reported_at_the_stop(tmp_path, caplog):
     disk = Disk(tmp_path / "disk")
     async with persisting(disk) as (_, words, write):
@@ -430,6 +434,7 @@ async def test_a_stop_settles_what_it_writes_and_what_it_cannot_write(tmp_path):
     assert refused.result().endswith("words.json cannot be written: Input/output error")
 
 
+@pytest.mark.proves("Tables", "empty, or gone")
 @pytest.mark.parametrize("in_use", [False, True])
 async def test_a_lost_table_of_a_used_store_is_reported_and_each_is_written(tmp_path: Path, caplog, in_use: bool):
     store = make_store(tmp_path / "store")

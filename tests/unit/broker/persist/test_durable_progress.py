@@ -1,7 +1,13 @@
 import random
 from types import SimpleNamespace
 
+import pytest
+
 from rocketbroker.broker.persist.durable_progress import DurableProgress, TableChanges
+
+pytestmark = [
+    pytest.mark.proves("Tables", "refused changes"),
+]
 
 
 def test_progress_is_kept_back_until_its_copies_are_on_disk():

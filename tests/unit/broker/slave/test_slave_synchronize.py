@@ -329,6 +329,7 @@ def logs(slave, master, store) -> Copied:
     return Copied(slave, master, store)
 
 
+@pytest.mark.proves("A log that copies another's", "progress of a master that the slave's log has not reached")
 async def test_progress_waits_until_the_log_has_what_it_counts(slave, logs):
     for _ in range(3):
         logs.master_stores()
@@ -369,6 +370,7 @@ async def test_progress_counts_nothing_that_a_master_stores_after_it_was_asked_f
     assert slave.schedule.offset_table == {}
 
 
+@pytest.mark.proves("A log that copies another's", "progress of a master that the slave's log has not reached")
 @pytest.mark.parametrize("when", ["after the tables", "before the log is there", "amid the comparison"])
 async def test_progress_of_a_master_that_was_started_again_is_never_taken_over(slave, logs, master, when):
     """It may have lost the end of its log, and have stored other messages at the same offsets."""

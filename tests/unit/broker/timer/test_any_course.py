@@ -6,6 +6,15 @@ import pytest
 
 from tests.support.timers import Timer
 
+pytestmark = [
+    pytest.mark.proves("When the store is opened", "6. timer messages"),
+    pytest.mark.proves(
+        "Delayed messages",
+        "any course of sends, recalls, restarts, kills and jumps of the clock: nothing early or lost, after a"
+        " clean restart nothing twice",
+    ),
+]
+
 STEPS = 60
 
 

@@ -15,6 +15,11 @@ from tests.support.timers import TIMER_TOPIC, Timer
 from tests.support.waiting import until
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "timer messages (`TIMER_DELIVER_MS`, `TIMER_DELAY_SEC`, `TIMER_DELAY_MS`) at any time up to "
+    "`timerMaxDelaySec`, over a broker that is killed",
+)
 async def test_not_before_its_time_and_within_the_precision_after_it(timer, clock):
     timer.put(TIMER_DELAY_MS=3000)  # due at …171,558, in the slot …171,000
     clock.advance(3.441)
@@ -30,6 +35,11 @@ async def test_not_before_its_time_and_within_the_precision_after_it(timer, cloc
     assert len(timer.delivered()) == 1
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "timer messages (`TIMER_DELIVER_MS`, `TIMER_DELAY_SEC`, `TIMER_DELAY_MS`) at any time up to "
+    "`timerMaxDelaySec`, over a broker that is killed",
+)
 async def test_the_copy_has_the_properties_of_the_recorded_one(store, clock, timer):
     recorded = [decode_record(record) for _, record in records("clean")]
     waits, copy = (
@@ -137,6 +147,10 @@ async def test_later_messages_wait_in_files(timer, clock):
     assert timer.service.runtime_info()["timerCongestNum"] == "0"
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "messages that wait for days are stored again on the way, and the CommitLog is not cleaned under them",
+)
 async def test_messages_far_ahead_are_stored_again_on_the_way(store, again, clock):
     timer = await again(timer_roll_window_slot=10)
     timer.put(TIMER_DELAY_SEC=28, UNIQ_KEY="K")
@@ -153,6 +167,7 @@ async def test_messages_far_ahead_are_stored_again_on_the_way(store, again, cloc
     assert (message.topic, message.properties["UNIQ_KEY"]) == ("T", "K")
 
 
+@pytest.mark.proves("Delayed messages", "timer messages recalled")
 async def test_a_canceled_message_is_never_delivered(timer, again, clock):
     for key in "ABCD":
         timer.put(key.encode(), TIMER_DELAY_SEC=60, UNIQ_KEY=key)
@@ -185,6 +200,11 @@ async def test_a_cancel_finds_a_message_that_was_stored_again(again, clock, afte
     assert timer.delivered() == []
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "any course of sends, recalls, restarts, kills and jumps of the clock: nothing early or lost, after a"
+    " clean restart nothing twice",
+)
 async def test_a_clock_that_is_set_back_delivers_nothing_early_lost_or_twice(timer, again, clock):
     timer.put(b"first", TIMER_DELAY_SEC=10)
     clock.advance(3600)

@@ -34,6 +34,7 @@ async def test_a_restart_in_order_loses_nothing_and_repeats_nothing(timer, again
     assert timer.bodies() == [b"%d" % number for number in range(BATCH + 10)] + [b"next", b"new", b"late"]
 
 
+@pytest.mark.proves("When the store is opened", "6. timer messages")
 async def test_a_kill_loses_nothing(timer, again, clock):
     timer.put(b"first", TIMER_DELAY_SEC=5)
     timer.put(b"late", TIMER_DELAY_SEC=7200)
@@ -50,6 +51,7 @@ async def test_a_kill_loses_nothing(timer, again, clock):
     assert timer.bodies() == [b"first", b"second", b"first", b"second", b"late", b"later"]
 
 
+@pytest.mark.proves("When the store is opened", "6. timer messages")
 async def test_progress_goes_to_disk_after_the_copies(store, timer, again, clock):
     timer.put(TIMER_DELAY_SEC=1)
     await timer.service.write()
@@ -63,6 +65,7 @@ async def test_progress_goes_to_disk_after_the_copies(store, timer, again, clock
     assert (await again()).service.progress.delivered != ()
 
 
+@pytest.mark.proves("When the store is opened", "6. timer messages")
 @pytest.mark.parametrize("damage", ["missing", "short", "changed"])
 async def test_a_damaged_slot_file_is_rebuilt_from_the_queue(timer, again, clock, caplog, damage):
     timer.put(b"soon", TIMER_DELAY_SEC=5)
@@ -86,6 +89,7 @@ async def test_a_damaged_slot_file_is_rebuilt_from_the_queue(timer, again, clock
     assert timer.bodies() == [b"soon", b"late", b"too"]
 
 
+@pytest.mark.proves("When the store is opened", "6. timer messages")
 async def test_entries_that_a_killed_process_wrote_beyond_its_progress_do_not_count(timer, again, clock):
     timer.put(b"one", TIMER_DELAY_SEC=7200)
     await timer.run()
@@ -101,6 +105,7 @@ async def test_entries_that_a_killed_process_wrote_beyond_its_progress_do_not_co
     assert timer.bodies() == [b"one", b"two"]
 
 
+@pytest.mark.proves("When the store is opened", "6. timer messages")
 async def test_files_whose_messages_are_delivered_are_removed(store, timer, again, clock):
     timer.put(b"1", TIMER_DELAY_SEC=1200)
     timer.put(b"2", TIMER_DELAY_SEC=86_400)

@@ -26,6 +26,11 @@ def message(**properties):
     return MessageExtBrokerInner("T", 3, b"body", encode_properties({"TAGS": "A", **properties}))
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "timer messages (`TIMER_DELIVER_MS`, `TIMER_DELAY_SEC`, `TIMER_DELAY_MS`) at any time up to "
+    "`timerMaxDelaySec`, over a broker that is killed",
+)
 @pytest.mark.parametrize(
     ("name", "value", "slot_ms"),
     [
@@ -80,6 +85,10 @@ def test_the_first_of_several_times_counts():
     assert decode_properties(sent.properties)["TIMER_OUT_MS"] == "1795255170000"
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "a delay level or delivery time out of range, or not a number; a level above the highest is the highest",
+)
 @pytest.mark.parametrize(
     ("properties", "measured"),
     [

@@ -17,6 +17,11 @@ from tests.support.stores import make_store, message
 from tests.support.transactions import COMMIT, GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, STORE_HOST, Transactions
 from tests.support.waiting import until
 
+pytestmark = [
+    pytest.mark.proves("When the store is opened", "7. transactions"),
+    pytest.mark.proves("Transactions", "a broker killed between half message and commit; what is committed comes once"),
+]
+
 
 async def test_half_messages_and_real_message_are_found_by_their_transaction(tmp_path: Path):
     transactions = await Transactions.open(tmp_path / "store")

@@ -26,6 +26,15 @@ from tests.support.stores import read_queue
 from tests.support.transactions import CHECK_MAX_TOPIC, COMMIT, GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, Transactions
 from tests.support.waiting import until
 
+pytestmark = [
+    pytest.mark.proves(
+        "Transactions",
+        "check-back to any live producer of the group, a sibling when the first was killed; "
+        "`transactionTimeOut`, `transactionCheckMax`, the message is in TRANS_CHECK_MAX_TIME_TOPIC then, and "
+        "can be taken up again",
+    ),
+]
+
 STORE_HOST = host_bytes("127.0.0.1", 30911)
 CHECKS = requests_of(39)
 

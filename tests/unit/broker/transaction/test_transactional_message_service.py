@@ -82,6 +82,7 @@ async def test_a_list_of_full_length_is_noted_at_once(tmp_path):
     assert transactions.committed() == {HALF_TOPIC: 5, OP_TOPIC: 2}
 
 
+@pytest.mark.proves("When the store is opened", "7. transactions")
 async def test_progress_moves_once_all_that_it_rests_on_is_on_disk(transactions: Transactions):
     transactions.end(transactions.send())
     transactions.service.keep_progress()

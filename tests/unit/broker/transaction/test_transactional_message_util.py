@@ -30,6 +30,14 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from tests.support.golden_store import records
 from tests.support.stores import V6_HOST, message
 
+pytestmark = [
+    pytest.mark.proves(
+        "Transactions",
+        "half messages, op messages and progress in RocketMQ's format: what begins under one broker is ended "
+        "under the other",
+    ),
+]
+
 STORE_HOST = host_bytes("127.0.0.1", 32911)
 GOLDEN = [decode_record(data) for _, data in records("kill9")]
 HALVES = [each for each in GOLDEN if each.topic == "RMQ_SYS_TRANS_HALF_TOPIC"]

@@ -34,6 +34,7 @@ TRUTH = {
 }
 
 
+@pytest.mark.proves("Filters", "SQL92 by RocketMQ's grammar and three-valued logic, as Apache's own filter says")
 @pytest.mark.parametrize(("left", "right"), TRUTH)
 def test_truth_tables(left: bool | None, right: bool | None):
     both, either = TRUTH[left, right]

@@ -136,6 +136,10 @@ WRONG = [
 ]
 
 
+@pytest.mark.proves(
+    "Filters",
+    "a bad expression is rejected with position and reason, one that is nested too deep as well",
+)
 @pytest.mark.parametrize(("text", "position", "reason"), WRONG)
 def test_an_invalid_expression_is_rejected_with_position_and_reason(text: str, position: int, reason: str):
     assert refused(text) == (position, refused(text)[1])
@@ -159,6 +163,10 @@ NESTED = {
 }
 
 
+@pytest.mark.proves(
+    "Filters",
+    "a bad expression is rejected with position and reason, one that is nested too deep as well",
+)
 @pytest.mark.parametrize("kind", NESTED)
 def test_an_expression_nested_too_deep_is_rejected(kind: str):
     evaluate, _ = evaluator(NESTED[kind](MAX_DEPTH // 2 - 2))

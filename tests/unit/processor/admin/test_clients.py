@@ -72,6 +72,11 @@ async def test_bad_names_are_named(processor, group):
     assert "The specified group" in remark
 
 
+@pytest.mark.proves(
+    "Consumers",
+    "clients of one group that subscribe to different things are named in the log, counted, and shown by "
+    "`consumerStatus`",
+)
 async def test_clients_that_disagree_are_named_in_the_remark(consumer, processor):
     header = GetConsumerConnectionListRequestHeader("CG")
     consumer("CG", "one", "T", port=50001)
@@ -188,6 +193,7 @@ def answers(connection, answer):
     return asked
 
 
+@pytest.mark.proves("Consumers", "GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY, relayed")
 async def test_recorded_requests_are_passed_on(parts, consumer, processor_get_consumer_running_info):
     online = offline = 0
     for command, theirs in recorded(307, GetConsumerRunningInfoRequestHeader):
@@ -281,6 +287,7 @@ async def test_the_client_gets_the_message_and_what_it_must_know(store, processo
     assert to_ext_fields(sent.header) == {**(to_ext_fields(header) or {}), **known}
 
 
+@pytest.mark.proves("Consumers", "GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY, relayed")
 async def test_recorded_requests_reach_the_client_with_the_same_fields(
     store, processor_consume_message_directly, client
 ):

@@ -32,6 +32,10 @@ from rocketbroker.processor.admin.groups import (
 )
 from tests.support.processor_calls import call, call_async, recorded, refusal, refusal_async
 
+pytestmark = [
+    pytest.mark.proves("Consumers", "a group is suspended, or forbidden a topic"),
+]
+
 
 @pytest.fixture
 def processor(parts):

@@ -292,6 +292,7 @@ def offsets_in(answer):
     return {dict(queue)["queueId"]: offset for queue, offset in answer.body["offsetTable"].items()}
 
 
+@pytest.mark.proves("Consumers", "offsets reset by time and to an offset, forward and backward, online and offline")
 @pytest.mark.parametrize(
     ("queue_id", "number", "later_ms", "expected"),
     [(0, 2, 0, 2), (0, 2, 1, 3), (0, 2, -1, 2), (0, 0, -10_000, 0), (0, 4, 0, 4), (0, 4, 1, 5), (1, 1, 0, 1)],
@@ -344,6 +345,7 @@ async def test_to_an_offset_whatever_is_forced(parts, processor_invoke_broker_to
     assert parts.offsets.query("g", "T", 0) == offset
 
 
+@pytest.mark.proves("Consumers", "offsets reset by time and to an offset, forward and backward, online and offline")
 async def test_running_consumers_cannot_undo_it(parts, processor_invoke_broker_to_reset_offset, client):
     connection = client()
     parts.offsets.commit("g", "T", 0, 5)
@@ -365,6 +367,7 @@ async def test_without_force_nothing_goes_forward(parts, processor_invoke_broker
     assert parts.offsets.offsets_of("g", "T") == {0: 2, 1: 0}
 
 
+@pytest.mark.proves("Consumers", "a reset of an unknown group, or to an impossible offset, changes nothing")
 @pytest.mark.parametrize(
     ("wrong", "code", "named"),
     [
@@ -508,6 +511,7 @@ async def test_one_topic(parts, processor_clone_group_offset, offline):
     assert parts.offsets.offsets_of("dest", "U") == {}
 
 
+@pytest.mark.proves("Consumers", "offsets cloned, for a running group as well")
 @pytest.mark.parametrize("topic", [None, ""])
 async def test_all_topics_that_exist(parts, processor_clone_group_offset, topic):
     await call_async(processor_clone_group_offset.process, Header("src", "dest", topic))
@@ -525,6 +529,7 @@ async def test_topics_that_a_running_group_does_not_subscribe_to(parts, processo
     assert parts.offsets.offsets_of("dest", "U") == {0: 9}
 
 
+@pytest.mark.proves("Consumers", "offsets cloned, for a running group as well")
 async def test_a_running_group_is_moved(parts, processor_clone_group_offset, consumer):
     connection = consumer("dest", "client", "T")
     await call_async(processor_clone_group_offset.process, Header("src", "dest", "T"))

@@ -149,6 +149,10 @@ def test_filter_types_are_those_of_topics():
     assert set(TopicFilterType.__members__) == set(TopicFilterType)
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topic attribute `message.type`: kept and shown; as in RocketMQ it is the proxy that checks it, not the broker",
+)
 def test_mixed_topics_are_made_where_they_are_allowed(parts, processor):
     apply_updates([parts.config], {"enableMixedMessageType": "true"})
     assert call(processor.process, header(attributes="+message.type=MIXED")).code == 0

@@ -189,6 +189,7 @@ async def test_a_start_later_the_same_is_found(consumer: Consumer, parts: Simple
 # -- what waits
 
 
+@pytest.mark.proves("Filters", "only messages that match its SQL92 filter wake a held pull")
 async def test_a_held_pull_is_woken_by_what_it_wants_alone(consumer: Consumer):
     consumer.subscribe("n > 5")
     assert consumer.pull(flags=SUSPEND) is HELD
@@ -281,6 +282,7 @@ async def test_a_held_pull_whose_filter_fails_is_answered(
 # -- retries
 
 
+@pytest.mark.proves("Filters", "retry topics with `filterSupportRetry`")
 async def test_messages_of_a_retry_topic(consumer: Consumer):
     consumer.parts.topic_configs.update(TopicConfig("%RETRY%G", 1, 1))
     consumer.subscribe("n > 5")
@@ -296,6 +298,7 @@ async def test_messages_of_a_retry_topic(consumer: Consumer):
 # -- what is refused
 
 
+@pytest.mark.proves("Filters", "without `enablePropertyFilter` SQL92 is rejected, and the setting is named")
 async def test_without_the_setting_filters_are_rejected(consumer: Consumer):
     consumer.subscribe("n > 5")
     apply_updates([consumer.parts.config], {"enablePropertyFilter": "false"})

@@ -335,6 +335,10 @@ async def test_a_store_continues_from_what_is_left(tmp_path: Path):
     await again.stop()
 
 
+@pytest.mark.proves(
+    "Delayed messages",
+    "messages that wait for days are stored again on the way, and the CommitLog is not cleaned under them",
+)
 async def test_a_file_with_messages_that_are_to_be_delivered_stays_when_it_has_expired(cleaned: Cleaned):
     cleaned.age(0, 1, 2)
     cleaned.service.delete_files_manually()

@@ -85,6 +85,7 @@ async def filled(root: Path, **settings) -> MessageStore:
     return store
 
 
+@pytest.mark.proves("When the store is opened", "3. topics that were deleted")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("again", [0, 3])
 async def test_a_deleted_topic_does_not_return_when_queues_are_rebuilt(tmp_path: Path, clean: bool, again: int):
@@ -112,6 +113,7 @@ async def test_a_deleted_topic_does_not_return_when_queues_are_rebuilt(tmp_path:
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. topics that were deleted")
 async def test_a_stop_between_mark_and_removal_finishes_the_deletion(tmp_path: Path, monkeypatch):
     store = await filled(tmp_path / "store")
     move_away, root = store.queues.move_away, tmp_path / "killed"
@@ -229,6 +231,7 @@ class Disk:
         self._rename(LOCAL, old, new)
 
 
+@pytest.mark.proves("When the store is opened", "3. topics that were deleted")
 async def test_a_mark_that_cannot_be_taken_back_is_reported_once_and_tried_until_it_is(
     tmp_path: Path, monkeypatch, caplog
 ):

@@ -53,6 +53,7 @@ def append_sized(log: CommitLog, queue: ConsumeQueue, size: int, number: int = 0
     return offset
 
 
+@pytest.mark.proves("The steps of a message", "1. record")
 @pytest.mark.parametrize("topic", ["Topic", "T" * 127, "T" * 128, "é" * 64])
 @pytest.mark.parametrize("born_host", [V4_HOST, V6_HOST], ids=["born4", "born6"])
 @pytest.mark.parametrize("store_host", [V4_HOST, V6_HOST], ids=["store4", "store6"])
@@ -211,6 +212,7 @@ def fill(log: CommitLog, queue: ConsumeQueue) -> None:
         append_sized(log, queue, 1000, number)
 
 
+@pytest.mark.proves("The steps of a message", "1. record")
 def test_blocks_are_there_before_anything_is_stored_in_them(tmp_path: Path):
     with open_log(tmp_path / "log", 1 << 20, step=8192) as log:
         queue = queue_for(tmp_path)
@@ -222,6 +224,7 @@ def test_blocks_are_there_before_anything_is_stored_in_them(tmp_path: Path):
         assert log.queue.files[-1].wrote <= log.queue.files[-1].allocated
 
 
+@pytest.mark.proves("The steps of a message", "1. record")
 def test_where_the_disk_has_no_blocks_nothing_is_stored(tmp_path: Path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -221,6 +221,7 @@ def test_a_record_that_goes_beyond_the_end_is_not_sound(tmp_path: Path, count: i
     queue.close()
 
 
+@pytest.mark.proves("Damage", "a record without a sector")
 @pytest.mark.parametrize("count", [3, 200])
 @pytest.mark.parametrize("is_lost", [True, False])
 @pytest.mark.parametrize("inside", [1, 2, 3])

@@ -115,6 +115,7 @@ class TestWholeRecords:
 
 
 class TestAppendRaw:
+    @pytest.mark.proves("A log that copies another's", "raw bytes")
     @pytest.mark.parametrize("most", [300, 5000, 100_000])
     def test_a_log_is_copied_byte_by_byte_whatever_the_parts(self, tmp_path: Path, most: int):
         queue = ConsumeQueue("Topic", 0, tmp_path / "cq", 1200)

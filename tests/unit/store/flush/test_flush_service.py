@@ -117,6 +117,7 @@ def test_all_files_synced_to_their_ends_are_the_end_of_the_log(tmp_path: Path):
     log.queue.close()
 
 
+@pytest.mark.proves("The steps of a message", "5. checkpoint")
 def test_the_time_told_is_from_before_the_sync(tmp_path: Path, monkeypatch):
     log = Log(tmp_path)
     log.queue.files[0].wrote = 10
@@ -128,6 +129,7 @@ def test_the_time_told_is_from_before_the_sync(tmp_path: Path, monkeypatch):
     log.queue.close()
 
 
+@pytest.mark.proves("The steps of a message", "5. checkpoint")
 def test_after_the_clock_was_set_back_the_checkpoint_goes_back_before_anything_is_acknowledged(tmp_path: Path):
     log = Log(tmp_path)
     log.checkpoint.advance(physic_msg_timestamp=9000, logics_msg_timestamp=8000, index_msg_timestamp=7000)
@@ -217,6 +219,7 @@ async def test_a_thread_without_work_sleeps_until_the_log_has_grown(tmp_path: Pa
     await log.stop()
 
 
+@pytest.mark.proves("The steps of a message", "2. sync")
 async def test_a_sync_serves_those_that_were_written_before_it_began(tmp_path: Path, monkeypatch):
     log = Log(tmp_path)
     file, flusher = log.queue.files[0], log.flusher
@@ -343,6 +346,7 @@ async def test_the_sends_of_a_run_count_for_the_next_sync(tmp_path: Path, monkey
     await log.stop()
 
 
+@pytest.mark.proves("The steps of a message", "4. answer")
 async def test_readers_hear_of_a_sync_before_those_that_wait_for_it(tmp_path: Path):
     heard: list[int] = []
     log = Log(tmp_path, on_synced=lambda: heard.append(log.flusher.flushed_offset))
@@ -365,6 +369,7 @@ def store_records(file: MappedFile, count: int) -> int:
     return file.wrote
 
 
+@pytest.mark.proves("When a sync fails", "rewritten")
 async def test_a_failed_sync_makes_the_store_read_only_until_all_of_it_is_rewritten(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(flush_service, "RETRY_S", 0.01)
     log = Log(tmp_path, flush_interval_commit_log=5)
@@ -397,6 +402,7 @@ async def test_a_failed_sync_makes_the_store_read_only_until_all_of_it_is_rewrit
     await log.stop()
 
 
+@pytest.mark.proves("When a sync fails", "no longer in memory")
 async def test_what_the_kernel_dropped_is_not_rewritten(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(flush_service, "RETRY_S", 0.01)
     log = Log(tmp_path, flush_interval_commit_log=5)
@@ -453,6 +459,7 @@ def test_queues_are_synced_up_to_where_they_were_written(tmp_path: Path):
     commit_log.queue.close()
 
 
+@pytest.mark.proves("When a sync fails", "queue files")
 def test_queues_that_could_not_be_synced_do_not_count_as_on_disk(tmp_path: Path, monkeypatch, caplog):
     queue = make_queue(tmp_path, 2)
     seen = Seen()

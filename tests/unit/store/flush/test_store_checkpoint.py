@@ -45,6 +45,7 @@ def test_fields_of_other_releases_are_kept(name: str, tmp_path: Path):
     assert checkpoint.layout.physic_msg_timestamp == golden_store.manifest(name)["checkpoint"]["physicMsgTimestamp"]
 
 
+@pytest.mark.proves("When the store is opened", "2. torn tail")
 def test_the_earliest_of_the_times_counts_and_three_seconds_before_it(tmp_path: Path):
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
     checkpoint.advance(physic_msg_timestamp=50_000, logics_msg_timestamp=40_000, index_msg_timestamp=30_000)
@@ -67,6 +68,7 @@ def test_a_time_of_zero_is_no_time_and_other_fields_stay(tmp_path: Path):
     assert (tmp_path / "checkpoint").stat().st_size == 4096
 
 
+@pytest.mark.proves("The steps of a message", "5. checkpoint")
 def test_times_go_back_with_the_clock(tmp_path: Path):
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
     checkpoint.advance(physic_msg_timestamp=50_000, logics_msg_timestamp=50_000, index_msg_timestamp=30_000)

@@ -255,6 +255,7 @@ def test_a_sync_does_not_speak_for_keys_that_come_while_it_runs(index: Index, mo
     assert index.service.sync() == NOW + 9
 
 
+@pytest.mark.proves("The steps of a message", "5. checkpoint")
 def test_a_sync_tells_up_to_which_message_all_keys_are_on_disk(index: Index):
     assert index.service.sync() == 0
     index.add(0, "U0", stored=NOW)

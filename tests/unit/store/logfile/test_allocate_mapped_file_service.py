@@ -116,6 +116,7 @@ def test_a_full_disk_reaches_the_taker_each_time_and_costs_no_files(
     assert list(tmp_path.iterdir()) == [], "a start would find a file that is nothing but a hole"
 
 
+@pytest.mark.proves("The steps of a message", "1. files in order")
 def test_size_and_name_of_a_file_are_on_disk_before_the_next_file_is_there(tmp_path: Path):
     file_system = RecordingFileSystem(tmp_path / "live")
     service = AllocateMappedFileService(file_system)

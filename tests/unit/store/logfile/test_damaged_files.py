@@ -190,6 +190,7 @@ def zeros(path: Path) -> None:
     overwrite(path, 0, bytes(QUEUE_FILE))
 
 
+@pytest.mark.proves("Damage", "queue and index files")
 @CLEAN
 @pytest.mark.parametrize("damage", [removed, shorter, longer, empty])
 @pytest.mark.parametrize("number", [0, 1])
@@ -259,6 +260,7 @@ def backwards(path: Path) -> None:
     overwrite(path, 16, (1 << 50).to_bytes(8, "big"))
 
 
+@pytest.mark.proves("Damage", "queue and index files")
 @CLEAN
 @pytest.mark.parametrize("damage", [other_size, too_many, backwards])
 @pytest.mark.parametrize("number", [0, 1, -1])

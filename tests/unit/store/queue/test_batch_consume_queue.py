@@ -184,6 +184,7 @@ def test_a_queue_that_is_cut_after_a_gap_continues_after_it(filled: Filled):
     assert (filled.queue.min_offset, filled.queue.position_of(first)) == (0, 0)
 
 
+@pytest.mark.proves("When the store is opened", "3. queues of batches")
 @pytest.mark.parametrize(
     ("at", "value"),
     [

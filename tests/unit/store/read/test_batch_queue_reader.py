@@ -53,6 +53,11 @@ def pull(store: MessageStore, offset: int, max_msgs: int = 32, **how) -> tuple[l
     return [each.queue_offset for each in found], result
 
 
+@pytest.mark.proves(
+    "Request and reply, batches, types of messages",
+    "topics of batch consume queues (`queue.type=BatchCQ`): a batch is one record, which clients take "
+    "apart; kept over stops, kills and lost folders, and by Apache's broker in turn",
+)
 async def test_a_batch_is_returned_whole_even_from_its_middle(store: MessageStore):
     put_all(store)
     assert pull(store, 0)[0] == list(range(11))
@@ -191,6 +196,7 @@ async def test_times_are_those_of_the_record(tmp_path: Path):
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. queues of batches")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lost", [(), ("batchconsumequeue",), ("batchconsumequeue", "consumequeue", "index")])
 async def test_offsets_are_the_same_after_a_start(tmp_path: Path, clean: bool, lost: tuple[str, ...]):

@@ -243,6 +243,7 @@ async def test_sound_messages_in_the_page_cache_need_no_second_look(
 
 
 class TestRecords:
+    @pytest.mark.proves("Damage", "before delivery to a consumer")
     async def test_no_flipped_bit_of_the_head_gives_a_wrong_message(self, store: MessageStore):
         place, _ = record_place(store, 70)
         left_out = 0
@@ -258,6 +259,7 @@ class TestRecords:
         assert left_out == 8 * 4 * 5 + 8 * 16 + 2
         assert pulls(store) == sound()
 
+    @pytest.mark.proves("Damage", "before delivery to a consumer")
     async def test_no_flipped_bit_after_the_head_gives_a_wrong_body(self, store: MessageStore):
         place, size = record_place(store, 70)
         covered = 88 + len(body_of(70)) + len(b"\x05Topic") + 2
@@ -307,6 +309,7 @@ class TestRecords:
 
 
 class TestEntries:
+    @pytest.mark.proves("Damage", "before delivery to a consumer")
     async def test_no_flipped_bit_of_an_entry_gives_a_wrong_message(self, store: MessageStore):
         place = entry_place(store, 70)
         for bit in range(12 * 8):

@@ -95,6 +95,7 @@ def test_a_pull_for_any_number_of_messages_examines_few(store: MessageStore, tru
 COUNT = 250
 
 
+@pytest.mark.proves("Filters", "SQL92: the right messages and no others, over a restart of the broker")
 @pytest.mark.parametrize("kind", ["new", "far back", "old"])
 async def test_the_right_messages_in_their_order_and_no_others(store: MessageStore, kind: str):
     for number in range(COUNT):

@@ -232,6 +232,7 @@ class TestLimits:
 
         assert select(store, 10 * SIZE, 0, 40).message_count == 32
 
+    @pytest.mark.proves("Damage", "before delivery to a consumer")
     def test_messages_far_back_are_not_trusted(self, store: MessageStore):
         put(store, 20)
         entry_place(store, 2).write(bytes(20))

@@ -19,6 +19,7 @@ def test_without_a_note_nothing_is_half_made(tmp_path: Path):
     assert (note.found_from, note.found_mended_to, note.stands) == (None, 0, False)
 
 
+@pytest.mark.proves("When the store is opened", "5. rebuilt")
 def test_the_next_start_finds_what_was_noted_last(tmp_path: Path):
     path = tmp_path / REBUILD_NOTE_FILE
     note = loaded(path)

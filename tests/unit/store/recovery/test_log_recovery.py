@@ -47,6 +47,7 @@ async def killed_after_the_clock_was_set_back(folder: Path, clock: FakeClock, *,
     return killed
 
 
+@pytest.mark.proves("When the store is opened", "2. torn tail")
 async def test_no_entry_is_missing_before_a_clock_that_was_set_back(tmp_path: Path) -> None:
     clock = FakeClock()
     killed = await killed_after_the_clock_was_set_back(tmp_path, clock, has_index=False)
@@ -60,6 +61,7 @@ async def test_no_entry_is_missing_before_a_clock_that_was_set_back(tmp_path: Pa
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. index")
 @pytest.mark.parametrize("name", ["first", "unknown", "older"])
 async def test_no_key_is_missing_before_a_clock_that_was_set_back(tmp_path: Path, name: str) -> None:
     clock = FakeClock()

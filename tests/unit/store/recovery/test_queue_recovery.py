@@ -79,6 +79,7 @@ def test_a_damaged_file_is_reported_and_not_used(tmp_path: Path, text: str):
     assert [one.startswith(f"{path}: cannot be read") for one in told] == [True]
 
 
+@pytest.mark.proves("Damage", "`consumeQueueEnds.json`")
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
@@ -109,6 +110,7 @@ async def test_what_log_and_queues_cannot_have_held_is_reported_and_not_used(
     await store.stop()
 
 
+@pytest.mark.proves("Damage", "`consumeQueueEnds.json`")
 @pytest.mark.parametrize(("before", "after"), [("83]", "84]"), ("Topic", "Tomic"), ('"0":', '"4":')])
 async def test_a_number_or_a_name_that_changed_is_reported_and_not_used(
     filled: Filled, tmp_path: Path, before: str, after: str
@@ -275,6 +277,7 @@ async def test_a_queue_all_messages_of_which_the_log_lost_continues_where_it_was
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "5. rebuilt")
 async def test_a_kill_amid_the_start_that_found_a_queue_lost_changes_nothing_of_it(
     filled: Filled, tmp_path: Path, monkeypatch
 ):
@@ -303,6 +306,7 @@ async def test_a_kill_amid_the_start_that_found_a_queue_lost_changes_nothing_of_
         killed = again
 
 
+@pytest.mark.proves("When the store is opened", "5. rebuilt")
 async def test_a_kill_amid_the_start_that_found_used_offsets_lost_has_none_of_them_used_again(
     filled: Filled, tmp_path: Path, monkeypatch
 ):
@@ -444,6 +448,7 @@ def commit_log_files(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "commitlog").iterdir())
 
 
+@pytest.mark.proves("Damage", "last entries of a queue")
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
 @pytest.mark.parametrize("number", [LAST, LAST - 2])
 @pytest.mark.parametrize("with_ends", [True, False])
@@ -466,6 +471,7 @@ async def test_a_damaged_last_entry_is_rebuilt_and_reported(
     await store.stop()
 
 
+@pytest.mark.proves("Damage", "last entries of a queue")
 @pytest.mark.parametrize(
     "bit", [pytest.param(bit, marks=[] if bit % 8 in {0, 7} else [pytest.mark.soak]) for bit in range(64)]
 )
@@ -508,6 +514,7 @@ async def test_noise_at_the_end_of_a_queue_is_rebuilt(filled: Filled, tmp_path: 
     await store.stop()
 
 
+@pytest.mark.proves("Damage", "last entries of a queue")
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
 async def test_a_damaged_entry_that_is_known_to_be_on_disk_is_rebuilt_after_a_kill(
     filled: Filled, tmp_path: Path, moved: int, size: int
@@ -542,6 +549,7 @@ async def test_entries_whose_messages_a_power_loss_took_have_nothing_before_them
     await store.stop()
 
 
+@pytest.mark.proves("Damage", "the end of the log")
 async def test_an_entry_whose_message_the_log_has_lost_says_where_the_log_ended(filled: Filled, tmp_path: Path):
     """Nothing else does, since another broker stopped the store."""
     root = await stopped(filled, tmp_path)
@@ -554,6 +562,7 @@ async def test_an_entry_whose_message_the_log_has_lost_says_where_the_log_ended(
     await store.stop()
 
 
+@pytest.mark.proves("Damage", "the end of the log")
 async def test_entries_say_nothing_beyond_the_file_of_the_last_sound_record(filled: Filled, tmp_path: Path):
     root = await stopped(filled, tmp_path)
     (root / "config" / QUEUE_ENDS_FILE).unlink()
@@ -601,6 +610,7 @@ async def batches(root: Path) -> int:
     return result.physical_offset
 
 
+@pytest.mark.proves("Damage", "last entries of a queue")
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
 @pytest.mark.parametrize("with_ends", [True, False])
 async def test_a_damaged_last_entry_of_batches_is_rebuilt_and_reported(

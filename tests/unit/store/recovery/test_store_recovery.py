@@ -101,6 +101,7 @@ async def test_messages_that_were_not_dispatched_before_a_kill(filled: Filled, t
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "1. `abort`")
 async def test_a_second_kill_right_after_the_first(filled: Filled, killed: Path, tmp_path: Path):
     store = make_store(killed, filled.clock)
     await store.start()
@@ -193,6 +194,7 @@ async def test_the_cut_is_reported(filled: Filled, killed: Path, caplog):
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "2. torn tail")
 async def test_stale_bytes_after_the_cut_are_never_read_again(filled: Filled, killed: Path):
     path, position = log_file(killed, filled.offsets[-3])
     overwrite(path, position + 200, b"\x01")
@@ -218,6 +220,7 @@ async def test_stale_bytes_after_the_cut_are_never_read_again(filled: Filled, ki
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. index")
 async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: Filled, tmp_path: Path):
     await filled.store.stop()
     root = crash_copy(filled.root, tmp_path / "damaged")
@@ -234,6 +237,7 @@ async def test_keys_of_messages_that_were_cut_off_never_lead_to_others(filled: F
     filled.store = store
 
 
+@pytest.mark.proves("When the store is opened", "5. rebuilt")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("folders", [["consumequeue"], ["index"], ["consumequeue", "index"]], ids="+".join)
 async def test_missing_folders_are_rebuilt(filled: Filled, killed: Path, folders: list[str], clean: bool):
@@ -247,6 +251,7 @@ async def test_missing_folders_are_rebuilt(filled: Filled, killed: Path, folders
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. queues")
 async def test_queues_ahead_of_the_log_are_cut_to_it(filled: Filled, killed: Path):
     for number in range(COUNT - 30, COUNT):
         zeroed(*log_file(killed, filled.offsets[number]), filled.sizes[number])
@@ -324,6 +329,7 @@ async def test_a_restart_without_a_message_keeps_the_checkpoint(filled: Filled, 
     filled.store = store
 
 
+@pytest.mark.proves("When the store is opened", "3. queues")
 @pytest.mark.parametrize(("first", "count"), [(0, 1), (10, 5), (40, 43), (70, 14), (83, 1)])
 async def test_a_power_loss_that_takes_pages_of_a_queue_leaves_no_hole(
     filled: Filled, killed: Path, first: int, count: int
@@ -338,6 +344,7 @@ async def test_a_power_loss_that_takes_pages_of_a_queue_leaves_no_hole(
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. queues")
 async def test_entries_before_the_checkpoint_are_kept_and_later_ones_rebuilt(filled: Filled, tmp_path: Path, caplog):
     caplog.set_level("INFO")
     filled.store.flusher.flush()
@@ -356,6 +363,7 @@ async def test_entries_before_the_checkpoint_are_kept_and_later_ones_rebuilt(fil
     await store.stop()
 
 
+@pytest.mark.proves("When the store is opened", "3. topics that were deleted")
 @pytest.mark.parametrize("again", [1, 3, 9])
 async def test_a_topic_that_was_deleted_and_made_again_has_its_new_messages_after_a_kill(tmp_path: Path, again: int):
     store = make_store(tmp_path / "store")
@@ -404,6 +412,7 @@ def with_a_damaged_checkpoint(root: Path) -> None:
     (root / "checkpoint").write_bytes(b"short")
 
 
+@pytest.mark.proves("When the store is opened", "1. `abort`")
 @pytest.mark.parametrize(
     "damage",
     [
