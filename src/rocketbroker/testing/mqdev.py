@@ -127,7 +127,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     version: Version = False,
 ) -> None:
     """Run a name server and a broker in one process until Ctrl-C, for development."""
-    started = time.monotonic()
+    started, ready = time.monotonic(), _ReadyFile(ready_file)
     if ephemeral and store is not None:
         raise typer.BadParameter("--ephemeral keeps nothing and --store keeps all; give one of them")
     if demo and layout is not None:
@@ -144,7 +144,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         first_port = (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port
         properties = _properties(settings or (), ephemeral=ephemeral)
         if layout is not None:
-            _serve_layout(layout, namesrv_port, first_port, store, host, advertise, properties, ready_file)
+            _serve_layout(layout, namesrv_port, first_port, store, host, advertise, properties, ready)
             return
         if control_port is not None:
             from rocketbroker.testing.control_server import ControlServer
@@ -153,7 +153,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             mq = RocketMQServer(
                 properties, namesrv_port=namesrv_port, broker_port=first_port, host=host, advertise=advertise
             )
-            _serve_controlled(mq, ControlServer(mq, control_port), ready_file, started)
+            _serve_controlled(mq, ControlServer(mq, control_port), ready, started)
             return
         from rocketbroker.app.broker_controller import BrokerController
         from rocketbroker.app.launch.dev_server import DevServer
@@ -168,9 +168,12 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             bind=partial(BrokerController.bind, when_warm=spare_the_collector),
         )
         if demo:
-            _demo(server, messages)
+            from rocketbroker.app.launch.demo import run_demo
+
+            if code := run_demo(server, messages):
+                raise typer.Exit(code)
         else:
-            _serve(server, ready_file, started)
+            _serve(server, ready, started)
     except (ConfigError, StoreError) as error:
         print(f"mqdev: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
@@ -201,28 +204,26 @@ def _print_addresses(server: "DevServer | RocketMQServer", started: float, kept:
     print(f"  store   {server.store}{kept}")
 
 
-def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready_file: Path | None, started: float) -> None:
+def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready: "_ReadyFile", started: float) -> None:
     def booted() -> None:
-        if ready_file is not None:
-            _write_ready(ready_file, f"NAMESRV_ADDR={mq.namesrv_addr}\nCONTROL_URL={control.url}\n")
+        ready.write(f"NAMESRV_ADDR={mq.namesrv_addr}\nCONTROL_URL={control.url}\n")
         _print_addresses(mq, started, "  (removed at exit)")
         print(f"  control {control.url}  <- clock, faults and reset by HTTP")
         print("Ctrl-C stops it.", flush=True)
 
-    _run_with_ready_file(serve(control, booted), ready_file)
+    ready.run(serve(control, booted))
 
 
-def _serve(server: "DevServer", ready_file: Path | None, started: float) -> None:
+def _serve(server: "DevServer", ready: "_ReadyFile", started: float) -> None:
     def booted() -> None:
-        if ready_file is not None:
-            _write_ready(ready_file, f"NAMESRV_ADDR={server.namesrv_addr}\n")
+        ready.write(f"NAMESRV_ADDR={server.namesrv_addr}\n")
         _print_addresses(server, started, "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)")
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
             print("                      free some space, or choose a folder on another disk with --store DIR")
         print("Ctrl-C stops it.", flush=True)
 
-    _run_with_ready_file(serve(server, booted), ready_file)
+    ready.run(serve(server, booted))
 
 
 def _serve_layout(  # noqa: PLR0913, PLR0917 - options of the command
@@ -233,7 +234,7 @@ def _serve_layout(  # noqa: PLR0913, PLR0917 - options of the command
     host: str,
     advertise: str | None,
     properties: Mapping[str, str],
-    ready_file: Path | None,
+    ready: "_ReadyFile",
 ) -> None:
     from rocketbroker.app.launch.cluster_layout import ClusterLayout
     from rocketbroker.app.launch.dev_server import advertised
@@ -252,45 +253,44 @@ def _serve_layout(  # noqa: PLR0913, PLR0917 - options of the command
 
     def booted() -> None:
         show(f"store          {cluster.store}{'' if store else '  (removed at exit; --store DIR keeps it)'}")
-        if ready_file is not None:
-            _write_ready(ready_file, f"NAMESRV_ADDR={cluster.namesrv_addr}\n")
+        ready.write(f"NAMESRV_ADDR={cluster.namesrv_addr}\n")
         show(f"ready: clients use the name server {cluster.namesrv_addr}. Ctrl-C stops all.")
 
-    _run_with_ready_file(serve(cluster, booted, cancels_start=True), ready_file)
+    ready.run(serve(cluster, booted, cancels_start=True))
 
 
-def _run_with_ready_file(main: Coroutine[None, None, None], ready_file: Path | None) -> None:
-    if ready_file is not None:
-        _remove_ready(ready_file)
-    try:
-        run(main)
-    finally:
-        if ready_file is not None:
-            _remove_ready(ready_file)
+class _ReadyFile:
+    """File that names the addresses while the servers run; None for no file."""
 
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
 
-def _write_ready(path: Path, text: str) -> None:
-    draft = path.with_name(f"{path.name}.tmp")
-    try:
-        draft.write_text(text)
-        draft.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write --ready-file {path}: {error.strerror}") from error
+    def run(self, main: Coroutine[None, None, None]) -> None:
+        """Run a coroutine, without the file before and after."""
+        self._remove()
+        try:
+            run(main)
+        finally:
+            self._remove()
 
+    def write(self, text: str) -> None:
+        """Write the file; whoever waits for it never sees a part."""
+        if self._path is None:
+            return
+        draft = self._path.with_name(f"{self._path.name}.tmp")
+        try:
+            draft.write_text(text)
+            draft.replace(self._path)
+        except OSError as error:
+            raise ConfigError(f"cannot write --ready-file {self._path}: {error.strerror}") from error
 
-def _remove_ready(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot remove --ready-file {path}: {error.strerror}") from error
-
-
-def _demo(server: "DevServer", messages: int) -> None:
-    from rocketbroker.app.launch.demo import run_demo
-
-    code = run_demo(server, messages)
-    if code:
-        raise typer.Exit(code)
+    def _remove(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot remove --ready-file {self._path}: {error.strerror}") from error
 
 
 def main() -> None:
