@@ -115,11 +115,6 @@ class SendMessageBack:
         check_success(await self._client.invoke_at_broker(queue, command))
 
 
-# Order in which held messages are given out, and what follows from their outcome.
-#
-# ``ConsumeMessageConcurrentlyService`` gives them out as they arrive, ``ConsumeMessageOrderlyService`` one at a time
-# for each queue (org.apache.rocketmq.client.impl.consumer).
-
 # Messages that are taken before the event loop gets a turn, in which it reads the answers to pulls.
 _TAKEN_IN_A_ROW = 64
 # Seconds before a message that could not be sent back is consumed again here.

@@ -84,10 +84,10 @@ class HeldBytes:
         )
 
 
-# Messages are consumed in any order, and the group has one offset for a queue. It is that of the first message still
-# held: all before it are consumed, and none that is not can lie before it. So the offset never passes a message whose
-# handler runs, waits for a retry, or was killed; those behind it that were consumed already come again after a crash.
-# A message is held by its offset and known by its identity: a queue that was dropped, moved and taken again may hold
+# Messages are consumed in any order, and the group has one offset for a queue: that of the first message still held,
+# before which all are consumed. It never passes a message whose handler runs, waits for a retry, or was killed. Those
+# behind it that were consumed already come again after a crash.
+# A message is held by its offset and known by its identity. A queue that was dropped, moved and taken again may hold
 # another record at the same offset, which a late outcome of the first one must neither remove nor end.
 class ProcessQueue:
     """Messages that a consumer holds of one of its queues.

@@ -82,12 +82,6 @@ class SendFailedError(ClientError):
         self.causes = tuple(causes)
 
 
-# Errors for answers of brokers and name servers: one class for each code.
-#
-# Each is a BrokerResponseError with ``code``, ``remark`` (the server's text) and ``hint``, which a traceback shows as a
-# note.
-
-
 class BrokerAnswerError(BrokerResponseError):
     """Answer of a broker or name server with a known code; a traceback shows ``name`` and ``hint`` as a note.
 

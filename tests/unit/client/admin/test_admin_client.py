@@ -1,4 +1,4 @@
-"""Calls of administration: one for each code, at the right broker, within the limits that were set."""
+"""Calls of administration: one for each code, at the right broker, in its time limit; tracks of messages."""
 
 import ast
 import re

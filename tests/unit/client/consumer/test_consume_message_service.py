@@ -1,4 +1,4 @@
-"""Messages given back: by their offset, or as a copy."""
+"""Order and outcome of consumption, and messages given back by their offset or as a copy."""
 
 import asyncio
 from collections.abc import AsyncIterator

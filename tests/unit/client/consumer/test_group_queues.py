@@ -1,4 +1,4 @@
-"""Subscriptions of the consumers of one group in one process."""
+"""Subscriptions of a group's members, and the queues that they get by them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Time limits of several tasks by one timer."""
+"""Handlers: their results, their threads, and their time limit."""
 
 import asyncio
 import threading

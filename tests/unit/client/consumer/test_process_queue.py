@@ -1,4 +1,4 @@
-"""Limits of held messages."""
+"""Messages that a consumer holds of a queue, and the limits on them."""
 
 import asyncio
 

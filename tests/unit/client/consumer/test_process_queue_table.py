@@ -1,4 +1,4 @@
-"""Locks of queues at brokers."""
+"""Queues taken, moved and given up, their locks at brokers, and where a new group starts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

@@ -1,4 +1,4 @@
-"""Selectors of messages: tags, SQL92, and telling them apart."""
+"""Selectors of messages, pulls, and their results with damage in them."""
 
 import pytest
 

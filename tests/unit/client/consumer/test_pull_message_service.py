@@ -1,4 +1,4 @@
-"""Retries and skips of damaged messages."""
+"""Pull loops of a group's member and of an iteration: damage, moves, failures, commits."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Loops over messages: what becomes of each when the loop goes on, is left, or raises."""
+"""A push consumer's loops and handler, and messages consumed on request."""
 
 import asyncio
 import sys

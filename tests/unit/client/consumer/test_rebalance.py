@@ -1,4 +1,4 @@
-"""Allocation of queues, against recorded answers of the Java client."""
+"""Allocation of queues, against recorded answers of the Java client, and the pace of rebalances."""
 
 import asyncio
 import itertools

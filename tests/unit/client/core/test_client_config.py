@@ -1,4 +1,4 @@
-"""Signatures of requests."""
+"""Signatures of requests, and settings of connections."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Names with and without their namespace."""
+"""Namespaces, and the start and close of a member of a group."""
 
 import asyncio
 

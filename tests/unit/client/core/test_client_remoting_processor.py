@@ -1,4 +1,4 @@
-"""Questions, their replies, and replies that nobody waits for."""
+"""Requests of brokers, questions and their replies, and replies that nobody waits for."""
 
 import asyncio
 import zlib

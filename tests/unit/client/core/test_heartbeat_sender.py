@@ -1,4 +1,4 @@
-"""Heartbeats: to whom, when, and what is in them."""
+"""Heartbeats: to whom, when, what is in them, and on a loop that user code blocks."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Failures that repeat: a line a minute for each cause."""
+"""Failures that repeat are logged once a minute, and versions of brokers have names."""
 
 import logging
 

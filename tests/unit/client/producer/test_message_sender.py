@@ -1,4 +1,4 @@
-"""Sends in flight are bounded by number and by bytes, and others wait in order."""
+"""Choice of queues and brokers, and the bound on sends in flight."""
 
 import asyncio
 from collections import Counter

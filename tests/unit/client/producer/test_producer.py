@@ -1,4 +1,4 @@
-"""Settings that both producers share."""
+"""Sends of a producer: settings, tries, time limits, hooks, batches and recalls."""
 
 import asyncio
 import zlib
