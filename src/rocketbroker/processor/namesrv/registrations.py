@@ -228,7 +228,7 @@ class UnregisterBrokerProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[UnRegisterBrokerRequestHeader]) -> Command:
-        """Answer the request.
+        """Remove a broker.
 
         Raises:
             BrokerResponseError: The broker is alive, and the request comes from another host.
@@ -247,7 +247,7 @@ class QueryDataVersionProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[QueryDataVersionRequestHeader]) -> Command:
-        """Answer the request.
+        """Return this server's version of a broker's tables, and note that the broker is alive.
 
         Raises:
             BrokerResponseError: The body is not a DataVersion.
@@ -281,7 +281,6 @@ class BrokerHeartbeatProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[BrokerHeartbeatRequestHeader]) -> Command:
-        """Answer the request."""
         header = command.header
         self._routes.update_broker_info_update_timestamp(header.cluster_name, header.broker_addr, connection)
         return response()
@@ -298,7 +297,6 @@ class GetBrokerMemberGroupProcessor:
         self._brokers = brokers
 
     def process(self, connection: Connection, command: RemotingCommand[GetBrokerMemberGroupRequestHeader]) -> Command:
-        """Answer the request."""
         header = command.header
         data = self._brokers.by_name.get(header.broker_name)
         group = BrokerMemberGroup(

@@ -42,7 +42,6 @@ class GetRouteInfoByTopicProcessor:
         self._started = clock.monotonic()
 
     def process(self, connection: Connection, command: RemotingCommand[GetRouteInfoRequestHeader]) -> Command:
-        """Answer the request."""
         if self._config.need_wait_for_service and not self._ready():
             return response(ResponseCode.SYSTEM_ERROR, "name server not ready")
         topic = command.header.topic
@@ -70,7 +69,6 @@ class GetBrokerClusterInfoProcessor:
         self._answers = answers
 
     def process(self, connection: Connection, command: Command) -> Command:
-        """Answer the request."""
         return response(body=self._answers.list("cluster info", self._encoded))
 
     def _encoded(self) -> bytes:
@@ -87,7 +85,7 @@ class GetAllTopicListFromNameserverProcessor:
         self._answers = answers
 
     def process(self, connection: Connection, command: Command) -> Command:
-        """Answer the request.
+        """Return the names of all topics.
 
         Raises:
             BrokerResponseError: The names do not fit into a frame.
@@ -106,7 +104,6 @@ class GetTopicsByClusterProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[GetTopicsByClusterRequestHeader]) -> Command:
-        """Answer the request."""
         if not self._config.enable_topic_list:
             return response(ResponseCode.SYSTEM_ERROR, "disable")
         cluster = command.header.cluster
@@ -126,7 +123,6 @@ class GetSystemTopicListFromNsProcessor:
         self._brokers = brokers
 
     def process(self, connection: Connection, command: Command) -> Command:
-        """Answer the request."""
         names = dict.fromkeys(self._brokers.clusters)
         for brokers in self._brokers.clusters.values():
             names.update(dict.fromkeys(sorted(brokers)))
@@ -176,7 +172,7 @@ class RegisterTopicInNamesrvProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[RegisterTopicRequestHeader]) -> Command:
-        """Answer the request.
+        """Add the queues of a topic.
 
         Raises:
             BrokerResponseError: The topic rule does not allow the name, the body is not a route, or a limit is
@@ -211,7 +207,6 @@ class DeleteTopicInNamesrvProcessor:
         self._routes = routes
 
     def process(self, connection: Connection, command: RemotingCommand[DeleteTopicFromNamesrvRequestHeader]) -> Command:
-        """Answer the request."""
         self._routes.delete_topic(command.header.topic, command.header.cluster_name)
         return response()
 
