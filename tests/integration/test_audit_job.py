@@ -1,8 +1,7 @@
-"""The audit by Spark tells of each kind of damage what `mqstore check` tells, under the same names."""
+"""The audit by Spark tells of each kind of damage what the audit in one process tells."""
 
 import asyncio
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -11,33 +10,24 @@ from struct import Struct
 from typing import Any
 from unittest.mock import create_autospec
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.jobs import audit as audit_job
-from rocketbroker.analytics.jobs.audit import AuditOptions
-from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
-from rocketbroker.analytics.jobs.audit_findings import Kept
-from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore
+from rocketbroker.analytics.jobs.audit import finding_row
 from rocketbroker.analytics.jobs.scope import NotRead
 from rocketbroker.app.mqanalytics import audit as audit_command
 from rocketbroker.app.mqanalytics.audit import Found, run
 from rocketbroker.app.mqanalytics.cli import app
-from rocketbroker.audit.store_audit import AuditReport
-from rocketbroker.audit.store_files import AuditOptions as CheckOptions
+from rocketbroker.audit.store_files import AuditOptions, Expiry
 from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, parse_delay_levels
-from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY, ENTRY
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
 from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position, slot_position
-from rocketbroker.codec.storefile.store_state import StoreState
 from rocketbroker.common.config import MessageStoreConfig
 from tests.support import audit_damage, golden_store
 from tests.support.audited_store import (
@@ -54,7 +44,7 @@ from tests.support.audited_store import (
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.fakes import FakeClock
 from tests.support.slow_store_reader import slow_rows
-from tests.support.stores import LOG_FILE, make_store, message
+from tests.support.stores import LOG_FILE, make_store
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -64,13 +54,8 @@ QUEUE_OFFSET = 17  # of the message that is damaged
 LEVELS = parse_delay_levels(MessageStoreConfig().message_delay_level)
 HOUR = 3_600_000
 LIMIT = 10_000  # of findings of a rule
-AUDIT = "mqanalytics audit"
-OF_LOG = {rule for rule in AuditRule if rule.startswith(("log-", "record-", "blank-")) and rule != "log-file-size"}
-OF_FILES = {"config-damaged", "config-backup-damaged", "queue-file-missing", "queue-file-size", "log-file-size"}
-OF_FILES |= {"checkpoint-damaged", "checkpoint-ahead"}
-PLACE = re.compile(r"^[^:]*: ")
 # A date long before the messages, so that none is about to be removed.
-EARLY = 0
+ALL = AuditOptions(limit=LIMIT, expiry=Expiry(0))
 
 
 def in_record(number: int, at: int, data: bytes) -> Damage:
@@ -293,8 +278,9 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("batches")
     writer, entries = CommitLogWriter(root), b""
     for base, count in ((0, 3), (3, 4), (10, 2)):
-        record = writer.append(topic=b"Batches", sys_flag=INNER_BATCH_FLAG, queue_offset=base)
-        entries += BATCH_ENTRY.pack(writer.end - len(record), len(record), 0, 0, base, count, -1, 0)
+        number = b"INNER_NUM\x01%d\x02" % count
+        record = writer.append(b"", b"Batches", number, sys_flag=INNER_BATCH_FLAG, queue_offset=base, store_timestamp=7)
+        entries += BATCH_ENTRY.pack(writer.end - len(record), len(record), 0, 7, base, count, -1, 0)
     queue = root / "batchconsumequeue" / "Batches" / "0"
     queue.mkdir(parents=True)
     (queue / f"{0:020d}").write_bytes(entries)
@@ -315,7 +301,7 @@ def told(
     known = {**stores, "batches": batches, "far-index": far_index, **recorded}
     assert len(known) == len(stores) + 2 + len(recorded)
     roots = tuple(StoreRoot(name, str(path)) for name, path in known.items())
-    found, _ = run(spark, roots, AuditOptions(EARLY, LEVELS), limit=LIMIT, check_crc=True)
+    found, _ = run(spark, roots, ALL, LEVELS)
     by_store: dict[str, Found] = {name: [] for name in known}
     for each in found:
         by_store[each["broker"]].append(each)
@@ -330,43 +316,16 @@ def counted(found: Found) -> Counts:
     return counts
 
 
-def places_in_tables(found: Found) -> Counter[tuple[str, ...]]:
-    """Rule, severity and place of each finding: topic, queue and queue offset, file and entry, or physical offset."""
-    places = Counter[tuple[str, ...]]()
-    for each in found:
-        rule, detail = each["rule"], each["detail"]
-        if each["queue_offset"] is not None:
-            place = f"{each['topic']}/{each['queue_id']} queue offset {max(each['queue_offset'], 0)}: {detail}"
-        elif rule in OF_LOG:
-            place = str(each["physical_offset"])
-        elif rule in OF_FILES:
-            place = detail.split(": ", 1)[1] if "checkpoint, position" in detail else PLACE.sub("", detail)
-        else:
-            place = detail
-        places[rule, each["severity"], place] += 1
-    return places
-
-
-def places_in_files(report: AuditReport) -> Counter[tuple[str, ...]]:
-    """The same of the findings of `mqstore check`."""
-    places = Counter[tuple[str, ...]]()
-    for each in report.findings:
-        rule, path, position, detail, severity = each.rule, each.path, each.position, each.text, each.severity
-        place = detail
-        if rule in OF_LOG:
-            place = str(int(Path(path).name) + position)
-        elif rule.startswith("index-entry"):
-            place = f"{Path(path).name} {detail}"
-        if AUDIT in rule.tools:
-            places[rule.value, severity.value, place] += 1
-    return places
+def rows_of_check(root: Path) -> list[Any]:
+    """The findings of the audit in one process as rows of the job, with the number of each kind."""
+    report = check(root, ALL)
+    rows = [finding_row("", each) | {"count": report.counts[each.rule, each.severity]} for each in report.findings]
+    return sorted(map(repr, rows))
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_each_damage_is_reported_as_by_the_store_check(
-    told: dict[str, Found], stores: dict[str, Path], name: str
-) -> None:
-    assert places_in_tables(told[name]) == places_in_files(check(stores[name], CheckOptions(limit=LIMIT)))
+def test_each_damage_is_reported_as_by_one_process(told: dict[str, Found], stores: dict[str, Path], name: str) -> None:
+    assert sorted(repr(each | {"broker": ""}) for each in told[name]) == rows_of_check(stores[name])
 
 
 def test_each_damage_breaks_the_rule_it_is_made_for(told: dict[str, Found]) -> None:
@@ -409,7 +368,8 @@ def test_a_store_of_apache_rocketmq_has_no_findings(told: dict[str, Found], name
 
 def test_impossible_times_of_an_index_file_are_reported(told: dict[str, Found]) -> None:
     """An overflow decides which of its entries have the time of their message."""
-    assert {(each["rule"], each["severity"]) for each in told["far-index"]} == {("index-entry-mismatch", "error")}
+    rules = {(each["rule"], each["severity"]) for each in told["far-index"]}
+    assert rules == {("index-entry-mismatch", "error"), ("index-header", "error")}
 
 
 def test_one_batch_entry_covers_all_messages_of_the_batch(told: dict[str, Found]) -> None:
@@ -426,8 +386,7 @@ async def test_no_loss_is_reported_while_the_store_is_written(spark: SparkSessio
     try:
         put_all(store, clock)
         roots = (StoreRoot("a", str(tmp_path / "store")),)
-        options = AuditOptions(EARLY, LEVELS)
-        auditing = asyncio.create_task(asyncio.to_thread(run, spark, roots, options, limit=5, check_crc=True))
+        auditing = asyncio.create_task(asyncio.to_thread(run, spark, roots, ALL, LEVELS))
         rounds = 0
         while not auditing.done():
             put_all(store, clock, 50)
@@ -438,103 +397,6 @@ async def test_no_loss_is_reported_while_the_store_is_written(spark: SparkSessio
         await store.stop()
     assert rounds > 1
     assert [each for each in found if each["severity"] == "error"] == []
-
-
-@pytest.mark.parametrize("is_read", ["nothing", "log"])
-def test_no_loss_is_reported_while_the_store_is_cleaned(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: str
-) -> None:
-    """Damage is found also where nothing was removed."""
-    root, per_file = tmp_path / "store", 20
-    queued = asyncio.run(make_audited_store(root, max_index_num=1000, mapped_file_size_consume_queue=per_file * 20))
-    queue = root / "consumequeue" / QUEUE[0] / str(QUEUE[1])
-    files = sorted(queue.iterdir())
-    patch((files[-1], (len(queued) - 1) % per_file * 20), b"\0\0\x7f", 8)  # its size
-
-    def clean() -> None:
-        """As CleanCommitLogService does, and behind it CleanConsumeQueueService."""
-        for base in (0, LOG_FILE):
-            (root / "commitlog" / f"{base:020d}").unlink()
-        gone = [
-            path for path in files if queued[int(path.name) // 20 :][:per_file][-1].commit_log_offset < 2 * LOG_FILE
-        ]
-        assert 0 < len(gone) < len(files)
-        for path in gone:
-            path.unlink()
-
-    module, name = (audit_command, "_tables") if is_read == "nothing" else (audit_job, "_expected")
-    really = getattr(module, name)
-
-    def cleaned_before(*args: Any, **options: Any) -> Any:
-        clean()
-        return really(*args, **options)
-
-    monkeypatch.setattr(module, name, cleaned_before)
-    found, _ = run(spark, (StoreRoot("a", str(root)),), AuditOptions(EARLY, LEVELS), limit=5, check_crc=True)
-    assert [(each["rule"], each["queue_offset"], each["count"]) for each in found] == [
-        ("queue-entry-mismatch", len(queued) - 1, 1)
-    ]
-
-
-async def test_messages_removed_before_they_are_consumed_are_reported(spark: SparkSession, tmp_path: Path) -> None:
-    store = make_store(tmp_path / "store")
-    await store.start()
-    for number in range(300):
-        store.appender.put_message(message(bytes(1000), queue_id=number % 2))
-    store.appender.dispatch()
-    record = store.commit_log.record(0)
-    assert record is not None
-    await store.stop()
-    now = decode_record(record).store_timestamp
-    offset_table = {"Topic@Slow": {"0": 10, "1": 0}, "Topic@Fast": {"0": 150, "1": 150}}
-    (tmp_path / "store" / "config").mkdir(exist_ok=True)
-    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offset_table}))
-    roots = (StoreRoot("a", str(tmp_path / "store")),)
-    found, _ = run(spark, roots, AuditOptions(now + 50 * HOUR, LEVELS), limit=5, check_crc=False)
-    assert [(each["rule"], each["severity"]) for each in found] == [("unconsumed-expiring", "warning")] * 2
-    assert [(each["queue_id"], each["queue_offset"]) for each in sorted(found, key=lambda f: f["queue_id"])] == [
-        (0, 10),
-        (1, 0),
-    ]
-    assert all(each["detail"].startswith("group Slow is at ") for each in found)
-
-
-@pytest.mark.parametrize(
-    ("hours", "positions", "expected"),
-    [
-        (47, {}, []),
-        (48, {}, [("All", 0, 0, 8), ("Amid", 0, 2, 6), ("Old", 1, 0, 1)]),
-        (48, {"All": 8, "Amid": 7, "Old": 1}, [("Amid", 0, 7, 1)]),
-    ],
-)
-def test_unread_messages_in_expiring_files_are_counted_by_group_and_queue(
-    spark: SparkSession, hours: int, positions: dict[str, int], expected: list[tuple[str, int, int, int]]
-) -> None:
-    """Two files, of which the second is written to; queue 0 has batches of 2 and 5, queue 1 single messages.
-
-    Two entries are damaged: nothing can be added to the queue offset of one, nor taken from where the other leads.
-    """
-    records = spark.createDataFrame(
-        [("a", at, at) for at in (0, 100, 200, 900, 1000)],
-        "broker string, physical_offset bigint, store_timestamp bigint",
-    )
-    places = [(0, 0, 0, 1), (0, 1, 100, 2), (0, 3, 200, 5), (0, 8, 1000, 1), (1, 0, 900, 1), (1, 1, 1100, 1)]
-    places += [(0, MOST, 200, 5), (1, 2, LEAST + 1, 1)]
-    entries = spark.createDataFrame(
-        [("a", "T", *place) for place in places],
-        "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, batch_size int",
-    )
-    groups = [("All", 0, 0), ("Amid", 0, 2), ("Old", 1, 0), ("None", 0, 8)]
-    offsets = spark.createDataFrame(
-        [("a", name, "T", queue, positions.get(name, at)) for name, queue, at in groups],
-        "broker string, group_name string, topic string, queue_id int, consumer_offset bigint",
-    )
-    store = AuditedStore("a", 0, 1000, 1000, StoreState(False, (), StoreCheckpoint()), {}, (), pa.table({}))
-    frames = ExpiryFrames(records, entries, offsets, OfStore([store], {}))
-    with Kept() as kept:
-        rows = audit_expiry(frames, 900 + hours * HOUR, 72, 24, kept).collect()
-    told = [(each["detail"].split()[1], each["queue_id"], each["queue_offset"], each["detail"]) for each in rows]
-    assert [(*place, int(detail.split(": ")[1].split()[0])) for *place, detail in sorted(told)] == [*expected]
 
 
 def invoke(*arguments: object) -> tuple[int, str, str]:

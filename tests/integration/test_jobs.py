@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.audit_findings import local_frame
 from rocketbroker.analytics.jobs.compare import compare
 from rocketbroker.analytics.jobs.message_jobs import delays, hot_keys, lag, retries, retry_delays, sizes, skew, traffic
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
@@ -51,11 +49,6 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for each in rows:
         grouped[each["topic"]].append(each)
     return grouped
-
-
-def test_empty_partitions_do_not_end_a_table(spark: SparkSession) -> None:
-    parts = [pa.table({"n": pa.array(numbers, pa.int64())}) for numbers in ([1, 2], [], [3], [])]
-    assert local_frame(spark, pa.concat_tables(parts)).toArrow()["n"].to_pylist() == [1, 2, 3]
 
 
 # -- traffic

@@ -1,10 +1,13 @@
 """Messages, damage and the end of a CommitLog."""
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketbroker.app.mqstore.dump import log_rows
+from rocketbroker.audit.log_audit import CheckedLog
 from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
     TRANSACTION_COMMIT_TYPE,
@@ -101,3 +104,23 @@ def test_the_last_message_cannot_be_taken_for_what_a_cut_left(copy: Path, queued
     last = max(check_offsets(copy))
     patch(log_place(copy, last), b"\0", 4)
     assert list(errors(check(copy))) == ["record-magic"]
+
+
+def log_with(damaged: list[tuple[int, int]]) -> CheckedLog:
+    return CheckedLog(0, 0, 0, sorted(damaged), {})
+
+
+def test_offsets_in_damaged_ranges_are_those_a_plain_loop_finds() -> None:
+    """Ranges touch and lie in each other."""
+    numbers = random.Random(7)
+    for count in (0, 1, 3, 40):
+        ranges = [(low := numbers.randrange(500), low + numbers.randrange(60)) for _ in range(count)]
+        offsets = np.array([numbers.randrange(-5, 600) for _ in range(500)])
+        expected = [any(low <= offset < high for low, high in ranges) for offset in offsets.tolist()]
+        assert log_with(ranges).is_damaged(offsets).tolist() == expected
+
+
+def test_many_ranges_are_not_gone_through_for_each_offset() -> None:
+    count = 200_000
+    found = log_with([(low, low + 5) for low in range(0, count * 10, 10)]).is_damaged(np.arange(0, count * 10, 7))
+    assert found.tolist() == [offset % 10 < 5 for offset in range(0, count * 10, 7)]

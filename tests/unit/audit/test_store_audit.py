@@ -1,5 +1,7 @@
 """Stores that are sound, or stopped at any moment, have no errors; what can be chosen is left out."""
 
+import asyncio
+import json
 import os
 import shutil
 from pathlib import Path
@@ -8,11 +10,13 @@ import pytest
 
 from rocketbroker.app.mqstore.check import run_audit
 from rocketbroker.audit.store_audit import audit, sizes_of
-from rocketbroker.audit.store_files import AuditOptions
+from rocketbroker.audit.store_files import AuditOptions, Expiry
+from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
+from rocketbroker.codec.storefile.consume_queue_layout import BATCH_CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.index_file_layout import ENTRY as INDEX_ENTRY
-from rocketbroker.codec.storefile.index_file_layout import entry_position
+from rocketbroker.codec.storefile.index_file_layout import decode_header, entry_position
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.recovery.store_lock import StoreLock
@@ -30,7 +34,7 @@ from tests.support.audited_store import (
     warnings,
 )
 from tests.support.fakes import FakeClock
-from tests.support.stores import LOG_FILE, crash_copy, make_store, message, store_config
+from tests.support.stores import LOG_FILE, crash_copy, inner_batch, make_store, message, store_config
 
 
 @pytest.mark.parametrize("name", golden_store.NAMES)
@@ -270,3 +274,93 @@ def test_index_entries_of_any_bytes_are_reported(copy: Path, queued: list[Messag
     place = index_file(copy), entry_position(20, 50)
     patch(place, INDEX_ENTRY.pack(-1, -(1 << 63), -1, -1) + INDEX_ENTRY.pack(-(1 << 31), (1 << 63) - 1, 0, 1 << 30))
     assert errors(check(copy)) == {"index-entry-unreadable": 2, "index-missing-key": 2}
+
+
+@pytest.mark.parametrize("call", [1, -1])
+def test_no_loss_is_reported_while_the_store_is_cleaned(tmp_path: Path, call: int) -> None:
+    """Files are removed when the first bytes of the log were read, or the last; damage in the rest is found."""
+    root, per_file = tmp_path / "store", 20
+    queued = asyncio.run(make_audited_store(root, max_index_num=1000, mapped_file_size_consume_queue=per_file * 20))
+    files = sorted((root / "consumequeue" / QUEUE[0] / str(QUEUE[1])).iterdir())
+    patch((files[-1], (len(queued) - 1) % per_file * 20), b"\0\0\x7f", 8)  # its size
+    calls: list[int] = []
+    audit(store_config(root), progress=lambda done, _: calls.append(done))
+    when = calls[call] if call < 0 else calls[0]
+
+    def clean(done: int, _total: int) -> None:
+        """As CleanCommitLogService does, and behind it CleanConsumeQueueService."""
+        if done < when or not (root / "commitlog" / f"{0:020d}").exists():
+            return
+        for base in (0, LOG_FILE):
+            (root / "commitlog" / f"{base:020d}").unlink()
+        gone = [
+            path for path in files if queued[int(path.name) // 20 :][:per_file][-1].commit_log_offset < 2 * LOG_FILE
+        ]
+        assert 0 < len(gone) < len(files)
+        for path in gone:
+            path.unlink()
+
+    report = audit(store_config(root), progress=clean)
+    assert report.begin == 2 * LOG_FILE
+    assert [(each.rule, each.queue_offset) for each in report.findings] == [("queue-entry-mismatch", len(queued) - 1)]
+
+
+@pytest.mark.parametrize(("hours", "is_soon"), [(40, False), (50, True)])
+async def test_messages_that_expire_before_they_are_consumed_are_reported(
+    tmp_path: Path, hours: int, is_soon: bool
+) -> None:
+    """The last file is still written. A group may be amid a batch; damaged entries count for nothing."""
+    store = make_store(tmp_path, batch_topics=["Batches"])
+    await store.start()
+    for number in range(300):
+        store.appender.put_message(message(bytes(1000), queue_id=number % 2))
+    for _ in range(40):
+        store.appender.put_inner_batch(inner_batch(*[bytes(1000)] * 3), 3)
+    for _ in range(100):
+        store.appender.put_message(message(bytes(1000), "Last"))
+    store.appender.dispatch()
+    record = store.commit_log.record(0)
+    assert record is not None
+    await store.stop()
+    groups = {"Topic@Slow": {"0": 10, "1": 0}, "Topic@Fast": {"0": 150, "1": 150}, "Batches@Amid": {"0": 100}}
+    (tmp_path / "config").mkdir(exist_ok=True)
+    table = {"offsetTable": groups | {"Last@New": {"0": 0}, "Batches@AtEnd": {"0": 120}}}
+    (tmp_path / "config" / "consumerOffset.json").write_text(json.dumps(table))
+    far = tmp_path / "batchconsumequeue" / "Batches" / "0" / f"{0:020d}"
+    patch((far, 39 * BATCH_CQ_STORE_UNIT_SIZE), b"\x7f" + b"\xff" * 7, 28)
+
+    now = decode_record(record).store_timestamp + hours * 3_600_000
+    report = audit(store_config(tmp_path), AuditOptions(expiry=Expiry(now)))
+
+    found = [each for each in report.findings if each.rule == "unconsumed-expiring"]
+    assert {each.severity.value for each in found} <= {"warning"}
+    counts = {(each.topic, each.queue_id, each.queue_offset): each.detail.split(":")[1].split()[0] for each in found}
+    counts.pop(("Last", 0, 0), None)  # as many as are not in the last file
+    expected = {("Topic", 0, 10): "140", ("Topic", 1, 0): "150", ("Batches", 0, 100): "17"}
+    assert counts == (expected if is_soon else {})
+
+
+def test_an_index_file_that_was_cut_is_a_finding_and_no_error(tmp_path: Path) -> None:
+    root = golden_store.unpack("clean", tmp_path)
+    path = min((root / "index").iterdir())
+    os.truncate(path, 10)
+    report = audit(MessageStoreConfig(store_path_root_dir=str(root)))
+    found = next(each for each in report.findings if each.rule is AuditRule.INDEX_HEADER)
+    assert (found.path, found.detail) == (str(path), "index header has 10 bytes instead of 40")
+
+
+def test_slots_that_a_file_does_not_tell_may_be_given(tmp_path: Path) -> None:
+    root = golden_store.unpack("clean", tmp_path)
+    for path in sorted((root / "index").iterdir())[1:]:
+        path.unlink()
+    (path,) = (root / "index").iterdir()
+    data = path.read_bytes()
+    header = decode_header(data)
+    path.write_bytes(header._replace(end_phy_offset=header.end_phy_offset + 1, index_count=2).encode() + data[40:])
+    rules = []
+    for slots in (0, golden_store.MAX_HASH_SLOT_NUM):
+        report = audit(MessageStoreConfig(store_path_root_dir=str(root)), AuditOptions(slot_count=slots))
+        rules.append([each.detail for each in report.findings if each.rule is AuditRule.INDEX_HEADER])
+    unknown = "its slots cannot be told from its entries"
+    assert unknown in rules[0][0]
+    assert unknown not in " ".join(rules[1])

@@ -1,158 +1,297 @@
-"""Consistency check of stores: the log, the queues, the index and the consumer offsets.
+"""Audit of stores by many machines: the stages of ``audit/store_audit.py``, each spread over Spark's executors.
 
-The rules and their names are those of ``mqstore check``, which checks one local store, file by file. This audit checks
-any number of stores, local or remote, by joins, so that many machines can share the work. Only ``mqstore check`` checks
-slots and chains of index files (``AuditRule.tools``), and the part of a torn log that the next start would truncate.
+A task surveys queues and index files, or checks a file of the log, or judges a queue or index file; so a store of a
+terabyte has a thousand tasks that read a gigabyte each. What the files of the log tell of a queue is shuffled to the
+task that judges it. The driver holds the surveys, which have a few numbers for each queue and file, and the findings
+that are kept.
 """
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.jobs.audit_expiry import ExpiryFrames, audit_expiry
-from rocketbroker.analytics.jobs.audit_findings import Kept, as_findings, findings, together
-from rocketbroker.analytics.jobs.audit_index import IndexFrames, audit_index
-from rocketbroker.analytics.jobs.audit_queues import PLACE, QueueFrames, audit_queues, queue_ends
-from rocketbroker.analytics.jobs.audited_stores import AuditedStore, OfStore, damage_frame, deleted_frame, offsets_frame
-from rocketbroker.analytics.jobs.damaged_ranges import DamagedRanges
-from rocketbroker.analytics.jobs.scope import millis
-from rocketbroker.codec.message.message_const import (
-    INNER_BATCH_FLAG,
-    PROPERTY_DELAY_TIME_LEVEL,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    deliver_timestamp,
-    level_of,
+from rocketbroker.analytics.files.commit_log_files import commit_log_files
+from rocketbroker.analytics.files.store_files import open_folder
+from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.jobs.scope import NotRead
+from rocketbroker.analytics.tables.table import root_folder
+from rocketbroker.audit.findings import Finding, Findings
+from rocketbroker.audit.index_audit import CheckedIndexFile, IndexFile
+from rocketbroker.audit.log_audit import CheckedLog, LogPart, Range
+from rocketbroker.audit.queue_audit import QueueSurvey
+from rocketbroker.audit.store_audit import (
+    Excuses,
+    Surveys,
+    audit_segment,
+    current_begin,
+    judge,
+    judge_leftovers,
+    plan,
+    survey,
+    up_to_torn,
 )
-from rocketbroker.codec.message.tags_code import tags_code
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
+from rocketbroker.audit.store_files import AuditOptions, LogSegment, StoreFacts
+from rocketbroker.audit.table_audit import check_checkpoint_file, check_consumer_offsets
+from rocketbroker.codec.storefile.store_state import StoreState
 
-#: Columns of messages that an audit reads.
-MESSAGE_COLUMNS: Final = (*PLACE, "physical_offset", "store_timestamp", "sys_flag", "size", "uniq_key", "keys", "tags")
-_EXPECTED: Final = (
-    "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, store_timestamp bigint,"
-    " size int, tags_code bigint"
+#: Columns of a finding; null where they do not apply to a rule.
+COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
+# Partitions for each core: tasks differ in size.
+_SPREAD: Final = 4
+_SCHEMA: Final = pa.schema(
+    {"broker": pa.string(), "unit": pa.string(), "number": pa.int32(), "kind": pa.string(), "data": pa.binary()}
 )
+_TYPES: Final = "broker string, unit string, number int, kind string, data binary"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditTables:
-    """Tables that an audit compares, each whole.
+class _Result(NamedTuple):
+    """A value between two stages: ``unit`` is the path of a queue or index file, ``number`` a file of the log."""
 
-    ``messages`` have ``MESSAGE_COLUMNS``; ``scheduled`` are ``broker``, ``physical_offset`` and ``properties`` of the
-    messages in SCHEDULE_TOPIC_XXXX. ``corrupt_ranges`` is used several times: pass the result of ``Kept.keep_few``.
+    kind: str
+    value: Any
+    unit: str = ""
+    number: int = 0
+
+
+class _Store(NamedTuple):
+    """Facts about a store that its tasks need; each stage adds some for the next."""
+
+    root: StoreRoot
+    facts: StoreFacts
+    surveys: Surveys = Surveys({}, [])
+    log: CheckedLog = CheckedLog(0, 0, 0, (), {})
+    last: int = 0  # number of the file in which the log ends
+    excuses: Excuses = Excuses(np.empty(0, np.int64), {})
+
+
+# A task of a stage: it adds findings and yields results.
+_Work = Callable[[_Store, Any, Findings], Iterable[_Result]]
+
+
+def _survey(store: _Store, unit: str | IndexFile, findings: Findings) -> Iterator[_Result]:
+    yield _Result("survey", survey(open_folder(store.root), store.facts, unit, findings))
+
+
+def _segment(store: _Store, number: int, findings: Findings) -> Iterator[_Result]:
+    found = audit_segment(open_folder(store.root), store.facts, store.surveys, number, findings)
+    if found is not None:
+        yield _Result("log", found.log)
+        for unit, evidence in [*found.queues.items(), *found.index_files.items()]:
+            yield _Result("evidence", evidence, unit, number)
+        if len(found.missing.offsets):
+            yield _Result("leftover", found.missing, "", number)
+
+
+def _judge(store: _Store, task: tuple[Any, Sequence[Any]], findings: Findings) -> Iterator[_Result]:
+    unit, evidence = task
+    judged = judge(open_folder(store.root), store.facts, unit, evidence, store.log, findings)
+    if isinstance(judged, CheckedIndexFile):
+        yield _Result("index", judged, unit.path)
+    elif judged is not None:
+        unqueued, leads = judged
+        if len(leads):
+            yield _Result("leads", leads)
+        if len(unqueued.offsets):
+            yield _Result("leftover", unqueued)
+
+
+def _leftover(store: _Store, leftover: Any, findings: Findings) -> Iterator[_Result]:
+    judge_leftovers(open_folder(store.root), store.facts, leftover, store.excuses, store.log, findings)
+    return iter(())
+
+
+def _worked(work: _Work, store: _Store, task: Any, number: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the results and the findings of a task as rows."""
+    findings = Findings(store.facts.options.limit)
+    results = [*work(store, task, findings)]
+    if findings.counts:
+        results.append(_Result("findings", findings, "", number))
+    for each in results:
+        row = {"broker": store.root.broker, "unit": each.unit, "number": each.number, "kind": each.kind}
+        yield row | {"data": pickle.dumps(each.value)}
+
+
+def _batch(rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    # Spark 4.3 reads a batch without rows as the end of the data.
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
+
+
+def _load(data: bytes) -> Any:
+    return pickle.loads(data)  # noqa: S301 - from the driver or a worker of this session
+
+
+@dataclass
+class _Run:
+    """One audit: its stages change the stores and add findings."""
+
+    spark: SparkSession
+    stores: dict[str, _Store]
+    found: dict[str, Findings]
+
+    def frame(self, rows: list[dict[str, Any]]) -> DataFrame:
+        """Return rows that are spread over the executors."""
+        parts = max(min(len(rows), self.spark.sparkContext.defaultParallelism * _SPREAD), 1)
+        return self.spark.createDataFrame(pa.Table.from_pylist(rows, _SCHEMA)).repartition(parts)
+
+    def tasks(self, tasks: Iterable[tuple[str, int, Any]]) -> DataFrame:
+        """Return a row for each task, given with its broker, and its number among the tasks about it."""
+        return self.frame(
+            [
+                {"broker": broker, "unit": "", "number": number, "kind": "task", "data": pickle.dumps(task)}
+                for broker, number, task in tasks
+            ]
+        )
+
+    def map(self, tasks: DataFrame, work: _Work) -> DataFrame:
+        """Do a task for each row."""
+        stores = self.stores
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    yield from _batch([*_worked(work, stores[row["broker"]], _load(row["data"]), row["number"])])
+
+        return tasks.mapInArrow(run, _TYPES)
+
+    def judged(self, units: DataFrame, evidence: DataFrame) -> DataFrame:
+        """Judge each queue and index file by the evidence about it, which one task gets in the order of the log."""
+        stores = self.stores
+
+        def run(rows: pa.Table) -> pa.Table:
+            ordered = rows.sort_by([("kind", "descending"), ("number", "ascending")]).to_pylist()
+            store, path = stores[ordered[0]["broker"]], ordered[0]["unit"]
+            is_known = ordered[0]["kind"] == "unit"
+            unit = _load(ordered[0]["data"]) if is_known else path
+            evidence = [_load(row["data"]) for row in ordered[is_known:] if row["number"] <= store.last]
+            if not is_known and not evidence:
+                return _SCHEMA.empty_table()
+            return pa.Table.from_pylist([*_worked(_judge, store, (unit, evidence))], _SCHEMA)
+
+        return units.unionByName(evidence).groupBy("broker", "unit").applyInArrow(run, _TYPES)
+
+    def collect(self, results: DataFrame, *kinds: str) -> Iterator[tuple[str, _Result]]:
+        """Add the findings of a stage, in the order of its tasks, and yield its results of some kinds with brokers."""
+        rows = results.where(F.col("kind").isin("findings", *kinds)).toArrow()
+        for row in rows.sort_by([("broker", "ascending"), ("number", "ascending")]).to_pylist():
+            broker, value = row["broker"], _load(row["data"])
+            if row["kind"] == "findings":
+                self.found[broker].extend(value)
+            else:
+                yield broker, _Result(row["kind"], value, row["unit"], row["number"])
+
+
+def audit(
+    spark: SparkSession, stores: Stores, options: AuditOptions, delay_levels: Mapping[int, int]
+) -> tuple[dict[str, Findings], NotRead]:
+    """Return the findings in each store by broker, and the ranges of the logs that hold no readable record.
+
+    Raises:
+        StoreError: a place is not a store, or a file was removed after it was listed.
     """
+    run, gaps, units = _Run(spark, {}, {}), dict[str, list[Range]](), list[tuple[str, int, Any]]()
+    for root in store_roots(stores):
+        folder, broker = root_folder(root), root.broker
+        run.found[broker] = Findings(options.limit, folder.name_of)
+        segments = [LogSegment(file.name, file.base, file.size, file.data_end) for file in commit_log_files(root)]
+        unclean = folder.read_if_there("abort") is not None
+        state = StoreState.of(unclean, (), folder.read_if_there("checkpoint"))
+        facts, found, gaps[broker] = plan(folder, segments, state, options, delay_levels, run.found[broker])
+        run.stores[broker] = _Store(root, facts)
+        units += [(broker, number, unit) for number, unit in enumerate(found)]
+    surveyed = dict[str, list[Any]]()
+    for broker, result in run.collect(run.map(run.tasks(units), _survey), "survey"):
+        surveyed.setdefault(broker, []).append(result.value)
+    for broker, store in run.stores.items():
+        run.stores[broker] = store._replace(surveys=Surveys.of(surveyed.get(broker, [])))
+    segments_of = [(broker, number, number) for broker, store in run.stores.items() for number in _numbers(store)]
+    evidence = run.map(run.tasks(segments_of), _segment).persist()
+    try:
+        not_read = _end_logs(run, evidence, gaps)
+        judged = run.judged(_units(run), evidence.where("kind = 'evidence'")).persist()
+        try:
+            _judge_leftovers(run, judged, evidence)
+        finally:
+            judged.unpersist()
+    finally:
+        evidence.unpersist()
+    for broker, store in run.stores.items():
+        folder, found_here = open_folder(store.root), run.found[broker]
+        check_checkpoint_file(folder, max(store.log.newest_ms.values(), default=None), found_here)
+        unclean = store.facts.state.unclean
+        check_consumer_offsets(store.facts.offsets, store.surveys.ends, found_here, unclean=unclean)
+    return run.found, not_read
 
-    messages: DataFrame
-    scheduled: DataFrame
-    consume_queue: DataFrame
-    index: DataFrame
-    corrupt_ranges: DataFrame
+
+def _numbers(store: _Store) -> range:
+    return range(len(store.facts.with_data))
 
 
-@dataclass(frozen=True, slots=True)
-class AuditOptions:
-    """Settings of an audit."""
+def _end_logs(run: _Run, evidence: DataFrame, gaps: Mapping[str, Sequence[Range]]) -> NotRead:
+    """Put the logs together, add the findings in them, and return the ranges that hold no readable record."""
+    parts = dict[str, list[LogPart]]()
+    found = dict[str, list[tuple[int, Findings]]]()
+    for row in evidence.where("kind in ('log', 'findings')").toArrow().to_pylist():
+        if row["kind"] == "log":
+            parts.setdefault(row["broker"], []).append(_load(row["data"]))
+        else:
+            found.setdefault(row["broker"], []).append((row["number"], _load(row["data"])))
+    ranges = list[Range]()
+    for broker, store in run.stores.items():
+        valid = up_to_torn(parts.get(broker, []))
+        last = valid[-1].number if valid else -1
+        for _, findings in sorted(
+            (each for each in found.get(broker, []) if each[0] <= last), key=lambda each: each[0]
+        ):
+            run.found[broker].extend(findings)
+        log = CheckedLog.of(store.facts, valid, gaps[broker], current_begin(open_folder(store.root), store.facts))
+        run.stores[broker] = store._replace(log=log, last=last)
+        ranges += [*log.damaged, *(part.torn for part in valid if part.torn is not None)]
+    return NotRead(len(ranges), sum(end - begin for begin, end in ranges))
 
-    now_ms: int
-    delay_levels: dict[int, int]  # ms by level (``delay_levels.parse_delay_levels``)
-    reserved_hours: int = 72  # fileReservedTime
-    within_hours: int = 24  # messages that expire within this time are reported
-    max_hash_slot_num: int = 0  # slots of an index file, 0 to detect them in each file
 
-
-def audit(tables: AuditTables, stores: list[AuditedStore], options: AuditOptions, kept: Kept) -> DataFrame:
-    """Return all findings, with the columns ``audit_findings.COLUMNS``.
-
-    If a broker removed log files during the audit, there are findings about their content
-    (``audited_stores.begins_moved`` and ``audit_findings.but_for_removed``).
-
-    ``tables`` must be complete: messages left out by a selection would be reported as lost. Release ``kept`` after the
-    findings are collected.
-    """
-    spark = tables.messages.sparkSession
-    deleted, offsets = deleted_frame(spark, stores), offsets_frame(spark, stores)
-    messages = tables.messages.withColumn("store_timestamp", millis(tables.messages, "store_timestamp"))
-    messages, queue = kept.keep(messages), kept.keep(tables.consume_queue)
-    ranges = tables.corrupt_ranges
-    kind = F.col("sys_flag").bitwiseAND(TRANSACTION_ROLLBACK_TYPE)
-    is_final = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
-    is_single = F.col("sys_flag").bitwiseAND(INNER_BATCH_FLAG) == 0
-    indexed = messages.withColumn("is_dispatched", is_final & is_single)
-    unreadable = ranges.where(F.col("kind").isin("broken", "missing")).select(
-        "broker", F.col("physical_offset").alias("low"), (F.col("physical_offset") + F.col("length")).alias("high")
-    )
-    damaged = DamagedRanges(unreadable.toArrow())
-    log_end = F.max(F.col("physical_offset") + F.col("size")).alias("log_end")
-    ends = messages.groupBy("broker").agg(log_end, F.max("store_timestamp").alias("newest")).collect()
-    of = OfStore(stores, {row["broker"]: row["log_end"] for row in ends})
-    newest = {row["broker"]: row["newest"] for row in ends}
-    expected = kept.keep(_expected(indexed.where("is_dispatched"), tables.scheduled, deleted, options))
-    queues = QueueFrames(messages, expected, queue, damaged, of)
-    entries = kept.keep(tables.index.withColumn("store_timestamp", millis(tables.index, "store_timestamp")))
-    index = IndexFrames(indexed, entries, damaged, of, deleted)
-    hours = options.reserved_hours, options.within_hours
-    return together(
-        [
-            _log_findings(ranges),
-            *audit_queues(queues, kept),
-            *audit_index(index, kept),
-            as_findings(damage_frame(spark, stores, newest)),
-            _offsets_beyond(offsets, queue, of),
-            audit_expiry(ExpiryFrames(messages, queue, offsets, of), options.now_ms, *hours, kept),
+def _units(run: _Run) -> DataFrame:
+    rows = []
+    for broker, store in run.stores.items():
+        known: list[QueueSurvey | IndexFile] = [
+            *store.surveys.queues.values(),
+            *(file for file, _ in store.surveys.index),
         ]
-    )
+        rows += [
+            {"broker": broker, "unit": unit.path, "number": -1, "kind": "unit", "data": pickle.dumps(unit)}
+            for unit in known
+        ]
+    return run.frame(rows)
 
 
-def _expected(dispatched: DataFrame, scheduled: DataFrame, deleted: DataFrame, options: AuditOptions) -> DataFrame:
-    """Return the messages that should have a queue entry, with the expected tags code."""
-    kept = dispatched.join(F.broadcast(deleted), ["broker", "topic"], "left")
-    kept = kept.where(F.col("physical_offset") >= F.coalesce("mark", F.lit(0)))
-    level = F.element_at("properties", PROPERTY_DELAY_TIME_LEVEL).alias("level")
-    levels = scheduled.select("broker", "physical_offset", level)
-    is_scheduled = F.col("topic") == RMQ_SYS_SCHEDULE_TOPIC
-    names = ["broker", "topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp", "size", "tags"]
-    plain = kept.where(~is_scheduled).select(*names, F.lit(None).cast("string").alias("level"))
-    delayed = kept.where(is_scheduled).join(levels, ["broker", "physical_offset"], "left").select(*names, "level")
-    both = plain.unionByName(delayed)
-    return both.mapInArrow(partial(_with_tags_code, delay_levels=options.delay_levels), _EXPECTED)
+def _judge_leftovers(run: _Run, judged: DataFrame, evidence: DataFrame) -> None:
+    leads, index = dict[str, list[Any]](), dict[str, dict[str, CheckedIndexFile]]()
+    for broker, result in run.collect(judged, "leads", "index"):
+        if result.kind == "leads":
+            leads.setdefault(broker, []).append(result.value)
+        else:
+            index.setdefault(broker, {})[result.unit] = result.value
+    for broker, store in run.stores.items():
+        led_to = np.concatenate([np.empty(0, np.int64), *leads.get(broker, [])])
+        run.stores[broker] = store._replace(excuses=Excuses(led_to, index.get(broker, {})))
+    is_valid = F.lit(False)
+    for broker, store in run.stores.items():
+        is_valid |= (F.col("broker") == broker) & (F.col("number") <= store.last)
+    missing = evidence.where("kind = 'leftover'").where(is_valid)
+    leftovers = judged.where("kind = 'leftover'").unionByName(missing)
+    for _ in run.collect(run.map(leftovers, _leftover)):
+        pass
 
 
-def _with_tags_code(batches: Iterator[pa.RecordBatch], delay_levels: dict[int, int]) -> Iterator[pa.RecordBatch]:
-    """Yield ``tags_code`` in place of ``tags`` and ``level``: the hash of the tags, or the due time if delayed."""
-    for batch in batches:
-        tags = batch.column("tags").dictionary_encode()
-        codes = np.array([*map(tags_code, tags.dictionary.to_pylist()), 0], np.int64)
-        numbers = tags.indices.fill_null(len(codes) - 1).to_numpy()
-        found = codes[numbers]
-        topics = batch.column("topic").to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(topics == RMQ_SYS_SCHEDULE_TOPIC).tolist():
-            level = level_of((batch.column("level")[row].as_py() or "").encode())
-            found[row] = deliver_timestamp(delay_levels, level, batch.column("store_timestamp")[row].as_py())
-        kept = batch.drop_columns(["tags", "level"])
-        yield kept.append_column("tags_code", pa.array(found))
-
-
-def _log_findings(ranges: DataFrame) -> DataFrame:
-    """Return a finding for each range, whose reason is the broken rule."""
-    warnings = [rule.value for rule in AuditRule if rule.severity is Severity.WARNING]
-    is_warning = F.col("reason").isin(*warnings)
-    severity = F.when(is_warning, Severity.WARNING.value).otherwise(Severity.ERROR.value)
-    detail = F.format_string("%s, %d bytes from position %d on", "file", "length", "position")
-    return as_findings(ranges, rule=F.col("reason"), severity=severity, detail=detail)
-
-
-def _offsets_beyond(offsets: DataFrame, entries: DataFrame, of: OfStore) -> DataFrame:
-    ends = queue_ends(entries)
-    joined = offsets.join(F.broadcast(ends), ["broker", "topic", "queue_id"])
-    wrong = joined.where(F.col("consumer_offset") > F.col("end"))
-    text = "group %s is at %d of %s/%d, but the queue ends at %d"
-    detail = F.format_string(text, "group_name", "consumer_offset", "topic", "queue_id", "end")
-    return findings(wrong, AuditRule.CONSUMER_OFFSET_BEYOND_QUEUE, detail, of.unclean())
+def finding_row(broker: str, found: Finding) -> dict[str, Any]:
+    """Return a finding as a row with ``COLUMNS``."""
+    place = found.path if not found.position else f"{found.path}, position {found.position}"
+    detail = found.detail if found.topic is not None else f"{place}: {found.detail}"
+    severity, queue = found.severity.value, (found.topic, found.queue_id, found.queue_offset)
+    return dict(zip(COLUMNS, (broker, found.rule.value, severity, *queue, found.physical_offset, detail), strict=True))

@@ -1,7 +1,6 @@
 """``mqanalytics audit``: check of stores by the rules of ``codec/storefile/audit_rules.py``."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,17 +15,17 @@ from rocketbroker.app.mqanalytics.running import (
     running,
 )
 from rocketbroker.app.terminal import Column, Table, print_json, print_table, say
+from rocketbroker.audit.store_files import AuditOptions, Expiry
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from rocketbroker.analytics.files.store_root import StoreRoot
-    from rocketbroker.analytics.jobs.audit import AuditOptions, AuditTables
-    from rocketbroker.analytics.jobs.scope import NotRead, Scope
+    from rocketbroker.analytics.jobs.scope import NotRead
 
 _DEFAULTS = MessageStoreConfig()
 _RULES = {rule.value: rule for rule in AuditRule}
@@ -57,10 +56,9 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
     with failing_in_one_line():
         levels, roots = parse_delay_levels(delay_levels), known_stores(stores)
         with running("Auditing") as (spark, _):
-            from rocketbroker.analytics.jobs.audit import AuditOptions
-
-            options = AuditOptions(SystemClock().time_ms(), levels, file_reserved_time, within, max_hash_slot_num)
-            found, not_read = run(spark, roots, options, limit=limit, check_crc=not no_crc)
+            expiry = Expiry(SystemClock().time_ms(), file_reserved_time, within)
+            options = AuditOptions(not no_crc, limit=limit, slot_count=max_hash_slot_num, expiry=expiry)
+            found, not_read = run(spark, roots, options, levels)
     counts = Counter[tuple[str, str, str]]()
     for each in found:
         counts[each["broker"], each["rule"], each["severity"]] = each["count"]
@@ -71,61 +69,20 @@ def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
 
 
 def run(
-    spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: "AuditOptions", *, limit: int, check_crc: bool
+    spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: AuditOptions, delay_levels: dict[int, int]
 ) -> "tuple[Found, NotRead]":
-    """Return ``limit`` findings of each broker, rule and severity, with ``count``, and the unreadable ranges."""
-    from rocketbroker.analytics.columns.selection import EVERYTHING
-    from rocketbroker.analytics.jobs.audit import audit
-    from rocketbroker.analytics.jobs.audit_findings import Kept, but_for_removed, most_of_each_rule
-    from rocketbroker.analytics.jobs.audited_stores import audited_stores, begins_moved
-    from rocketbroker.analytics.jobs.scope import NotRead, Scope
+    """Return the kept findings, each with the ``count`` of its kind, and the unreadable ranges of the logs."""
+    from rocketbroker.analytics.jobs.audit import audit, finding_row
 
-    stores = audited_stores(roots, options.max_hash_slot_num)
-    tables = _tables(Scope(spark, roots, EVERYTHING), options, check_crc=check_crc)
-    with Kept() as kept:
-        tables = replace(tables, corrupt_ranges=kept.keep_few(tables.corrupt_ranges))
-        findings = audit(tables, stores, options, kept)
-        found = most_of_each_rule(findings, limit).toArrow().to_pylist()
-        # Tables are read one after another: files removed meanwhile are in some tables and not in others.
-        if found and (begins := begins_moved(roots, stores)):
-            found = most_of_each_rule(but_for_removed(findings, begins), limit).toArrow().to_pylist()
-        unread = tables.corrupt_ranges.where("kind != 'wrong_body'").selectExpr("count(*) AS n", "sum(length) AS bytes")
-        (totals,) = unread.toArrow().to_pylist()
+    found, not_read = audit(spark, roots, options, delay_levels)
+    rows = [
+        finding_row(broker, each) | {"count": findings.counts[each.rule, each.severity]}
+        for broker, findings in found.items()
+        for each in findings.kept
+    ]
     order = list(_RULES)
-    found.sort(key=lambda each: (each["broker"], order.index(each["rule"]), each["physical_offset"] or 0))
-    return found, NotRead(totals["n"], totals["bytes"] or 0)
-
-
-def _tables(scope: "Scope", options: "AuditOptions", *, check_crc: bool) -> "AuditTables":
-    from rocketbroker.analytics.jobs.audit import MESSAGE_COLUMNS, AuditTables
-
-    slots = {"maxHashSlotNum": str(options.max_hash_slot_num)} if options.max_hash_slot_num else {}
-    return AuditTables(
-        messages=scope.messages(MESSAGE_COLUMNS),
-        scheduled=_scheduled(scope),
-        consume_queue=scope.table("consume_queue"),
-        index=scope.table("index", **slots),
-        corrupt_ranges=scope.table("corrupt_ranges", checkCrc=str(check_crc).lower()),
-    )
-
-
-def _scheduled(scope: "Scope") -> "DataFrame":
-    """Return delayed messages through their queues, so that the properties of other messages are not read.
-
-    Messages without an entry may be missing, since they are not compared. Stores without such queues are skipped:
-    otherwise their whole log would be read.
-    """
-    from rocketbroker.analytics.columns.selection import Selection
-    from rocketbroker.analytics.files.queue_files import queue_numbers
-    from rocketbroker.analytics.files.store_files import open_folder
-    from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
-    from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
-
-    topic = RMQ_SYS_SCHEDULE_TOPIC
-    stores = tuple(root for root in scope.stores if queue_numbers(open_folder(root), CONSUME_QUEUE, topic))
-    delayed = replace(scope, stores=stores or scope.stores, selection=Selection(topics=frozenset({topic})))
-    messages = delayed.messages(["broker", "physical_offset", "properties"])
-    return messages if stores else scope.spark.createDataFrame([], messages.schema)
+    rows.sort(key=lambda each: (each["broker"], order.index(each["rule"]), each["physical_offset"] or 0))
+    return rows, not_read
 
 
 def _count(counts: Counter[tuple[str, str, str]], severity: Severity) -> int:

@@ -25,8 +25,8 @@ class AuditRule(StrEnum):
     Attributes:
         severity: its usual severity.
         meaning: the fault in words.
-        tools: the commands that detect it. `mqanalytics audit` reads tables, not slots and chains of index files, and
-            stops at a file that it cannot read.
+        tools: the commands that detect it. Only `mqstore check` looks for parts that this broker cannot read, and only
+            `mqanalytics audit` for messages that are about to expire.
     """
 
     severity: Severity
@@ -56,7 +56,7 @@ class AuditRule(StrEnum):
         "Messages that consumers popped may not be acknowledged; this broker does not deliver them again.",
         (_CHECK,),
     )
-    FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file.", (_CHECK,)
+    FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file."
     LOG_FILE_MISSING = "log-file-missing", Severity.ERROR, "A file between two files of the CommitLog is missing."
     LOG_FILE_SIZE = "log-file-size", Severity.ERROR, "A CommitLog file has another size than the others."
     LOG_HOLE = "log-hole", Severity.ERROR, "The CommitLog has zeros between records."
@@ -105,7 +105,6 @@ class AuditRule(StrEnum):
         "index-chain",
         Severity.ERROR,
         "A slot or an entry of an index file does not name the newest entry before it with its slot.",
-        (_CHECK,),
     )
     INDEX_ENTRY_UNREADABLE = "index-entry-unreadable", Severity.ERROR, "An index entry leads to no record."
     INDEX_ENTRY_MISMATCH = (
