@@ -40,6 +40,7 @@ from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
+from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.message_store import MessageStore
@@ -118,10 +119,7 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
     targets = TopicTargets(config, topics, stats)
     processor = SendMessageProcessor(
         config,
-        store_config,
-        store.appender,
-        store.acknowledgements,
-        store.commit_log.store_host,
+        MessagePuts.of(store),
         targets,
         RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
         UniqueIds(store.commit_log.store_host[:-4], os.getpid(), 0, clock.time_ms),

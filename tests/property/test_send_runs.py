@@ -35,6 +35,7 @@ from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import send_runs
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
@@ -106,10 +107,7 @@ async def send_path(runs: list[int] | None = None, capacity: int = 10_000, **set
         groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
         processor = SendMessageProcessor(
             config,
-            store.config,
-            store.appender,
-            store.acknowledgements,
-            store.commit_log.store_host,
+            MessagePuts.of(store),
             TopicTargets(config, topics, stats),
             RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
             UniqueIds(bytes([127, 0, 0, 1]), 4711, 0, clock.time_ms),

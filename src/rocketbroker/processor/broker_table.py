@@ -155,6 +155,7 @@ from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
+from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.request_family import routes_of
 from rocketbroker.processor.support.slave_refusals import SlaveState, with_slave_refusals
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
@@ -561,14 +562,12 @@ def _families(parts: BrokerParts) -> list[object]:
 def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
     store = parts.store
     store_host = store.commit_log.store_host
+    puts = MessagePuts.of(store)
     retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
     targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
     send = SendMessageProcessor(
         parts.config,
-        store.config,
-        store.appender,
-        store.acknowledgements,
-        store_host,
+        puts,
         targets,
         retry_and_dlq,
         UniqueIds(store_host[:-4], os.getpid(), secrets.randbits(32), parts.clock.time_ms),
@@ -583,10 +582,7 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
         table.add(code, send.process, header_type, Audience.CLIENT, takes_large_bodies=True, runs=runs)
     reply = SendReplyMessageProcessor(
         parts.config,
-        store.config,
-        store.appender,
-        store.acknowledgements,
-        store_host,
+        puts,
         targets,
         parts.producers,
         parts.clock,
@@ -618,11 +614,8 @@ def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFa
     table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader, Audience.CLIENT)
     recall = RecallMessageProcessor(
         parts.config,
-        store.config,
+        puts,
         parts.topic_configs,
-        store.appender,
-        store.acknowledgements,
-        store_host,
         parts.handle_schedule_message,
         parts.clock,
         parts.stats,

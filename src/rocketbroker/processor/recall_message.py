@@ -17,11 +17,10 @@ from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHead
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.processor.support.put_answers import answer_when_acknowledged, put_refusal
-from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.processor.support.put_answers import MessagePuts, answer_when_acknowledged, put_refusal
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 
 RECALL_MESSAGE_TAG = "_RECALL_TAG_"
 _MAX_DIGITS = 18
@@ -34,27 +33,22 @@ class RecallMessageProcessor:
     Args:
         config: ``recallMessageEnable``, name and permission of the broker.
         topic_configs: the topics.
-        store_config: longest delay of a message.
-        appender: append path of the cancellation.
-        acknowledgements: acknowledgements of cancellations.
-        store_host: the broker's address in the form of records.
+        puts: puts into the store, and its limits.
         schedule: redirect to the timer's topic.
         clock: clock for the delivery time.
         stats: counters of stored messages.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a recall depends on
+    def __init__(
         self,
         config: BrokerConfig,
-        store_config: MessageStoreConfig,
+        puts: MessagePuts,
         topic_configs: TopicConfigManager,
-        appender: MessageAppender,
-        acknowledgements: Acknowledgements,
-        store_host: bytes,
         schedule: HandleScheduleMessage,
         clock: Clock,
         stats: BrokerStatsManager,
     ) -> None:
+        store_config, appender, acknowledgements, store_host = puts
         self._config = config
         self._topic_configs = topic_configs
         self._store_config = store_config

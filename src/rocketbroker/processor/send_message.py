@@ -32,17 +32,16 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.hot_responses import one_send_response, recall_handle_suffix, send_response
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.batch_send import BatchSend, SendCommand
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.put_answers import put_refusal
+from rocketbroker.processor.support.put_answers import MessagePuts, put_refusal
 from rocketbroker.processor.support.send_answers import SendAnswers
 from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
 from rocketbroker.processor.support.sent_properties import BrokerProperties, KeyLimit
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTarget, TopicTargets, other_queue
-from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 
 # Ends each pair of properties.
 _PAIR_END: Final = 2
@@ -57,10 +56,7 @@ class SendMessageProcessor:
 
     Args:
         config: region, cluster, permissions.
-        store_config: the limits of a message.
-        appender: append path of the messages.
-        acknowledgements: acknowledgements of stored messages.
-        store_host: the broker's address in the form of records.
+        puts: puts into the store, and its limits.
         targets: topics, found or created.
         retry_and_dlq: redirect of messages whose retries are used up.
         unique_ids: ids for messages of clients that set none.
@@ -68,19 +64,17 @@ class SendMessageProcessor:
         fast_failure: limit of waiting sends.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a send depends on
+    def __init__(
         self,
         config: BrokerConfig,
-        store_config: MessageStoreConfig,
-        appender: MessageAppender,
-        acknowledgements: Acknowledgements,
-        store_host: bytes,
+        puts: MessagePuts,
         targets: TopicTargets,
         retry_and_dlq: RetryAndDlq,
         unique_ids: UniqueIds,
         schedule: HandleScheduleMessage,
         fast_failure: BrokerFastFailure,
     ) -> None:
+        store_config, appender, acknowledgements, store_host = puts
         self._config = config
         self._appender = appender
         self._targets = targets

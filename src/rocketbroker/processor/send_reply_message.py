@@ -17,12 +17,12 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
+from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.sent_properties import KeyLimit
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
-from rocketbroker.store.commitlog.put_message import Acknowledgements, MessageExtBrokerInner, PutMessageStatus
-from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
@@ -42,26 +42,21 @@ class SendReplyMessageProcessor:
 
     Args:
         config: region, ``storeReplyMessageEnable``.
-        store_config: the limits of a message.
-        appender: append path of the replies.
-        acknowledgements: acknowledgements of stored replies.
-        store_host: the broker's address in the form of records.
+        puts: puts into the store, and its limits.
         targets: topics of the replies.
         producers: clients that asked.
         clock: clock for the times in replies.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a reply depends on
+    def __init__(
         self,
         config: BrokerConfig,
-        store_config: MessageStoreConfig,
-        appender: MessageAppender,
-        acknowledgements: Acknowledgements,
-        store_host: bytes,
+        puts: MessagePuts,
         targets: TopicTargets,
         producers: ProducerManager,
         clock: Clock,
     ) -> None:
+        store_config, appender, acknowledgements, store_host = puts
         self._config = config
         self._store_config = store_config
         self._appender = appender

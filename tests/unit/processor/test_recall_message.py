@@ -7,6 +7,7 @@ from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHead
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.processor.recall_message import RecallMessageProcessor
+from rocketbroker.processor.support.put_answers import MessagePuts
 from tests.support.processor_calls import call, call_async, recorded, refusal
 from tests.support.stores import make_store, read_queue
 
@@ -18,11 +19,8 @@ def processor_of(parts, store):
     schedule = HandleScheduleMessage(store.config, parts.clock, 18, lambda: 1000)
     return RecallMessageProcessor(
         parts.config,
-        store.config,
+        MessagePuts.of(store),
         parts.topic_configs,
-        store.appender,
-        store.acknowledgements,
-        store.commit_log.store_host,
         schedule,
         parts.clock,
         parts.stats,

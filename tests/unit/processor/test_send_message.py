@@ -29,6 +29,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import batch_send
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.commitlog.put_message import Acknowledgements, OnAcknowledged
 from rocketbroker.store.message_store import MessageStore
@@ -42,10 +43,7 @@ Send = Callable[[Command], bytes]
 def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProcessor:
     return SendMessageProcessor(
         parts.config,
-        store.config,
-        store.appender,
-        store.acknowledgements,
-        store.commit_log.store_host,
+        MessagePuts.of(store),
         TopicTargets(parts.config, parts.topic_configs, parts.stats),
         RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
         UniqueIds(bytes([127, 0, 0, 1]), 4711, 0, parts.clock.time_ms),

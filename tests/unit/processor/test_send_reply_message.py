@@ -16,6 +16,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
+from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.topic_target import TopicTargets
 from tests.support.fakes import FakeClient, FakeConnection
 from tests.support.golden_frames import exchanges
@@ -34,10 +35,7 @@ def make(parts, store):
     targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
     return SendReplyMessageProcessor(
         parts.config,
-        store.config,
-        store.appender,
-        store.acknowledgements,
-        store.commit_log.store_host,
+        MessagePuts.of(store),
         targets,
         parts.producers,
         parts.clock,

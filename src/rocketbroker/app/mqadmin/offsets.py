@@ -59,7 +59,7 @@ async def get_consumer_status(
 
 
 @sub_command("resetOffsetByTime", "Move a consumer group to a time or an offset.")
-async def reset_offset_by_time(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketMQ's
+async def reset_offset_by_time(
     admin: AdminClient,
     group: Group,
     topic: Topic,

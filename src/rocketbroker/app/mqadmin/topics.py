@@ -98,7 +98,7 @@ def route_table(route: TopicRouteData) -> Table:
 
 
 @sub_command("updateTopic", "Create or change a topic.")
-async def update_topic(  # noqa: PLR0913, PLR0917 - one argument for each option of RocketMQ's
+async def update_topic(
     admin: AdminClient,
     topic: Topic,
     broker_addr: Annotated[

@@ -32,7 +32,7 @@ _RULES = {rule.value: rule for rule in AuditRule}
 Found = list[dict[str, Any]]
 
 
-def command(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
+def command(
     stores: Stores,
     no_crc: Annotated[bool, typer.Option("--no-crc", help="Do not compare bodies with their checksums.")] = False,
     file_reserved_time: Annotated[

@@ -49,7 +49,7 @@ _MOST_LOCAL_BYTES: Final = 4 << 30
 def command_of(job: Job) -> Callable[..., None]:
     """Return the command of a job, with its own and the common options."""
 
-    def command(  # noqa: PLR0913, PLR0917 - its options
+    def command(
         stores: Stores,
         since: Since = None,
         until: Until = None,
@@ -229,7 +229,7 @@ class Place(StrEnum):
     properties = "properties"
 
 
-def search(  # noqa: PLR0913, PLR0917 - its options
+def search(
     stores: Stores,
     text: Annotated[str | None, typer.Option("--text", help="Text to search for.")] = None,
     regex: Annotated[str | None, typer.Option("--regex", help="Regular expression (RE2) to search for.")] = None,
@@ -270,7 +270,7 @@ class By(StrEnum):
     queue = "queue"
 
 
-def compare(  # noqa: PLR0913, PLR0917 - its options
+def compare(
     first: Annotated[str, typer.Argument(metavar="FIRST", help="A store.")],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The store to compare it with.")],
     by: Annotated[

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.jobs.replay import Replayed
 
 
-def export(  # noqa: PLR0913, PLR0917 - its options
+def export(
     stores: Stores,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new folder or address; for Iceberg a new table.")],
     form: Annotated[str, typer.Option("--format", help="parquet, jsonl, delta or iceberg.")] = "parquet",
@@ -61,7 +61,7 @@ def export(  # noqa: PLR0913, PLR0917 - its options
         say(f"{to}: {last_line(written, summary, 'message')}")
 
 
-def replay(  # noqa: PLR0913, PLR0917 - its options
+def replay(
     source: Annotated[str, typer.Argument(metavar="EXPORT", help="An export written by `mqanalytics export`.")],
     form: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     namesrv_addr: Annotated[

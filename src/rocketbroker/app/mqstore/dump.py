@@ -58,7 +58,7 @@ Topic = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC", hel
 # -- the CommitLog
 
 
-def log(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
+def log(
     directory: StoreDir,
     config_file: ConfigFile = None,
     start: Annotated[
@@ -230,7 +230,7 @@ class Part(StrEnum):
     entries = "entries"
 
 
-def index(  # noqa: PLR0913, PLR0917 - typer makes an option of each argument
+def index(
     directory: StoreDir,
     config_file: ConfigFile = None,
     part: Annotated[Part, typer.Option("--part", help="Part of the files to show.")] = Part.header,

@@ -1,14 +1,15 @@
-"""Answers to puts: refusals by the store, and acknowledgements from disk and slaves.
+"""Puts of processors and their answers: refusals by the store, and acknowledgements from disk and slaves.
 
 RocketMQ has one code, and one text, for several causes of a refusal. The code stays, since clients decide by it whether
 to try another broker (SendMessageProcessor.handlePutMessageResult). The remark begins with the status, which names the
 cause, and continues with the values.
 """
 
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.store.commitlog.put_message import (
     STORED,
@@ -17,6 +18,30 @@ from rocketbroker.store.commitlog.put_message import (
     PutMessageResult,
     PutMessageStatus,
 )
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.message_store import MessageStore
+
+
+class MessagePuts(NamedTuple):
+    """Puts into a store, for processors that make messages.
+
+    Attributes:
+        config: the limits of a message.
+        appender: append path.
+        acknowledgements: acknowledgements of stored messages.
+        store_host: the broker's address in the form of records.
+    """
+
+    config: MessageStoreConfig
+    appender: MessageAppender
+    acknowledgements: Acknowledgements
+    store_host: bytes
+
+    @classmethod
+    def of(cls, store: MessageStore) -> Self:
+        """Return the puts into a store."""
+        return cls(store.config, store.appender, store.acknowledgements, store.commit_log.store_host)
+
 
 # Answers to messages that the store did not accept (SendMessageProcessor.handlePutMessageResult).
 #
