@@ -20,9 +20,9 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.processor.admin.groups import GetAllSubscriptionGroupConfigProcessor
+from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.processor.admin.slaves import SlaveRequests
-from rocketbroker.processor.admin.topics import GetAllTopicConfigProcessor
+from rocketbroker.processor.admin.topics import TopicRequests
 from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.fakes import FakeClock
@@ -60,12 +60,16 @@ class FakeMaster:
         self.announced: list[tuple[str | None, str | None]] = []
         self.commits: list[UpdateConsumerOffsetRequestHeader] = []
         table = MethodTable()
-        topics = GetAllTopicConfigProcessor(self.topics, encoder)
-        groups = GetAllSubscriptionGroupConfigProcessor(self.groups, encoder)
+        topics = family(TopicRequests, topics=self.topics, encoder=encoder)
+        groups = family(GroupRequests, groups=self.groups, encoder=encoder)
         offsets = family(SlaveRequests, offsets=self.offsets, encoder=encoder)
         for code, process, header in (
-            (RequestCode.GET_ALL_TOPIC_CONFIG, topics.process, GetAllTopicConfigRequestHeader),
-            (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, groups.process, GetAllSubscriptionGroupRequestHeader),
+            (RequestCode.GET_ALL_TOPIC_CONFIG, topics.get_all_topic_config, GetAllTopicConfigRequestHeader),
+            (
+                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+                groups.get_all_subscriptiongroup_config,
+                GetAllSubscriptionGroupRequestHeader,
+            ),
             (RequestCode.GET_ALL_CONSUMER_OFFSET, offsets.get_all_consumer_offset, None),
         ):
             table.add(code, self._instead(code, process), header)

@@ -26,14 +26,12 @@ from rocketbroker.codec.remoting.headers.admin import (
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.admin.groups import (
-    DeleteSubscriptionGroupProcessor,
-    UpdateAndCreateSubscriptionGroupProcessor,
-)
-from rocketbroker.processor.admin.topics import DeleteTopicInBrokerProcessor, UpdateAndCreateTopicProcessor
+from rocketbroker.processor.admin.groups import GroupRequests
+from rocketbroker.processor.admin.topics import TopicRequests
 from rocketbroker.store.clean.topic_deletion import TopicDeletion
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
+from tests.support.processor_calls import family
 from tests.support.recorded_script import Operation, RecordedScript
 from tests.support.recording_file_system import Loss
 
@@ -98,10 +96,16 @@ class TableCrashScript(RecordedScript[Promised]):
         self._persist = ConfigPersistService(self.file_system)
         self.topics, self.groups, offsets = self._tables(root, self._persist)
         stats = BrokerStatsManager(self._clock, "C")
-        self._update_topic = UpdateAndCreateTopicProcessor(BrokerConfig(broker_ip1="127.0.0.1"), self.topics).process
-        self._delete_topic = DeleteTopicInBrokerProcessor(self.topics, offsets, _NoQueues(), stats).process
-        self._update_group = UpdateAndCreateSubscriptionGroupProcessor(self.groups).process
-        self._delete_group = DeleteSubscriptionGroupProcessor(self.groups, offsets, stats).process
+        self._update_topic = family(
+            TopicRequests, config=BrokerConfig(broker_ip1="127.0.0.1"), topics=self.topics
+        ).update_and_create_topic
+        self._delete_topic = family(
+            TopicRequests, topics=self.topics, offsets=offsets, deletion=_NoQueues(), stats=stats
+        ).delete_topic_in_broker
+        self._update_group: Process = family(GroupRequests, groups=self.groups).update_and_create_subscriptiongroup
+        self._delete_group = family(
+            GroupRequests, groups=self.groups, offsets=offsets, stats=stats
+        ).delete_subscriptiongroup
         self.refused: list[str] = []
         self.refused_changes: set[int] = set()
 

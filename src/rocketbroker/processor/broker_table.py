@@ -29,124 +29,36 @@ from rocketbroker.codec.message.message_id import UniqueIds
 from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
 from rocketbroker.codec.remoting.handler import Audience, MethodTable, Route
 from rocketbroker.codec.remoting.headers.admin import (
-    ConsumeMessageDirectlyResultRequestHeader,
-    CreateTopicRequestHeader,
-    DeleteSubscriptionGroupRequestHeader,
-    DeleteTopicRequestHeader,
     ExchangeHAInfoResponseHeader,
-    GetAllProducerInfoRequestHeader,
-    GetAllSubscriptionGroupRequestHeader,
-    GetAllTopicConfigRequestHeader,
-    GetConsumerConnectionListRequestHeader,
-    GetConsumerListByGroupRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    GetConsumeStatsInBrokerHeader,
-    GetConsumeStatsRequestHeader,
-    GetProducerConnectionListRequestHeader,
-    GetSubscriptionGroupConfigRequestHeader,
-    GetTopicConfigRequestHeader,
-    GetTopicStatsInfoRequestHeader,
-    QueryConsumeTimeSpanRequestHeader,
-    QuerySubscriptionByConsumerRequestHeader,
-    QueryTopicConsumeByWhoRequestHeader,
-    QueryTopicsByConsumerRequestHeader,
-    UnregisterClientRequestHeader,
-    UpdateGroupForbiddenRequestHeader,
-    ViewBrokerStatsDataRequestHeader,
 )
 from rocketbroker.codec.remoting.headers.message import (
-    CloneGroupOffsetRequestHeader,
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
-    GetConsumerStatusRequestHeader,
-    GetEarliestMsgStoretimeRequestHeader,
-    GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader,
     PullMessageRequestHeader,
-    QueryConsumeQueueRequestHeader,
-    QueryConsumerOffsetRequestHeader,
-    QueryCorrectionOffsetHeader,
-    QueryMessageRequestHeader,
     RecallMessageRequestHeader,
-    ResetOffsetRequestHeader,
-    ResumeCheckHalfMessageRequestHeader,
-    SearchOffsetRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
-    UpdateConsumerOffsetRequestHeader,
-    ViewMessageRequestHeader,
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
-from rocketbroker.processor.admin.clients import (
-    ConsumeMessageDirectlyProcessor,
-    ConsumerCalls,
-    GetAllProducerInfoProcessor,
-    GetConsumerConnectionListProcessor,
-    GetConsumerRunningInfoProcessor,
-    GetProducerConnectionListProcessor,
-    InvokeBrokerToGetConsumerStatusProcessor,
-)
-from rocketbroker.processor.admin.groups import (
-    DeleteSubscriptionGroupProcessor,
-    GetAllSubscriptionGroupConfigProcessor,
-    GetSubscriptionGroupConfigProcessor,
-    QuerySubscriptionByConsumerProcessor,
-    QueryTopicConsumeByWhoProcessor,
-    QueryTopicsByConsumerProcessor,
-    UpdateAndCreateSubscriptionGroupProcessor,
-    UpdateAndGetGroupForbiddenProcessor,
-)
-from rocketbroker.processor.admin.messages import (
-    DeleteExpiredCommitlogProcessor,
-    QueryConsumeQueueProcessor,
-    ResumeCheckHalfMessageProcessor,
-)
-from rocketbroker.processor.admin.offsets import (
-    CloneGroupOffsetProcessor,
-    GetEarliestMsgStoretimeProcessor,
-    GetMaxOffsetProcessor,
-    GetMinOffsetProcessor,
-    InvokeBrokerToResetOffsetProcessor,
-    QueryCorrectionOffsetProcessor,
-    SearchOffsetByTimestampProcessor,
-)
-from rocketbroker.processor.admin.runtime_info import GetBrokerRuntimeInfoProcessor
-from rocketbroker.processor.admin.settings import BrokerConfigProcessor
+from rocketbroker.processor.admin.clients import ClientRequests, ConsumerCalls
+from rocketbroker.processor.admin.groups import GroupRequests
+from rocketbroker.processor.admin.messages import MessageRequests
+from rocketbroker.processor.admin.offsets import OffsetRequests
+from rocketbroker.processor.admin.runtime_info import RuntimeInfoRequests
+from rocketbroker.processor.admin.settings import SettingsRequests
 from rocketbroker.processor.admin.slaves import SlaveRequests
-from rocketbroker.processor.admin.statistics import (
-    ConsumeStatsCollector,
-    GetBrokerConsumeStatsProcessor,
-    GetConsumeStatsProcessor,
-    GetTopicStatsInfoProcessor,
-    QueryConsumeTimeSpanProcessor,
-    ViewBrokerStatsDataProcessor,
-)
-from rocketbroker.processor.admin.topics import (
-    CleanExpiredConsumequeueProcessor,
-    CleanUnusedTopicProcessor,
-    DeleteTopicInBrokerProcessor,
-    GetAllTopicConfigProcessor,
-    GetSystemTopicListFromBrokerProcessor,
-    GetTopicConfigProcessor,
-    UnusedTopicRemover,
-    UpdateAndCreateTopicProcessor,
-)
-from rocketbroker.processor.client_manage import (
-    CheckClientConfigProcessor,
-    GetConsumerListByGroupProcessor,
-    LockBatchMqProcessor,
-    UnlockBatchMqProcessor,
-    UnregisterClientProcessor,
-)
-from rocketbroker.processor.consumer_offset import QueryConsumerOffsetProcessor, UpdateConsumerOffsetProcessor
+from rocketbroker.processor.admin.statistics import StatisticsRequests
+from rocketbroker.processor.admin.topics import TopicRequests
+from rocketbroker.processor.client_manage import ClientManageRequests
+from rocketbroker.processor.consumer_offset import ConsumerOffsetRequests
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.heart_beat import HeartbeatLimit, HeartBeatProcessor
 from rocketbroker.processor.pull_message import PullMessageProcessor
-from rocketbroker.processor.query_message import QueryMessageProcessor, ViewMessageByIdProcessor
+from rocketbroker.processor.query_message import QueryMessageRequests
 from rocketbroker.processor.recall_message import RecallMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
@@ -228,305 +140,6 @@ class BrokerParts:
     admin: AdminParts
 
 
-def add_admin_codes(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
-    """Route the codes of administration tools and of the clients' queries."""
-    encoder = AnswerEncoder(parts.config, parts.admin.executor)
-    _add_queries(table, parts)
-    _add_topics(table, parts, encoder)
-    _add_groups(table, parts, encoder)
-    _add_offsets(table, parts, encoder)
-    _add_clients_of_administration(table, parts, encoder)
-    _add_statistics(table, parts, encoder, fast_failure)
-    _add_cleaning(table, parts)
-
-
-def _add_queries(table: MethodTable, parts: BrokerParts) -> None:
-    """Route messages and offsets."""
-    add = table.add
-    store, waiting = parts.store, WaitingQueries(parts.config)
-    add(
-        RequestCode.QUERY_MESSAGE,
-        QueryMessageProcessor(store.config, store.queries, waiting).process,
-        QueryMessageRequestHeader,
-        Audience.CLIENT,
-    )
-    add(
-        RequestCode.VIEW_MESSAGE_BY_ID,
-        ViewMessageByIdProcessor(store.queries, waiting).process,
-        ViewMessageRequestHeader,
-        Audience.CLIENT,
-    )
-    add(
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        SearchOffsetByTimestampProcessor(store.queries, waiting).process,
-        SearchOffsetRequestHeader,
-        Audience.CLIENT,
-    )
-    add(
-        RequestCode.GET_MAX_OFFSET,
-        GetMaxOffsetProcessor(store.queues).process,
-        GetMaxOffsetRequestHeader,
-        Audience.CLIENT,
-    )
-    add(
-        RequestCode.GET_MIN_OFFSET,
-        GetMinOffsetProcessor(store.queues, parts.topic_configs).process,
-        GetMinOffsetRequestHeader,
-        Audience.CLIENT,
-    )
-    add(
-        RequestCode.GET_EARLIEST_MSG_STORETIME,
-        GetEarliestMsgStoretimeProcessor(store.queries).process,
-        GetEarliestMsgStoretimeRequestHeader,
-        Audience.CLIENT,
-    )
-    add(
-        RequestCode.QUERY_CONSUME_QUEUE,
-        QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, store.queues).process,
-        QueryConsumeQueueRequestHeader,
-    )
-    add(
-        RequestCode.RESUME_CHECK_HALF_MESSAGE,
-        ResumeCheckHalfMessageProcessor(
-            store.appender, store.queries, store.acknowledgements, parts.transactions
-        ).process,
-        ResumeCheckHalfMessageRequestHeader,
-    )
-
-
-def _add_topics(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Route topics."""
-    add = table.add
-    update_topic = UpdateAndCreateTopicProcessor(parts.config, parts.topic_configs)
-    add(RequestCode.UPDATE_AND_CREATE_TOPIC, update_topic.process, CreateTopicRequestHeader)
-    add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, update_topic.process_list)
-    add(
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        DeleteTopicInBrokerProcessor(
-            parts.topic_configs, parts.consumer_offsets, parts.store.deletion, parts.stats
-        ).process,
-        DeleteTopicRequestHeader,
-    )
-    add(
-        RequestCode.GET_ALL_TOPIC_CONFIG,
-        GetAllTopicConfigProcessor(parts.topic_configs, encoder).process,
-        GetAllTopicConfigRequestHeader,
-        Audience.BROKER,
-    )
-    add(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigProcessor(parts.topic_configs).process, GetTopicConfigRequestHeader)
-    add(
-        RequestCode.GET_TOPIC_STATS_INFO,
-        GetTopicStatsInfoProcessor(
-            parts.config.broker_name,
-            parts.topic_configs,
-            parts.store.queues,
-            parts.store.queries,
-            parts.stats,
-            encoder,
-        ).process,
-        GetTopicStatsInfoRequestHeader,
-    )
-    add(
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-        GetSystemTopicListFromBrokerProcessor(parts.topic_configs).process,
-    )
-
-
-def _add_groups(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Route groups and their offsets."""
-    add = table.add
-    update_group = UpdateAndCreateSubscriptionGroupProcessor(parts.subscription_groups)
-    add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, update_group.process)
-    add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, update_group.process_list)
-    add(
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups, encoder).process,
-        GetAllSubscriptionGroupRequestHeader,
-        Audience.BROKER,
-    )
-    add(
-        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
-        GetSubscriptionGroupConfigProcessor(parts.subscription_groups).process,
-        GetSubscriptionGroupConfigRequestHeader,
-    )
-    add(
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        DeleteSubscriptionGroupProcessor(parts.subscription_groups, parts.consumer_offsets, parts.stats).process,
-        DeleteSubscriptionGroupRequestHeader,
-    )
-    add(
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
-        QueryTopicConsumeByWhoProcessor(parts.consumers, parts.consumer_offsets).process,
-        QueryTopicConsumeByWhoRequestHeader,
-    )
-    add(
-        RequestCode.QUERY_TOPICS_BY_CONSUMER,
-        QueryTopicsByConsumerProcessor(parts.config, parts.consumer_offsets).process,
-        QueryTopicsByConsumerRequestHeader,
-    )
-    add(
-        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
-        QuerySubscriptionByConsumerProcessor(parts.consumers).process,
-        QuerySubscriptionByConsumerRequestHeader,
-    )
-    add(
-        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
-        UpdateAndGetGroupForbiddenProcessor(parts.topic_configs, parts.subscription_groups).process,
-        UpdateGroupForbiddenRequestHeader,
-    )
-
-
-def _add_offsets(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Route resets and comparisons of offsets."""
-    add = table.add
-    add(
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-        InvokeBrokerToResetOffsetProcessor(
-            parts.config,
-            parts.topic_configs,
-            parts.subscription_groups,
-            parts.consumers,
-            parts.consumer_offsets,
-            parts.store.queues,
-            parts.store.queries,
-            parts.offset_reset,
-            encoder,
-        ).process,
-        ResetOffsetRequestHeader,
-    )
-    add(
-        RequestCode.CLONE_GROUP_OFFSET,
-        CloneGroupOffsetProcessor(
-            parts.topic_configs, parts.subscription_groups, parts.consumers, parts.consumer_offsets, parts.offset_reset
-        ).process,
-        CloneGroupOffsetRequestHeader,
-    )
-    add(
-        RequestCode.QUERY_CORRECTION_OFFSET,
-        QueryCorrectionOffsetProcessor(parts.consumer_offsets, parts.store.queues).process,
-        QueryCorrectionOffsetHeader,
-    )
-
-
-def _add_clients_of_administration(table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder) -> None:
-    """Route clients, and requests relayed to them."""
-    add = table.add
-    calls = ConsumerCalls(parts.config, parts.consumers)
-    add(
-        RequestCode.GET_CONSUMER_CONNECTION_LIST,
-        GetConsumerConnectionListProcessor(parts.consumers, encoder).process,
-        GetConsumerConnectionListRequestHeader,
-    )
-    add(
-        RequestCode.GET_PRODUCER_CONNECTION_LIST,
-        GetProducerConnectionListProcessor(parts.producers, encoder).process,
-        GetProducerConnectionListRequestHeader,
-    )
-    add(
-        RequestCode.GET_ALL_PRODUCER_INFO,
-        GetAllProducerInfoProcessor(parts.producers, parts.clock, encoder).process,
-        GetAllProducerInfoRequestHeader,
-    )
-    add(
-        RequestCode.GET_CONSUMER_RUNNING_INFO,
-        GetConsumerRunningInfoProcessor(calls).process,
-        GetConsumerRunningInfoRequestHeader,
-    )
-    add(
-        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        InvokeBrokerToGetConsumerStatusProcessor(parts.consumers).process,
-        GetConsumerStatusRequestHeader,
-    )
-    add(
-        RequestCode.CONSUME_MESSAGE_DIRECTLY,
-        ConsumeMessageDirectlyProcessor(
-            parts.config.broker_name, parts.topic_configs, parts.subscription_groups, calls, parts.store.queries
-        ).process,
-        ConsumeMessageDirectlyResultRequestHeader,
-    )
-
-
-def _add_statistics(
-    table: MethodTable, parts: BrokerParts, encoder: AnswerEncoder, fast_failure: BrokerFastFailure
-) -> None:
-    """Route settings and figures of the broker."""
-    add = table.add
-    admin = parts.admin
-    settings = BrokerConfigProcessor(
-        admin.models, admin.persist_path, admin.executor, admin.register, admin.readmit, parts.clock
-    )
-    collector = ConsumeStatsCollector(
-        parts.config.broker_name,
-        parts.topic_configs,
-        parts.consumer_offsets,
-        parts.consumers,
-        parts.store.queues,
-        parts.store.queries,
-        parts.stats,
-        encoder,
-    )
-    add(RequestCode.UPDATE_BROKER_CONFIG, settings.process_update)
-    add(RequestCode.GET_BROKER_CONFIG, settings.process_get)
-    add(
-        RequestCode.GET_BROKER_RUNTIME_INFO,
-        GetBrokerRuntimeInfoProcessor(
-            parts.store,
-            parts.stats,
-            parts.schedule,
-            parts.consumers,
-            parts.admin.is_active,
-            parts.clock,
-            parts.admin.executor,
-            parts.timer.runtime_info,
-            fast_failure.runtime_info,
-            parts.admin.replication_problem,
-        ).process,
-        audience=Audience.BROKER,
-    )
-    add(RequestCode.GET_CONSUME_STATS, GetConsumeStatsProcessor(collector).process, GetConsumeStatsRequestHeader)
-    add(
-        RequestCode.GET_BROKER_CONSUME_STATS,
-        GetBrokerConsumeStatsProcessor(parts.config, parts.subscription_groups, collector).process,
-        GetConsumeStatsInBrokerHeader,
-    )
-    add(
-        RequestCode.QUERY_CONSUME_TIME_SPAN,
-        QueryConsumeTimeSpanProcessor(
-            parts.config.broker_name,
-            parts.topic_configs,
-            parts.consumer_offsets,
-            parts.store.queues,
-            parts.store.queries,
-            parts.clock,
-            encoder,
-        ).process,
-        QueryConsumeTimeSpanRequestHeader,
-    )
-    add(
-        RequestCode.VIEW_BROKER_STATS_DATA,
-        ViewBrokerStatsDataProcessor(parts.stats).process,
-        ViewBrokerStatsDataRequestHeader,
-    )
-
-
-def _add_cleaning(table: MethodTable, parts: BrokerParts) -> None:
-    """Route the removal of messages and queues on demand."""
-    add = table.add
-    cleaning = parts.admin.cleaning
-    remover = UnusedTopicRemover(parts.topic_configs, parts.consumer_offsets, parts.store.deletion, parts.stats)
-    add(RequestCode.DELETE_EXPIRED_COMMITLOG, DeleteExpiredCommitlogProcessor(cleaning).process)
-    add(
-        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
-        CleanExpiredConsumequeueProcessor(cleaning, parts.store.queues, remover).process,
-    )
-    add(RequestCode.CLEAN_UNUSED_TOPIC, CleanUnusedTopicProcessor(parts.store.queues, remover).process)
-
-
-# Request codes of the broker and their processors, one entry each (BrokerController.registerProcessor).
-#
-# Only this table sees all parts of the broker; each processor gets the few that it needs.
-
-
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     """Route all codes that the broker serves."""
     table = MethodTable()
@@ -534,16 +147,16 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     fast_failure = BrokerFastFailure(parts.config)
     _add_messages(table, parts, fast_failure)
     _add_clients(table, parts)
-    add_admin_codes(table, parts, fast_failure)
     is_slave = parts.slave is not None
-    families = _families(parts)
+    families = _families(parts, fast_failure)
     routes = with_slave_refusals(table.routes) if is_slave else table.routes
     return routes | routes_of(families, is_slave=is_slave)
 
 
-def _families(parts: BrokerParts) -> list[object]:
+def _families(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:
     admin = parts.admin
-    encoder = AnswerEncoder(parts.config, admin.executor)
+    store, encoder = parts.store, AnswerEncoder(parts.config, admin.executor)
+    waiting = WaitingQueries(parts.config)
     return [
         SlaveRequests(
             offsets=parts.consumer_offsets,
@@ -555,6 +168,113 @@ def _families(parts: BrokerParts) -> list[object]:
             own_ha_info=admin.own_ha_info,
             hand_over=admin.hand_over,
             encoder=encoder,
+        ),
+        GroupRequests(
+            groups=parts.subscription_groups,
+            offsets=parts.consumer_offsets,
+            stats=parts.stats,
+            encoder=encoder,
+            topics=parts.topic_configs,
+            consumers=parts.consumers,
+            config=parts.config,
+        ),
+        TopicRequests(
+            config=parts.config,
+            topics=parts.topic_configs,
+            offsets=parts.consumer_offsets,
+            deletion=store.deletion,
+            stats=parts.stats,
+            encoder=encoder,
+            queues=store.queues,
+            cleaning=admin.cleaning,
+        ),
+        OffsetRequests(
+            queues=store.queues,
+            topics=parts.topic_configs,
+            queries=store.queries,
+            waiting=waiting,
+            config=parts.config,
+            groups=parts.subscription_groups,
+            consumers=parts.consumers,
+            offsets=parts.consumer_offsets,
+            reset=parts.offset_reset,
+            encoder=encoder,
+        ),
+        MessageRequests(
+            consumers=parts.consumers,
+            consumer_filters=parts.consumer_filters,
+            queues=store.queues,
+            appender=store.appender,
+            queries=store.queries,
+            acknowledgements=store.acknowledgements,
+            transactions=parts.transactions,
+            cleaning=admin.cleaning,
+        ),
+        ClientRequests(
+            consumers=parts.consumers,
+            encoder=encoder,
+            producers=parts.producers,
+            clock=parts.clock,
+            calls=ConsumerCalls(parts.config, parts.consumers),
+            broker_name=parts.config.broker_name,
+            topics=parts.topic_configs,
+            groups=parts.subscription_groups,
+            queries=store.queries,
+        ),
+        SettingsRequests(
+            models=admin.models,
+            path=admin.persist_path,
+            executor=admin.executor,
+            register=admin.register,
+            readmit=admin.readmit,
+            clock=parts.clock,
+        ),
+        RuntimeInfoRequests(
+            store=store,
+            stats=parts.stats,
+            schedule=parts.schedule,
+            consumers=parts.consumers,
+            is_active=admin.is_active,
+            clock=parts.clock,
+            executor=admin.executor,
+            timer_info=parts.timer.runtime_info,
+            send_info=fast_failure.runtime_info,
+            replication_problem=admin.replication_problem,
+        ),
+        StatisticsRequests(
+            broker_name=parts.config.broker_name,
+            topics=parts.topic_configs,
+            queues=store.queues,
+            queries=store.queries,
+            stats=parts.stats,
+            encoder=encoder,
+            consumers=parts.consumers,
+            config=parts.config,
+            groups=parts.subscription_groups,
+            offsets=parts.consumer_offsets,
+            clock=parts.clock,
+        ),
+        ConsumerOffsetRequests(
+            offsets=parts.consumer_offsets,
+            fetcher=store.fetcher,
+            groups=parts.subscription_groups,
+            topics=parts.topic_configs,
+            consumers=parts.consumers,
+            queues=store.queues,
+            reset=parts.offset_reset,
+        ),
+        QueryMessageRequests(
+            config=store.config,
+            queries=store.queries,
+            waiting=waiting,
+        ),
+        ClientManageRequests(
+            consumers=parts.consumers,
+            producers=parts.producers,
+            config=parts.config,
+            locks=parts.locks,
+            topics=parts.topic_configs,
+            groups=parts.subscription_groups,
         ),
     ]
 
@@ -644,33 +364,3 @@ def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
         HeartbeatLimit(parts.config, parts.consumers, parts.producers, parts.subscription_groups),
     )
     table.add(RequestCode.HEART_BEAT, heart_beat.process, audience=Audience.CLIENT)
-    unregister = UnregisterClientProcessor(parts.consumers, parts.producers)
-    table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader, Audience.CLIENT)
-    table.add(
-        RequestCode.CHECK_CLIENT_CONFIG, CheckClientConfigProcessor(parts.config).process, audience=Audience.CLIENT
-    )
-    consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
-    table.add(
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        consumer_list.process,
-        GetConsumerListByGroupRequestHeader,
-        Audience.CLIENT,
-    )
-    query = QueryConsumerOffsetProcessor(parts.consumer_offsets, parts.store.fetcher)
-    table.add(RequestCode.QUERY_CONSUMER_OFFSET, query.process, QueryConsumerOffsetRequestHeader, Audience.CLIENT)
-    update = UpdateConsumerOffsetProcessor(
-        parts.consumer_offsets,
-        parts.subscription_groups,
-        parts.topic_configs,
-        parts.consumers,
-        parts.store.queues,
-        parts.offset_reset,
-    )
-    table.add(RequestCode.UPDATE_CONSUMER_OFFSET, update.process, UpdateConsumerOffsetRequestHeader, Audience.CLIENT)
-    lock = LockBatchMqProcessor(
-        parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
-    )
-    table.add(RequestCode.LOCK_BATCH_MQ, lock.process, audience=Audience.CLIENT)
-    table.add(
-        RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.config, parts.locks).process, audience=Audience.CLIENT
-    )

@@ -1,5 +1,6 @@
 """Membership of clients in groups, and locks of their queues (ClientManageProcessor, ConsumerManageProcessor)."""
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, is_tag_type
@@ -16,59 +17,67 @@ from rocketbroker.codec.remoting.bodies.client import (
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketbroker.codec.remoting.handler import Audience, Connection
+from rocketbroker.codec.remoting.headers.admin import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError, shown
 from rocketbroker.processor.support.pull_subscriptions import not_supported
 from rocketbroker.processor.support.request_checks import check_client_group, check_known_group, read_body
+from rocketbroker.processor.support.request_family import answers
+
+T = TypeVar("T", bound=LockBatchRequestBody)
+# More than the names of a queue can take in a body, so that a longer body is rejected before it is read.
+_MOST_BYTES_PER_QUEUE = 512
 
 
-class UnregisterClientProcessor:
-    """Drops the client from the producer group, the consumer group, or both."""
+@dataclass(frozen=True, slots=True)
+class ClientManageRequests:
+    """Membership of clients in groups, and locks of their queues."""
 
-    def __init__(self, consumers: ConsumerManager, producers: ProducerManager) -> None:
-        self._consumers = consumers
-        self._producers = producers
+    consumers: ConsumerManager
+    producers: ProducerManager
+    config: BrokerConfig
+    locks: RebalanceLockManager
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
 
-    def process(self, connection: Connection, command: RemotingCommand[UnregisterClientRequestHeader]) -> Command:
-        """Answer the request; a group without the client is not an error."""
+    @answers(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader, Audience.CLIENT)
+    def unregister_client(
+        self, connection: Connection, command: RemotingCommand[UnregisterClientRequestHeader]
+    ) -> Command:
+        """Drop the client from the producer group, the consumer group, or both. A group without the client is
+        not an error.
+        """
         header = command.header
         if header.producer_group:
-            self._producers.unregister(header.producer_group, connection)
+            self.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
-            self._consumers.unregister(header.consumer_group, connection)
+            self.consumers.unregister(header.consumer_group, connection)
         return response(header={})
 
-
-class GetConsumerListByGroupProcessor:
-    """Answers the ids of a group's clients, by which they share the queues."""
-
-    def __init__(self, consumers: ConsumerManager) -> None:
-        self._consumers = consumers
-
-    def process(
+    @answers(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader, Audience.CLIENT)
+    def get_consumer_list_by_group(
         self, _connection: Connection, command: RemotingCommand[GetConsumerListByGroupRequestHeader]
     ) -> Command:
-        """Answer the request; SYSTEM_ERROR for a group without clients, as in RocketMQ."""
+        """Answer the ids of a group's clients, by which they share the queues. SYSTEM_ERROR for a group
+        without clients, as in RocketMQ.
+        """
         group = command.header.consumer_group
-        info = self._consumers.group_info(group)
+        info = self.consumers.group_info(group)
         if info is None:
             return response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {shown(group)}", {})
         return response(header={}, body=info.encoded_client_ids())
 
-
-class CheckClientConfigProcessor:
-    """Accepts tags and, with ``enablePropertyFilter``, valid SQL92 expressions, of a length allowed in heartbeats."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
-        self._limit = SubscriptionLimit(config)
-
-    def process(self, _connection: Connection, command: Command) -> Command:
-        """Answer the request.
+    @answers(RequestCode.CHECK_CLIENT_CONFIG, audience=Audience.CLIENT)
+    def check_client_config(self, _connection: Connection, command: Command) -> Command:
+        """Accept tags and, with ``enablePropertyFilter``, valid SQL92 expressions, of a length allowed in
+        heartbeats.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR if filters on properties are off; SUBSCRIPTION_PARSE_FAILED if the
@@ -77,10 +86,10 @@ class CheckClientConfigProcessor:
         subscription = read_body(command.body, CheckClientRequestBody).subscription_data
         if subscription is None:
             return response()
-        self._limit.check_data(subscription)
+        SubscriptionLimit(self.config).check_data(subscription)
         if is_tag_type(subscription.expression_type):
             return response()
-        if not self._config.enable_property_filter:
+        if not self.config.enable_property_filter:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
         try:
             filter_of(subscription.expression_type, subscription.sub_string)
@@ -88,65 +97,42 @@ class CheckClientConfigProcessor:
             raise BrokerResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         return response()
 
+    @answers(RequestCode.LOCK_BATCH_MQ, audience=Audience.CLIENT)
+    def lock_batch_mq(self, connection: Connection, command: Command) -> Command:
+        """Lock queues for a client of a group, or renews its locks; leaves out queues that this broker does not
+        have.
 
-T = TypeVar("T", bound=LockBatchRequestBody)
-
-# More than the names of a queue can take in a body, so that a longer body is rejected before it is read.
-_MOST_BYTES_PER_QUEUE = 512
-
-
-class LockBatchMqProcessor:
-    """Locks queues for a client of a group, or renews its locks; leaves out queues that this broker does not have.
-
-    Apache RocketMQ locks for any client; a lock of one outside the group keeps the group from its queues for a minute.
-    After a restart, clients renew their locks before their next heartbeat, so a known group without clients accepts any
-    client.
-    """
-
-    def __init__(
-        self,
-        config: BrokerConfig,
-        locks: RebalanceLockManager,
-        topics: TopicConfigManager,
-        consumers: ConsumerManager,
-        subscription_groups: SubscriptionGroupManager,
-    ) -> None:
-        self._config = config
-        self._locks = locks
-        self._topics = topics
-        self._consumers = consumers
-        self._subscription_groups = subscription_groups
-
-    def process(self, connection: Connection, command: Command) -> Command:
-        """Answer the queues that the client now holds.
+        Apache RocketMQ locks for any client; a lock of one outside the group keeps the group from its queues
+        for a minute. After a restart, clients renew their locks before their next heartbeat, so a known group
+        without clients accepts any client.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for an illegal group, a long clientId
                 or too many queues, CONSUMER_NOT_ONLINE for a client that is not in the group, NO_PERMISSION for a group
                 of the broker's own.
         """
-        body = _read(self._config, command, LockBatchRequestBody)
-        _check_client_id(self._config, body.client_id)
+        body = _read(self.config, command, LockBatchRequestBody)
+        _check_client_id(self.config, body.client_id)
         check_known_group(body.consumer_group)
         check_client_group(body.consumer_group, connection)
         self._check_member(body.consumer_group, body.client_id)
         queues = [kept for queue in dict.fromkeys(body.mq_set) if (kept := self._existing(queue)) is not None]
-        locked = self._locks.try_lock_batch(body.consumer_group, queues, body.client_id, connection.share)
+        locked = self.locks.try_lock_batch(body.consumer_group, queues, body.client_id, connection.share)
         return response(body=LockBatchResponseBody(locked).encode())
 
     def _existing(self, queue: MessageQueue) -> MessageQueue | None:
         """Return the queue with the broker's own texts, which all locks share; ``None`` if there is none."""
-        topic = self._topics.select(queue.topic)
-        if topic is None or queue.broker_name != self._config.broker_name:
+        topic = self.topics.select(queue.topic)
+        if topic is None or queue.broker_name != self.config.broker_name:
             return None
         if not 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums):
             return None
-        return MessageQueue(topic.topic_name, self._config.broker_name, queue.queue_id)
+        return MessageQueue(topic.topic_name, self.config.broker_name, queue.queue_id)
 
     def _check_member(self, group: str, client_id: str) -> None:
-        if self._consumers.find_channel(group, client_id) is not None:
+        if self.consumers.find_channel(group, client_id) is not None:
             return
-        if self._consumers.group_info(group) is None and self._subscription_groups.contains(group):
+        if self.consumers.group_info(group) is None and self.groups.contains(group):
             return
         remark = (
             f"The Consumer <{group}> <{shown(client_id)}> not online: only clients of the group may lock its "
@@ -154,22 +140,15 @@ class LockBatchMqProcessor:
         )
         raise BrokerResponseError(ResponseCode.CONSUMER_NOT_ONLINE, remark)
 
-
-class UnlockBatchMqProcessor:
-    """Releases the locks of a client."""
-
-    def __init__(self, config: BrokerConfig, locks: RebalanceLockManager) -> None:
-        self._config = config
-        self._locks = locks
-
-    def process(self, _connection: Connection, command: Command) -> Command:
-        """Answer the request; releasing a lock that the client does not hold is not an error.
+    @answers(RequestCode.UNLOCK_BATCH_MQ, audience=Audience.CLIENT)
+    def unlock_batch_mq(self, _connection: Connection, command: Command) -> Command:
+        """Release the locks of a client. Releasing a lock that the client does not hold is not an error.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a wrong body, INVALID_PARAMETER for too many queues.
         """
-        body = _read(self._config, command, UnlockBatchRequestBody)
-        self._locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
+        body = _read(self.config, command, UnlockBatchRequestBody)
+        self.locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
         return response()
 
 

@@ -1,5 +1,7 @@
 """Committed offsets of groups: UPDATE_CONSUMER_OFFSET (15), QUERY_CONSUMER_OFFSET (14) (ConsumerManageProcessor)."""
 
+from dataclasses import dataclass
+
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
@@ -12,9 +14,11 @@ from rocketbroker.codec.remoting.headers.message import (
     UpdateConsumerOffsetRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.request_checks import check_client_group, check_offset_range
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
@@ -22,62 +26,52 @@ _NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 _NOT_ZERO = "Not found, do not set to zero, maybe this group boot first"
 
 
-class QueryConsumerOffsetProcessor:
-    """Answers the committed offset.
-
-    A new group gets 0 while the first message of the queue is still in memory, so that it misses nothing of a young
-    topic, whatever its own consumeFromWhere.
-    """
-
-    def __init__(self, offsets: ConsumerOffsetManager, fetcher: MessageFetcher) -> None:
-        self._offsets = offsets
-        self._fetcher = fetcher
-
-    def process(self, _connection: Connection, command: RemotingCommand[QueryConsumerOffsetRequestHeader]) -> Command:
-        """Answer the request; QUERY_NOT_FOUND for a group without an offset."""
-        header = command.header
-        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
-        if offset >= 0:
-            return response(header=QueryConsumerOffsetResponseHeader(offset))
-        if header.set_zero_if_not_found is False:
-            return response(ResponseCode.QUERY_NOT_FOUND, _NOT_ZERO, {})
-        if self._fetcher.is_in_memory(header.topic, header.queue_id, 0):
-            return response(header=QueryConsumerOffsetResponseHeader(0))
-        return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, {})
-
-
-Header = UpdateConsumerOffsetRequestHeader
-
 _SHOWN = 255
 _WAS_RESET = "Offset has been previously reset"
 
 
-class UpdateConsumerOffsetProcessor:
-    """Commits the offset of a group in a topic, if both exist.
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsetRequests:
+    """Requests of consumers about the offsets of their groups."""
 
-    Administration tools send the same request as consumers. They differ in three ways: they are administrators, they
-    expect an answer, which RocketMQ's clients do not, and their connection is not a client of the group. For a group
-    with clients their request is a reset, because the next commit of a client would undo it otherwise.
-    """
+    offsets: ConsumerOffsetManager
+    fetcher: MessageFetcher
+    groups: SubscriptionGroupManager
+    topics: TopicConfigManager
+    consumers: ConsumerManager
+    queues: ConsumeQueueStore
+    reset: OffsetReset
 
-    def __init__(
-        self,
-        offsets: ConsumerOffsetManager,
-        subscription_groups: SubscriptionGroupManager,
-        topic_configs: TopicConfigManager,
-        consumers: ConsumerManager,
-        queues: ConsumeQueueStore,
-        reset: OffsetReset,
-    ) -> None:
-        self._offsets = offsets
-        self._subscription_groups = subscription_groups
-        self._topic_configs = topic_configs
-        self._consumers = consumers
-        self._queues = queues
-        self._reset = reset
+    @answers(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader, Audience.CLIENT)
+    def query_consumer_offset(
+        self, _connection: Connection, command: RemotingCommand[QueryConsumerOffsetRequestHeader]
+    ) -> Command:
+        """Answer the committed offset. QUERY_NOT_FOUND for a group without an offset.
 
-    def process(self, connection: Connection, command: RemotingCommand[Header]) -> Command:
-        """Answer the request; -1 is stored too and means that nothing is consumed.
+        A new group gets 0 while the first message of the queue is still in memory, so that it misses nothing of
+        a young topic, whatever its own consumeFromWhere.
+        """
+        header = command.header
+        offset = self.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset >= 0:
+            return response(header=QueryConsumerOffsetResponseHeader(offset))
+        if header.set_zero_if_not_found is False:
+            return response(ResponseCode.QUERY_NOT_FOUND, _NOT_ZERO, {})
+        if self.fetcher.is_in_memory(header.topic, header.queue_id, 0):
+            return response(header=QueryConsumerOffsetResponseHeader(0))
+        return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, {})
+
+    @answers(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader, Audience.CLIENT)
+    def update_consumer_offset(
+        self, connection: Connection, command: RemotingCommand[UpdateConsumerOffsetRequestHeader]
+    ) -> Command:
+        """Commit the offset of a group in a topic, if both exist. -1 is stored too and means that nothing is
+        consumed.
+
+        Administration tools send the same request as consumers. They differ in three ways: they are
+        administrators, they expect an answer, which RocketMQ's clients do not, and their connection is not a
+        client of the group. For a group with clients their request is a reset, because the next commit of a
+        client would undo it otherwise.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR if administration sets an offset beyond the end of the queue, or there are
@@ -89,26 +83,26 @@ class UpdateConsumerOffsetProcessor:
         if refused is not None:
             return refused
         check_client_group(header.consumer_group, connection)
-        if not self._consumers.may_commit(header.consumer_group, connection):
+        if not self.consumers.may_commit(header.consumer_group, connection):
             raise _not_a_member(header.consumer_group, connection)
-        self._subscription_groups.find(header.consumer_group, connection.share)
-        info = self._consumers.group_info(header.consumer_group)
+        self.groups.find(header.consumer_group, connection.share)
+        info = self.consumers.group_info(header.consumer_group)
         if command.is_oneway or (info is not None and connection in info.channels):
             return self._commit(connection, header)
-        if header.commit_offset > self._queues.min_offset_in_queue(header.topic, header.queue_id):
-            check_offset_range(self._queues, header.topic, header.queue_id, header.commit_offset)
-        is_reset = info is not None and connection.audience is Audience.ADMINISTRATION and self._reset.reaches(info)
+        if header.commit_offset > self.queues.min_offset_in_queue(header.topic, header.queue_id):
+            check_offset_range(self.queues, header.topic, header.queue_id, header.commit_offset)
+        is_reset = info is not None and connection.audience is Audience.ADMINISTRATION and self.reset.reaches(info)
         if header.commit_offset < 0 or not is_reset:
             return self._commit(connection, header)
-        self._reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})
+        self.reset.assign(header.consumer_group, header.topic, {header.queue_id: header.commit_offset})
         return response(header={})
 
-    def _refusal(self, header: Header) -> Command | None:
+    def _refusal(self, header: UpdateConsumerOffsetRequestHeader) -> Command | None:
         group = header.consumer_group
-        if not self._subscription_groups.contains(group) and not self._subscription_groups.is_passing(group):
+        if not self.groups.contains(group) and not self.groups.is_passing(group):
             remark = f"Group {header.consumer_group[:_SHOWN]} not exist!"
             return response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark, {})
-        topic = self._topic_configs.select(header.topic)
+        topic = self.topics.select(header.topic)
         if topic is None:
             return response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic[:_SHOWN]} not exist!", {})
         queues = max(topic.read_queue_nums, topic.write_queue_nums)
@@ -117,8 +111,8 @@ class UpdateConsumerOffsetProcessor:
             return response(ResponseCode.INVALID_PARAMETER, remark, {})
         return None
 
-    def _commit(self, connection: Connection, header: Header) -> Command:
-        kept = self._offsets.commit(
+    def _commit(self, connection: Connection, header: UpdateConsumerOffsetRequestHeader) -> Command:
+        kept = self.offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.share
         )
         return response(remark=None if kept else _WAS_RESET, header={})

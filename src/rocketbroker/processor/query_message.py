@@ -1,16 +1,20 @@
 """Queries of messages by key and by id (QueryMessageProcessor)."""
 
-from rocketbroker.codec.remoting.handler import Connection
+from dataclasses import dataclass
+
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.message import (
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.request_checks import check_known_topic
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.store.read.message_queries import MessageQueries
 
@@ -18,16 +22,20 @@ _NOT_FOUND = "can not find message, maybe time range not correct"
 _INDEX_TYPES = (None, "", "K", "U", "T")
 
 
-class QueryMessageProcessor:
-    """Answers whole records back to back, newest first, as many as fit into one frame."""
+@dataclass(frozen=True, slots=True)
+class QueryMessageRequests:
+    """Queries of stored messages."""
 
-    def __init__(self, config: MessageStoreConfig, queries: MessageQueries, waiting: WaitingQueries) -> None:
-        self._config = config
-        self._queries = queries
-        self._waiting = waiting
+    config: MessageStoreConfig
+    queries: MessageQueries
+    waiting: WaitingQueries
 
-    async def process(self, connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]) -> Command:
-        """Answer the request; QUERY_NOT_FOUND when no message in the time range has the key.
+    @answers(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader, Audience.CLIENT)
+    async def query_message(
+        self, connection: Connection, command: RemotingCommand[QueryMessageRequestHeader]
+    ) -> Command:
+        """Answer whole records back to back, newest first, as many as fit into one frame. QUERY_NOT_FOUND
+        when no message in the time range has the key.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the topic, ``maxNum`` or ``indexType`` is illegal; SYSTEM_BUSY if
@@ -36,18 +44,35 @@ class QueryMessageProcessor:
         header = command.header
         check(header)
         # All copies with a unique id are requested (retries have it too), whatever number the client named.
-        max_num = self._config.default_query_max_num if header.unique_key_query else header.max_num
+        max_num = self.config.default_query_max_num if header.unique_key_query else header.max_num
         index_type = header.index_type or None
         begin, end = header.begin_timestamp, header.end_timestamp
         try:
-            async with self._waiting.one_more(connection):
-                found = await self._queries.query_message(header.topic, header.key, max_num, begin, end, index_type)
+            async with self.waiting.one_more(connection):
+                found = await self.queries.query_message(header.topic, header.key, max_num, begin, end, index_type)
         except StoreError as error:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         answer = QueryMessageResponseHeader(found.index_last_update_timestamp, found.index_last_update_physical_offset)
         if not found.records:
             return response(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, answer)
         return response(header=answer, body=b"".join(found.records))
+
+    @answers(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader, Audience.CLIENT)
+    async def view_message_by_id(
+        self, connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]
+    ) -> Command:
+        """Answer one whole record that a queue leads to; the offset is the second half of an offset message id.
+        SYSTEM_ERROR when no message is there.
+
+        Raises:
+            BrokerResponseError: SYSTEM_BUSY if too many queries wait.
+        """
+        offset = command.header.offset
+        async with self.waiting.one_more(connection):
+            record = await self.queries.read_queued_message(offset)
+        if record is None:
+            return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return response(body=record)
 
 
 def check(header: QueryMessageRequestHeader) -> None:
@@ -66,24 +91,3 @@ def check(header: QueryMessageRequestHeader) -> None:
             ResponseCode.INVALID_PARAMETER,
             f"the indexType {header.index_type[:64]!r} is illegal; use K (key), U (unique id) or T (tag)",
         )
-
-
-class ViewMessageByIdProcessor:
-    """Answers one whole record that a queue leads to; the offset is the second half of an offset message id."""
-
-    def __init__(self, queries: MessageQueries, waiting: WaitingQueries) -> None:
-        self._queries = queries
-        self._waiting = waiting
-
-    async def process(self, connection: Connection, command: RemotingCommand[ViewMessageRequestHeader]) -> Command:
-        """Answer the request; SYSTEM_ERROR when no message is there.
-
-        Raises:
-            BrokerResponseError: SYSTEM_BUSY if too many queries wait.
-        """
-        offset = command.header.offset
-        async with self._waiting.one_more(connection):
-            record = await self._queries.read_queued_message(offset)
-        if record is None:
-            return response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        return response(body=record)

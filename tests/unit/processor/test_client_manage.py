@@ -18,15 +18,10 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.client_manage import (
-    CheckClientConfigProcessor,
-    GetConsumerListByGroupProcessor,
-    LockBatchMqProcessor,
-    UnlockBatchMqProcessor,
-    UnregisterClientProcessor,
-)
+from rocketbroker.processor.client_manage import ClientManageRequests
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import requests_of
+from tests.support.processor_calls import family
 
 
 @pytest.mark.parametrize(
@@ -37,7 +32,7 @@ def test_leaves_the_named_groups(parts, producer, consumer):
     parts.producers.register("p", channel)
     parts.consumers.register(channel, ConsumerData("g"))
     command = request(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader("c", producer, consumer))
-    answer = UnregisterClientProcessor(parts.consumers, parts.producers).process(channel.connection, command)
+    answer = family(ClientManageRequests, parts).unregister_client(channel.connection, command)
     assert (answer.code, answer.header) == (0, {})
     assert ("p" in parts.producers.groups) == (producer != "p")
     assert ("g" in parts.consumers.groups) == (consumer != "g")
@@ -47,13 +42,13 @@ def test_another_connection_cannot_unregister_it(parts):
     channel = ClientChannelInfo(FakeConnection(), "c", "JAVA", 513, parts.clock.monotonic())
     parts.producers.register("p", channel)
     command = request(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader("c", "p", "g"))
-    UnregisterClientProcessor(parts.consumers, parts.producers).process(FakeConnection(), command)
+    family(ClientManageRequests, parts).unregister_client(FakeConnection(), command)
     assert "p" in parts.producers.groups
 
 
 def ask(parts, group):
     command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(group))
-    return GetConsumerListByGroupProcessor(parts.consumers).process(FakeConnection(), command)
+    return family(ClientManageRequests, parts).get_consumer_list_by_group(FakeConnection(), command)
 
 
 def test_ids_of_the_clients(parts):
@@ -71,8 +66,8 @@ def test_group_without_clients(parts):
 
 
 def ask_check_client_config(body, *, enabled=True):
-    processor = CheckClientConfigProcessor(BrokerConfig(enable_property_filter=enabled))
-    return processor.process(FakeConnection(), request(RequestCode.CHECK_CLIENT_CONFIG, body=body))
+    processor = family(ClientManageRequests, config=BrokerConfig(enable_property_filter=enabled))
+    return processor.check_client_config(FakeConnection(), request(RequestCode.CHECK_CLIENT_CONFIG, body=body))
 
 
 def refused(body, *, enabled=True):
@@ -161,9 +156,7 @@ QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]
 
 def locks_of(parts):
     parts.topic_configs.update(TopicConfig("T", 3, 3))
-    return LockBatchMqProcessor(
-        parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
-    )
+    return family(ClientManageRequests, parts)
 
 
 def join(parts, client, group="g"):
@@ -175,7 +168,7 @@ def join(parts, client, group="g"):
 
 def lock(parts, client, queues, group="g"):
     body = LockBatchRequestBody(group, client, False, queues).encode()
-    answer = locks_of(parts).process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
+    answer = locks_of(parts).lock_batch_mq(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
     assert answer.code == 0
     return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
 
@@ -188,7 +181,7 @@ def test_lock_and_unlock(parts):
     assert lock(parts, "two", QUEUES) == QUEUES[2:]
     body = UnlockBatchRequestBody("g", "one", False, QUEUES).encode()
     command = request(RequestCode.UNLOCK_BATCH_MQ, body=body)
-    answer = UnlockBatchMqProcessor(parts.config, parts.locks).process(FakeConnection(), command)
+    answer = family(ClientManageRequests, parts).unlock_batch_mq(FakeConnection(), command)
     assert (answer.code, answer.header, answer.body) == (0, None, b"")
     assert lock(parts, "three", QUEUES) == QUEUES[:2]
 
@@ -227,9 +220,10 @@ def test_illegal_group(parts, group):
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"clientId":"c","consumerGroup":"g","mqSet":[7]}'])
 def test_wrong_body_lock_batch_mq(parts, body):
-    for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.config, parts.locks)):
+    locks = locks_of(parts)
+    for process in (locks.lock_batch_mq, locks.unlock_batch_mq):
         with pytest.raises(BrokerResponseError, match="the body of the request"):
-            processor.process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
+            process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
 
 
 def test_made_up_queues_are_not_locked(parts):
@@ -249,11 +243,12 @@ def test_made_up_queues_are_not_locked(parts):
 def test_too_many_queues_are_rejected(parts, queue):
     join(parts, "one")
     body = LockBatchRequestBody("g", "one", False, [queue] * 4_097).encode()
-    for processor in (locks_of(parts), UnlockBatchMqProcessor(parts.config, parts.locks)):
+    locks = locks_of(parts)
+    for process in (locks.lock_batch_mq, locks.unlock_batch_mq):
         with pytest.raises(
             BrokerResponseError, match=r"maxQueuesPerLockRequest: .* exceeds the limit of 4,096"
         ) as error:
-            processor.process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
+            process(FakeConnection(), request(RequestCode.LOCK_BATCH_MQ, body=body))
         assert error.value.code == ResponseCode.INVALID_PARAMETER
 
 
@@ -263,7 +258,7 @@ def test_a_client_locks_no_queue_for_a_group_of_the_broker(parts):
     with pytest.raises(
         BrokerResponseError, match="the consumer group CID_RMQ_SYS_TRANS belongs to the broker"
     ) as error:
-        locks_of(parts).process(stranger, request(RequestCode.LOCK_BATCH_MQ, body=body))
+        locks_of(parts).lock_batch_mq(stranger, request(RequestCode.LOCK_BATCH_MQ, body=body))
     assert error.value.code == ResponseCode.NO_PERMISSION
 
 

@@ -12,14 +12,10 @@ from rocketbroker.codec.remoting.handler import MethodTable
 from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketbroker.codec.remoting.remoting_command import to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.processor.client_manage import (
-    GetConsumerListByGroupProcessor,
-    LockBatchMqProcessor,
-    UnlockBatchMqProcessor,
-    UnregisterClientProcessor,
-)
+from rocketbroker.processor.client_manage import ClientManageRequests
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import GOLDEN, exchanges, frames
+from tests.support.processor_calls import family
 from tests.support.processors import heart_beat_processor
 
 
@@ -27,15 +23,17 @@ def client_table(parts):
     table = MethodTable()
     heart_beat = heart_beat_processor(parts)
     table.add(RequestCode.HEART_BEAT, heart_beat.process)
-    unregister = UnregisterClientProcessor(parts.consumers, parts.producers)
-    table.add(RequestCode.UNREGISTER_CLIENT, unregister.process, UnregisterClientRequestHeader)
-    consumer_list = GetConsumerListByGroupProcessor(parts.consumers)
-    table.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumer_list.process, GetConsumerListByGroupRequestHeader)
-    lock = LockBatchMqProcessor(
-        parts.config, parts.locks, parts.topic_configs, parts.consumers, parts.subscription_groups
+    unregister = family(ClientManageRequests, parts)
+    table.add(RequestCode.UNREGISTER_CLIENT, unregister.unregister_client, UnregisterClientRequestHeader)
+    consumer_list = family(ClientManageRequests, parts)
+    table.add(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        consumer_list.get_consumer_list_by_group,
+        GetConsumerListByGroupRequestHeader,
     )
-    table.add(RequestCode.LOCK_BATCH_MQ, lock.process)
-    table.add(RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqProcessor(parts.config, parts.locks).process)
+    lock = family(ClientManageRequests, parts)
+    table.add(RequestCode.LOCK_BATCH_MQ, lock.lock_batch_mq)
+    table.add(RequestCode.UNLOCK_BATCH_MQ, family(ClientManageRequests, parts).unlock_batch_mq)
     return table.routes
 
 

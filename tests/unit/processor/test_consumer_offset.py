@@ -13,10 +13,11 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.consumer_offset import QueryConsumerOffsetProcessor, UpdateConsumerOffsetProcessor
+from rocketbroker.processor.consumer_offset import ConsumerOffsetRequests
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import answers_to
+from tests.support.processor_calls import family
 
 
 @pytest.fixture
@@ -24,7 +25,9 @@ def ask(parts, store):
     def ask(group, topic, queue_id, set_zero=None):
         header = QueryConsumerOffsetRequestHeader(group, topic, queue_id, set_zero)
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-        answer = QueryConsumerOffsetProcessor(parts.offsets, store.fetcher).process(FakeConnection(), command)
+        answer = family(ConsumerOffsetRequests, parts, fetcher=store.fetcher).query_consumer_offset(
+            FakeConnection(), command
+        )
         return answer.code, answer.remark, to_ext_fields(answer.header)
 
     return ask
@@ -76,14 +79,7 @@ class Queues:
 
 
 def make(parts, offset_reset, store):
-    return UpdateConsumerOffsetProcessor(
-        parts.offsets,
-        parts.subscription_groups,
-        parts.topic_configs,
-        parts.consumers,
-        store,
-        offset_reset,
-    )
+    return family(ConsumerOffsetRequests, parts, queues=store, reset=offset_reset)
 
 
 @pytest.fixture
@@ -104,7 +100,7 @@ def member(parts):
 
 def commit(processor, *fields, connection=None, oneway=False):
     command = request(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(*fields), oneway=oneway)
-    return processor.process(connection or FakeConnection(), command)
+    return processor.update_consumer_offset(connection or FakeConnection(), command)
 
 
 @pytest.mark.parametrize("offset", [0, 7, -1, 2**63 - 1])
@@ -178,7 +174,9 @@ def test_a_missing_name_is_rejected(processor, parts, fields, code, remark):
 def test_recorded_commits(parts, offset_reset):
     """Each recorded commit of each client, with the groups that the recorded broker knew."""
     processor = make(parts, offset_reset, Queues())
-    route = Route(RequestCode.UPDATE_CONSUMER_OFFSET, processor.process, UpdateConsumerOffsetRequestHeader)
+    route = Route(
+        RequestCode.UPDATE_CONSUMER_OFFSET, processor.update_consumer_offset, UpdateConsumerOffsetRequestHeader
+    )
     exchanges = answers_to(RequestCode.UPDATE_CONSUMER_OFFSET)
     assert exchanges
     for exchange in exchanges:
@@ -188,7 +186,7 @@ def test_recorded_commits(parts, offset_reset):
         if theirs.code == 0:
             parts.subscription_groups.find(command.header.consumer_group)
             parts.topic_configs.update(TopicConfig(command.header.topic))
-        ours = processor.process(FakeConnection(), command)
+        ours = processor.update_consumer_offset(FakeConnection(), command)
         assert (ours.code, ours.remark, ours.header) == (theirs.code, theirs.remark, theirs.header or {})
         kept = parts.offsets.query(command.header.consumer_group, command.header.topic, command.header.queue_id)
         assert (kept == command.header.commit_offset) == (theirs.code == 0)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,11 +24,14 @@ from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import (
     ConsumeMessageDirectlyResultRequestHeader,
+    GetAllProducerInfoRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.message import GetConsumerStatusRequestHeader
+from rocketbroker.codec.remoting.headers.message import (
+    GetConsumerStatusRequestHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -44,98 +48,8 @@ from rocketbroker.common.errors import (
 from rocketbroker.processor.admin.client_connections import client_connections
 from rocketbroker.processor.support.long_answers import AnswerEncoder, LoopShare
 from rocketbroker.processor.support.request_checks import MOST_VALUES, check_known_group, check_known_topic
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.read.message_queries import MessageQueries
-
-
-class GetConsumerConnectionListProcessor:
-    """Answers the group as of its clients' last heartbeats; the remark names what they disagree about."""
-
-    def __init__(self, consumers: ConsumerManager, encoder: AnswerEncoder) -> None:
-        self._encoder = encoder
-        self._consumers = consumers
-
-    async def process(
-        self, _connection: Connection, command: RemotingCommand[GetConsumerConnectionListRequestHeader]
-    ) -> Command:
-        """Answer the request; CONSUMER_NOT_ONLINE for a group without clients.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
-        """
-        group = command.header.consumer_group
-        check_known_group(group)
-        info = self._consumers.group_info(group)
-        if info is None:
-            return response(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
-        body = ConsumerConnection(
-            connection_set=client_connections(info.channels.values()),
-            subscription_table={topic: known.data for topic, known in info.subscription_table.items()},
-            consume_type=info.consume_type,
-            message_model=info.message_model,
-            consume_from_where=info.consume_from_where,
-        )
-        return response(
-            remark=info.client_subscriptions.conflict or None, body=await self._encoder.encode(body, len(info.channels))
-        )
-
-
-class GetProducerConnectionListProcessor:
-    """Answers the producers that sent a heartbeat for the group."""
-
-    def __init__(self, producers: ProducerManager, encoder: AnswerEncoder) -> None:
-        self._encoder = encoder
-        self._producers = producers
-
-    async def process(
-        self, _connection: Connection, command: RemotingCommand[GetProducerConnectionListRequestHeader]
-    ) -> Command:
-        """Answer the request; SYSTEM_ERROR for a group without clients, as in RocketMQ.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
-        """
-        group = command.header.producer_group
-        check_known_group(group)
-        channels = self._producers.groups.get(group)
-        if channels is None:
-            return response(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-        body = ProducerConnection(client_connections(channels.values()))
-        return response(body=await self._encoder.encode(body, len(channels)))
-
-
-class GetAllProducerInfoProcessor:
-    """Answers each producer with its address and the time of its last heartbeat.
-
-    ``remoteIP`` begins with a slash, as Java writes addresses.
-    """
-
-    def __init__(self, producers: ProducerManager, clock: Clock, encoder: AnswerEncoder) -> None:
-        self._encoder = encoder
-        self._producers = producers
-        self._clock = clock
-
-    async def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request.
-
-        Raises:
-            BrokerResponseError: SYSTEM_ERROR if there are too many producers for one answer.
-        """
-        groups = self._producers.groups
-        count = sum(map(len, groups.values()))
-        self._encoder.check(count)
-        share = LoopShare()
-        table = {}
-        for group, channels in list(groups.items()):
-            table[group] = [self._info(channel) for channel in list(channels.values())]
-            await share.turn()
-        return response(body=await self._encoder.encode(ProducerTableInfo(table), count))
-
-    def _info(self, channel: ClientChannelInfo) -> ProducerInfo:
-        silent_s = self._clock.monotonic() - channel.last_update
-        heard_ms = self._clock.time_ms() - round(silent_s * 1000)
-        address = "/" + channel.connection.remote_address
-        return ProducerInfo(channel.client_id, address, channel.language, channel.version, heard_ms)
-
 
 # Time for a client to answer, as in Broker2Client.
 TIMEOUT_S = 10.0
@@ -203,16 +117,101 @@ class ConsumerCalls:
             del self._under_way[connection]
 
 
-class GetConsumerRunningInfoProcessor:
-    """Passes the request on to the client that it names."""
+Offsets = dict[MessageQueue, int]
+# Time for each client to answer, as in Broker2Client.
+STATUS_TIMEOUT_S = 5.0
+# Clients asked in one turn of the event loop.
+_AT_A_TIME = 100
 
-    def __init__(self, calls: ConsumerCalls) -> None:
-        self._calls = calls
 
-    async def process(
+@dataclass(frozen=True, slots=True)
+class ClientRequests:
+    """Requests about connected clients, some of which are passed on to them."""
+
+    consumers: ConsumerManager
+    encoder: AnswerEncoder
+    producers: ProducerManager
+    clock: Clock
+    calls: ConsumerCalls
+    broker_name: str
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    queries: MessageQueries
+
+    @answers(RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader)
+    async def get_consumer_connection_list(
+        self, _connection: Connection, command: RemotingCommand[GetConsumerConnectionListRequestHeader]
+    ) -> Command:
+        """Answer the group as of its clients' last heartbeats; the remark names what they disagree about.
+        CONSUMER_NOT_ONLINE for a group without clients.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
+        """
+        group = command.header.consumer_group
+        check_known_group(group)
+        info = self.consumers.group_info(group)
+        if info is None:
+            return response(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        body = ConsumerConnection(
+            connection_set=client_connections(info.channels.values()),
+            subscription_table={topic: known.data for topic, known in info.subscription_table.items()},
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return response(
+            remark=info.client_subscriptions.conflict or None, body=await self.encoder.encode(body, len(info.channels))
+        )
+
+    @answers(RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader)
+    async def get_producer_connection_list(
+        self, _connection: Connection, command: RemotingCommand[GetProducerConnectionListRequestHeader]
+    ) -> Command:
+        """Answer the producers that sent a heartbeat for the group. SYSTEM_ERROR for a group without clients,
+        as in RocketMQ.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
+        """
+        group = command.header.producer_group
+        check_known_group(group)
+        channels = self.producers.groups.get(group)
+        if channels is None:
+            return response(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        body = ProducerConnection(client_connections(channels.values()))
+        return response(body=await self.encoder.encode(body, len(channels)))
+
+    @answers(RequestCode.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader)
+    async def get_all_producer_info(self, _connection: Connection, _command: Command) -> Command:
+        """Answer each producer with its address and the time of its last heartbeat.
+
+        ``remoteIP`` begins with a slash, as Java writes addresses.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR if there are too many producers for one answer.
+        """
+        groups = self.producers.groups
+        count = sum(map(len, groups.values()))
+        self.encoder.check(count)
+        share = LoopShare()
+        table = {}
+        for group, channels in list(groups.items()):
+            table[group] = [self._info(channel) for channel in list(channels.values())]
+            await share.turn()
+        return response(body=await self.encoder.encode(ProducerTableInfo(table), count))
+
+    def _info(self, channel: ClientChannelInfo) -> ProducerInfo:
+        silent_s = self.clock.monotonic() - channel.last_update
+        heard_ms = self.clock.time_ms() - round(silent_s * 1000)
+        address = "/" + channel.connection.remote_address
+        return ProducerInfo(channel.client_id, address, channel.language, channel.version, heard_ms)
+
+    @answers(RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader)
+    async def get_consumer_running_info(
         self, _connection: Connection, command: RemotingCommand[GetConsumerRunningInfoRequestHeader]
     ) -> Command:
-        """Answer with the client's answer.
+        """Pass the request on to the client that it names.
 
         Raises:
             BrokerResponseError: The client is not connected or does not answer; INVALID_PARAMETER if the group is
@@ -221,31 +220,13 @@ class GetConsumerRunningInfoProcessor:
         header = command.header
         check_known_group(header.consumer_group)
         question = request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-        return await self._calls.call(header.consumer_group, header.client_id, question)
+        return await self.calls.call(header.consumer_group, header.client_id, question)
 
-
-ConsumeDirectlyHeader = ConsumeMessageDirectlyResultRequestHeader
-
-
-class ConsumeMessageDirectlyProcessor:
-    """Passes the request on to the client that it names, with the message and the flags of topic and group."""
-
-    def __init__(
-        self,
-        broker_name: str,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        calls: ConsumerCalls,
-        queries: MessageQueries,
-    ) -> None:
-        self._broker_name = broker_name
-        self._topics = topics
-        self._groups = groups
-        self._calls = calls
-        self._queries = queries
-
-    async def process(self, _connection: Connection, command: RemotingCommand[ConsumeDirectlyHeader]) -> Command:
-        """Answer with the client's answer.
+    @answers(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader)
+    async def consume_message_directly(
+        self, _connection: Connection, command: RemotingCommand[ConsumeMessageDirectlyResultRequestHeader]
+    ) -> Command:
+        """Pass the request on to the client that it names, with the message and the flags of topic and group.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the group or the id is illegal; SYSTEM_ERROR if there is no such
@@ -255,53 +236,41 @@ class ConsumeMessageDirectlyProcessor:
         header = command.header
         check_known_group(header.consumer_group)
         # Checked first: the message may be long, and reading it blocks the loop.
-        self._calls.check(header.consumer_group, header.client_id or "")
+        self.calls.check(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
         question = request(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._for_client(header), record)
-        return await self._calls.call(header.consumer_group, header.client_id or "", question)
+        return await self.calls.call(header.consumer_group, header.client_id or "", question)
 
     def _record(self, msg_id: str) -> bytes:
         try:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, f"msgId of the request: {error}") from None
-        record = self._queries.queued_message(offset)
+        record = self.queries.queued_message(offset)
         if record is None:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return record
 
-    def _for_client(self, header: ConsumeDirectlyHeader) -> ConsumeDirectlyHeader:
-        topic = self._topics.select(header.topic or "")
+    def _for_client(
+        self, header: ConsumeMessageDirectlyResultRequestHeader
+    ) -> ConsumeMessageDirectlyResultRequestHeader:
+        topic = self.topics.select(header.topic or "")
         # Only looked up: a request must not create a missing group.
-        group = self._groups.groups.get(header.consumer_group)
+        group = self.groups.groups.get(header.consumer_group)
         return msgspec.structs.replace(
             header,
-            broker_name=self._broker_name,
+            broker_name=self.broker_name,
             topic_sys_flag=header.topic_sys_flag if topic is None else topic.topic_sys_flag,
             group_sys_flag=header.group_sys_flag if group is None else group.group_sys_flag,
         )
 
+    @answers(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader)
+    async def invoke_broker_to_get_consumer_status(
+        self, _connection: Connection, command: RemotingCommand[GetConsumerStatusRequestHeader]
+    ) -> Command:
+        """Ask all clients, or the one named, by GET_CONSUMER_STATUS_FROM_CLIENT (221).
 
-StatusHeader = GetConsumerStatusRequestHeader
-Offsets = dict[MessageQueue, int]
-
-# Time for each client to answer, as in Broker2Client.
-STATUS_TIMEOUT_S = 5.0
-# Clients asked in one turn of the event loop.
-_AT_A_TIME = 100
-
-
-class InvokeBrokerToGetConsumerStatusProcessor:
-    """Asks all clients, or the one named, by GET_CONSUMER_STATUS_FROM_CLIENT (221).
-
-    The answer has the offsets of the clients that replied; the remark names the others.
-    """
-
-    def __init__(self, consumers: ConsumerManager) -> None:
-        self._consumers = consumers
-
-    async def process(self, _connection: Connection, command: RemotingCommand[StatusHeader]) -> Command:
-        """Answer the request.
+        The answer has the offsets of the clients that replied; the remark names the others.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER for an illegal name; SYSTEM_ERROR if there is no such
@@ -311,7 +280,7 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         check_known_group(header.group)
         check_known_topic(header.topic)
         channels = self._channels(header)
-        question = StatusHeader(header.topic, header.group)
+        question = GetConsumerStatusRequestHeader(header.topic, header.group)
         asked = (_ask(channel, question, index // _AT_A_TIME) for index, channel in enumerate(channels))
         answers = await asyncio.gather(*asked)
         by_client = {channel.client_id: answer for channel, answer in zip(channels, answers, strict=True)}
@@ -325,8 +294,8 @@ class InvokeBrokerToGetConsumerStatusProcessor:
             body=GetConsumerStatusBody(consumer_table=found).encode(),
         )
 
-    def _channels(self, header: StatusHeader) -> Sequence[ClientChannelInfo]:
-        info = self._consumers.group_info(header.group)
+    def _channels(self, header: GetConsumerStatusRequestHeader) -> Sequence[ClientChannelInfo]:
+        info = self.consumers.group_info(header.group)
         if info is None:
             raise _refusal(f"No Any Consumer online in the consumer group: [{header.group}]")
         named = (header.client_addr or "").strip()
@@ -342,7 +311,7 @@ class InvokeBrokerToGetConsumerStatusProcessor:
         return channels
 
 
-async def _ask(channel: ClientChannelInfo, question: StatusHeader, turns: int) -> Offsets | str:
+async def _ask(channel: ClientChannelInfo, question: GetConsumerStatusRequestHeader, turns: int) -> Offsets | str:
     """Return the offsets that a client reports, or its error; ask it after ``turns`` turns of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -18,7 +19,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
 )
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
@@ -30,6 +31,7 @@ from rocketbroker.codec.remoting.headers.admin import (
     UpdateGroupForbiddenRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
@@ -42,6 +44,7 @@ from rocketbroker.processor.support.request_checks import (
     existing_topic,
     read_body,
 )
+from rocketbroker.processor.support.request_family import NO_CHANGES, answers
 from rocketbroker.processor.support.table_change import answer_when_settled, wait_settled
 
 log = logging.getLogger(__name__)
@@ -50,22 +53,34 @@ _MAX_RETRY_QUEUE_NUMS = 16384
 MOST_LOGGED = 5
 
 
-class UpdateAndCreateSubscriptionGroupProcessor:
-    """Changes the table of consumer groups; answers when it is on disk."""
+@dataclass(frozen=True, slots=True)
+class GroupRequests:
+    """Requests about consumer groups."""
 
-    def __init__(self, groups: SubscriptionGroupManager) -> None:
-        self._groups = groups
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    stats: BrokerStatsManager
+    encoder: AnswerEncoder
+    topics: TopicConfigManager
+    consumers: ConsumerManager
+    config: BrokerConfig
 
-    def process(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Create or change one group (200).
+    @answers(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, at_slave=NO_CHANGES)
+    def update_and_create_subscriptiongroup(
+        self, connection: Connection, command: Command
+    ) -> Command | Awaitable[Command]:
+        """Create or change one group.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
         """
         return self._update(connection, [read_body(command.body, SubscriptionGroupConfig)])
 
-    def process_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Create or change several groups (225): all or none.
+    @answers(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, at_slave=NO_CHANGES)
+    def update_and_create_subscriptiongroup_list(
+        self, connection: Connection, command: Command
+    ) -> Command | Awaitable[Command]:
+        """Create or change several groups: all or none.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
@@ -79,37 +94,16 @@ class UpdateAndCreateSubscriptionGroupProcessor:
             _check(config)
         log.info("%d groups updated by %s: %s", len(configs), connection.remote_address, configs[:MOST_LOGGED])
         for config in configs:
-            self._groups.update(config)
-        return answer_when_settled([self._groups.settled(config.group_name) for config in configs], response())
+            self.groups.update(config)
+        return answer_when_settled([self.groups.settled(config.group_name) for config in configs], response())
 
-
-def _check(config: SubscriptionGroupConfig) -> None:
-    check_group(config.group_name)
-    if not 0 <= config.retry_queue_nums <= _MAX_RETRY_QUEUE_NUMS:
-        remark = (
-            f"the retryQueueNums {config.retry_queue_nums} of group {config.group_name} is illegal; "
-            f"use 0 to {_MAX_RETRY_QUEUE_NUMS}"
-        )
-        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-    if config.attributes:
-        remark = f"unsupported key: {', '.join(config.attributes)[:160]}; groups have no attributes"
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
-
-
-class DeleteSubscriptionGroupProcessor:
-    """Deletes the group, its counters and, if the request asks for it, its offsets."""
-
-    def __init__(
-        self, groups: SubscriptionGroupManager, offsets: ConsumerOffsetManager, stats: BrokerStatsManager
-    ) -> None:
-        self._groups = groups
-        self._offsets = offsets
-        self._stats = stats
-
-    async def process(
+    @answers(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader, at_slave=NO_CHANGES)
+    async def delete_subscriptiongroup(
         self, connection: Connection, command: RemotingCommand[DeleteSubscriptionGroupRequestHeader]
     ) -> Command:
-        """Delete the group, even one that does not exist: offsets of it may be left.
+        """Delete the group, its counters and, if the request asks for it, its offsets.
+
+        A group that does not exist is deleted too: offsets of it may be left.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the name is illegal; SYSTEM_ERROR if the disk failed. The remark
@@ -123,144 +117,108 @@ class DeleteSubscriptionGroupProcessor:
             connection.remote_address,
             header.clean_offset,
         )
-        self._groups.delete(header.group_name)
-        await wait_settled([self._groups.settled(header.group_name)])
+        self.groups.delete(header.group_name)
+        await wait_settled([self.groups.settled(header.group_name)])
         if header.clean_offset:
-            self._offsets.remove_group(header.group_name)
+            self.offsets.remove_group(header.group_name)
             await wait_settled(
-                [self._offsets.flush()],
+                [self.offsets.flush()],
                 f"group {header.group_name} is deleted, but its offsets may return after a restart; "
                 "delete it again when the disk accepts writes",
             )
-        self._stats.remove_group(header.group_name)
+        self.stats.remove_group(header.group_name)
         return response()
 
-
-class GetAllSubscriptionGroupConfigProcessor:
-    """Answers the groups, and the topics forbidden to them."""
-
-    def __init__(self, groups: SubscriptionGroupManager, encoder: AnswerEncoder) -> None:
-        self._encoder = encoder
-        self._groups = groups
-
-    async def process(
+    @answers(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GetAllSubscriptionGroupRequestHeader, Audience.BROKER)
+    async def get_all_subscriptiongroup_config(
         self, _connection: Connection, command: RemotingCommand[GetAllSubscriptionGroupRequestHeader]
     ) -> Command:
-        """Answer the request.
+        """Answer the groups, and the topics forbidden to them.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the page is illegal.
         """
-        header, groups = command.header, self._groups
+        header, groups = command.header, self.groups
         version = groups.data_version
         page = page_of(groups.groups, version, header.data_version, header.group_seq, header.max_group_num)
         forbidden = {name: topics for name, topics in groups.forbidden_table.items() if name in page}
         body = SubscriptionGroupWrapper(page, forbidden, version)
         return response(
             header=GetAllSubscriptionGroupResponseHeader(len(groups.groups)),
-            body=await self._encoder.encode(body, len(page)),
+            body=await self.encoder.encode(body, len(page)),
         )
 
-
-class GetSubscriptionGroupConfigProcessor:
-    """Answers the group; with ``autoCreateSubscriptionGroup`` it creates a missing one, as RocketMQ does."""
-
-    def __init__(self, groups: SubscriptionGroupManager) -> None:
-        self._groups = groups
-
-    def process(
+    @answers(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader)
+    def get_subscriptiongroup_config(
         self, _connection: Connection, command: RemotingCommand[GetSubscriptionGroupConfigRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request; SUBSCRIPTION_GROUP_NOT_EXIST for a missing group.
+        """Answer the group; with ``autoCreateSubscriptionGroup`` it creates a missing one, as RocketMQ does.
+        SUBSCRIPTION_GROUP_NOT_EXIST for a missing group.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         check_known_group(command.header.group)
-        config = self._groups.find(command.header.group)
+        config = self.groups.find(command.header.group)
         if config is None:
             return response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
-        return answer_when_settled([self._groups.settled(config.group_name)], response(body=config.encode()))
+        return answer_when_settled([self.groups.settled(config.group_name)], response(body=config.encode()))
 
-
-class UpdateAndGetGroupForbiddenProcessor:
-    """Forbids or allows pulls of a topic by a group if ``readable`` is set, and answers the resulting permission."""
-
-    def __init__(self, topics: TopicConfigManager, groups: SubscriptionGroupManager) -> None:
-        self._topics = topics
-        self._groups = groups
-
-    def process(
+    @answers(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, UpdateGroupForbiddenRequestHeader)
+    def update_and_get_group_forbidden(
         self, connection: Connection, command: RemotingCommand[UpdateGroupForbiddenRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request.
+        """Forbid or allows pulls of a topic by a group if ``readable`` is set, and answers the resulting
+        permission.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, TOPIC_NOT_EXIST, or INVALID_PARAMETER for an illegal
                 name.
         """
         header = command.header
-        check_existing_group(self._groups, header.group)
-        existing_topic(self._topics, header.topic)
+        check_existing_group(self.groups, header.group)
+        existing_topic(self.topics, header.topic)
         if header.readable is not None:
             what = "allowed" if header.readable else "forbidden"
             log.info("group %s %s to read topic %s, by %s", header.group, what, header.topic, connection.remote_address)
-            self._groups.update_forbidden(header.group, header.topic, INDEX_PERM_READ, forbid=not header.readable)
-        readable = not self._groups.forbidden(header.group, header.topic) & 1 << INDEX_PERM_READ
+            self.groups.update_forbidden(header.group, header.topic, INDEX_PERM_READ, forbid=not header.readable)
+        readable = not self.groups.forbidden(header.group, header.topic) & 1 << INDEX_PERM_READ
         answer = response(remark="", body=GroupForbidden(header.topic, header.group, readable).encode())
-        return answer_when_settled([self._groups.settled(header.group)], answer)
+        return answer_when_settled([self.groups.settled(header.group)], answer)
 
-
-class QueryTopicConsumeByWhoProcessor:
-    """Answers the groups whose clients subscribe to the topic and those that have offsets in it, sorted."""
-
-    def __init__(self, consumers: ConsumerManager, offsets: ConsumerOffsetManager) -> None:
-        self._consumers = consumers
-        self._offsets = offsets
-
-    def process(
+    @answers(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequestHeader)
+    def query_topic_consume_by_who(
         self, _connection: Connection, command: RemotingCommand[QueryTopicConsumeByWhoRequestHeader]
     ) -> Command:
-        """Answer the request.
+        """Answer the groups whose clients subscribe to the topic and those that have offsets in it, sorted.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         topic = command.header.topic
         check_known_topic(topic)
-        groups = self._offsets.groups_of(topic).union(self._consumers.groups_subscribed_to(topic))
+        groups = self.offsets.groups_of(topic).union(self.consumers.groups_subscribed_to(topic))
         return response(body=GroupList(sorted(groups)).encode())
 
-
-class QueryTopicsByConsumerProcessor:
-    """Answers the sorted topics, and the broker's address."""
-
-    def __init__(self, config: BrokerConfig, offsets: ConsumerOffsetManager) -> None:
-        self._config = config
-        self._offsets = offsets
-
-    def process(self, _connection: Connection, command: RemotingCommand[QueryTopicsByConsumerRequestHeader]) -> Command:
-        """Answer the request.
+    @answers(RequestCode.QUERY_TOPICS_BY_CONSUMER, QueryTopicsByConsumerRequestHeader)
+    def query_topics_by_consumer(
+        self, _connection: Connection, command: RemotingCommand[QueryTopicsByConsumerRequestHeader]
+    ) -> Command:
+        """Answer the sorted topics, and the broker's address.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the name is illegal.
         """
         group = command.header.group
         check_known_group(group)
-        address = join_address(self._config.broker_ip1, self._config.listen_port)
-        return response(body=TopicList(sorted(self._offsets.topics_of(group)), address).encode())
+        address = join_address(self.config.broker_ip1, self.config.listen_port)
+        return response(body=TopicList(sorted(self.offsets.topics_of(group)), address).encode())
 
-
-class QuerySubscriptionByConsumerProcessor:
-    """Answers the subscription of the group's clients, or none if the group has no client."""
-
-    def __init__(self, consumers: ConsumerManager) -> None:
-        self._consumers = consumers
-
-    def process(
+    @answers(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequestHeader)
+    def query_subscription_by_consumer(
         self, _connection: Connection, command: RemotingCommand[QuerySubscriptionByConsumerRequestHeader]
     ) -> Command:
-        """Answer the request.
+        """Answer the subscription of the group's clients, or none if the group has no client.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if a name is illegal.
@@ -270,5 +228,18 @@ class QuerySubscriptionByConsumerProcessor:
         if topic is None:
             return response(body=QuerySubscriptionResponseBody(group=group).encode())
         check_known_topic(topic)
-        found = self._consumers.find_subscription_data(group, topic)
+        found = self.consumers.find_subscription_data(group, topic)
         return response(body=QuerySubscriptionResponseBody(found.data if found else None, group, topic).encode())
+
+
+def _check(config: SubscriptionGroupConfig) -> None:
+    check_group(config.group_name)
+    if not 0 <= config.retry_queue_nums <= _MAX_RETRY_QUEUE_NUMS:
+        remark = (
+            f"the retryQueueNums {config.retry_queue_nums} of group {config.group_name} is illegal; "
+            f"use 0 to {_MAX_RETRY_QUEUE_NUMS}"
+        )
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+    if config.attributes:
+        remark = f"unsupported key: {', '.join(config.attributes)[:160]}; groups have no attributes"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

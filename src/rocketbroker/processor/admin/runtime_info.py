@@ -15,6 +15,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,12 @@ from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
 from rocketbroker.store.message_store import MessageStore
 
@@ -71,10 +74,11 @@ NOT_MEASURED: Final = {
 _NO_MESSAGE = "-1"
 
 
-class GetBrokerRuntimeInfoProcessor:
-    """Answers a table of keys and values.
+@dataclass(frozen=True, slots=True)
+class RuntimeInfoRequests:
+    """The figures of the broker.
 
-    Args:
+    Attributes:
         store: the store with all its parts.
         stats: counters of puts and gets.
         schedule: progress of the delay levels.
@@ -87,49 +91,37 @@ class GetBrokerRuntimeInfoProcessor:
         replication_problem: returns the reason why a slave does not follow its master, empty if it does.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - one source for each figure
-        self,
-        store: MessageStore,
-        stats: BrokerStatsManager,
-        schedule: ScheduleMessageService,
-        consumers: ConsumerManager,
-        is_active: Callable[[], bool],
-        clock: Clock,
-        executor: Executor,
-        timer_info: Callable[[], dict[str, str]],
-        send_info: Callable[[], dict[str, str]],
-        replication_problem: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._stats = stats
-        self._schedule = schedule
-        self._consumers = consumers
-        self._is_active = is_active
-        self._clock = clock
-        self._executor = executor
-        self._timer_info = timer_info
-        self._send_info = send_info
-        self._replication_problem = replication_problem
+    store: MessageStore
+    stats: BrokerStatsManager
+    schedule: ScheduleMessageService
+    consumers: ConsumerManager
+    is_active: Callable[[], bool]
+    clock: Clock
+    executor: Executor
+    timer_info: Callable[[], dict[str, str]]
+    send_info: Callable[[], dict[str, str]]
+    replication_problem: Callable[[], str]
 
-    async def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
+    @answers(RequestCode.GET_BROKER_RUNTIME_INFO, audience=Audience.BROKER)
+    async def get_broker_runtime_info(self, _connection: Connection, _command: Command) -> Command:
+        """Answer a table of keys and values."""
         loop = asyncio.get_running_loop()
-        disks = await loop.run_in_executor(self._executor, disk_info, self._store.config)
-        table = self._store_info() | self._stats.runtime_info() | self._schedule.runtime_info() | disks
-        table |= self._consumers.runtime_info()
-        table |= NOT_MEASURED | self._timer_info() | self._send_info()
-        if problem := self._replication_problem():
+        disks = await loop.run_in_executor(self.executor, disk_info, self.store.config)
+        table = self._store_info() | self.stats.runtime_info() | self.schedule.runtime_info() | disks
+        table |= self.consumers.runtime_info()
+        table |= NOT_MEASURED | self.timer_info() | self.send_info()
+        if problem := self.replication_problem():
             table["replicationProblem"] = problem
-        table["brokerActive"] = str(self._is_active()).lower()
+        table["brokerActive"] = str(self.is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())
 
     def _store_info(self) -> dict[str, str]:
-        store = self._store
+        store = self.store
         end = store.commit_log.max_offset
         info = {
             "bootTimestamp": str(store.boot_time_ms),
-            "runtime": format_runtime(self._clock.time_ms() - store.boot_time_ms),
+            "runtime": format_runtime(self.clock.time_ms() - store.boot_time_ms),
             "commitLogMinOffset": str(store.commit_log.min_offset),
             "commitLogMaxOffset": str(end),
             "dispatchBehindBytes": str(end - store.appender.dispatched_offset),

@@ -4,16 +4,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.admin import GetBrokerConfigResponseHeader
+from rocketbroker.codec.remoting.headers.admin import (
+    GetBrokerConfigResponseHeader,
+)
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.current_settings import config_text
 from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.processor.support.config_change import apply_change, store_change
+from rocketbroker.processor.support.request_family import answers
 
 log = logging.getLogger(__name__)
 
@@ -23,57 +28,54 @@ REGISTERED_SETTINGS = frozenset({"brokerIP1", "listenPort", "brokerPermission"})
 ACCESS_SETTINGS = frozenset({"protectedMode", "adminWhiteList", "brokerWhiteList"})
 
 
-class BrokerConfigProcessor:
-    """Shows all settings; changes those of the allow-list and stores them.
+@dataclass(slots=True)
+class SettingsRequests:
+    """Settings: shows all, and changes those of the allow-list in place and in their file.
 
-    Args:
+    Attributes:
         models: the settings, changed in place.
         path: the file that changes are written to.
         executor: thread of the writes, one at a time.
         register: called after a setting known to name servers has changed. It must raise the data version of the topics
-            and register, since name servers adopt the topics' permissions only with a new version. Returns what the
-            answer waits for.
+        and register, since name servers adopt the topics' permissions only with a new version. Returns what the
+        answer waits for.
         readmit: called after a setting of protected mode has changed.
         clock: clock for the version of the settings.
     """
 
-    def __init__(
-        self,
-        models: Sequence[ConfigModel],
-        path: Path,
-        executor: Executor,
-        register: Callable[[], Collection[asyncio.Future[None]]],
-        readmit: Callable[[], None],
-        clock: Clock,
-    ) -> None:
-        self._models = models
-        self._path = path
-        self._executor = executor
-        self._register = register
-        self._readmit = readmit
-        self._clock = clock
-        self._version = DataVersion(timestamp=clock.time_ms())
+    models: Sequence[ConfigModel]
+    path: Path
+    executor: Executor
+    register: Callable[[], Collection[asyncio.Future[None]]]
+    readmit: Callable[[], None]
+    clock: Clock
+    _version: DataVersion = field(init=False)
 
-    async def process_update(self, connection: Connection, command: Command) -> Command:
-        """Change settings, all or none (25).
+    def __post_init__(self) -> None:
+        self._version = DataVersion(timestamp=self.clock.time_ms())
+
+    @answers(RequestCode.UPDATE_BROKER_CONFIG)
+    async def update_broker_config(self, connection: Connection, command: Command) -> Command:
+        """Change settings, all or none.
 
         Raises:
             BrokerResponseError: NO_PERMISSION for a setting that is fixed, INVALID_PARAMETER for one that is unknown or
                 has a wrong value, SYSTEM_ERROR when the change cannot be stored.
         """
-        changed = apply_change(self._models, bytes(command.body))
+        changed = apply_change(self.models, bytes(command.body))
         if changed:
             log.info("settings changed by %s: %s", connection.remote_address, changed)
-            self._version.next_version(self._clock.time_ms())
-            registered = () if REGISTERED_SETTINGS.isdisjoint(changed) else self._register()
+            self._version.next_version(self.clock.time_ms())
+            registered = () if REGISTERED_SETTINGS.isdisjoint(changed) else self.register()
             if not ACCESS_SETTINGS.isdisjoint(changed):
-                self._readmit()
-            await store_change(self._executor, self._path, changed)
+                self.readmit()
+            await store_change(self.executor, self.path, changed)
             if registered:
                 await asyncio.wait(registered)
         return response()
 
-    def process_get(self, _connection: Connection, _command: Command) -> Command:
-        """Answer all settings and their version (26)."""
+    @answers(RequestCode.GET_BROKER_CONFIG)
+    def get_broker_config(self, _connection: Connection, _command: Command) -> Command:
+        """Answer all settings and their version."""
         version = GetBrokerConfigResponseHeader(self._version.encode().decode())
-        return response(header=version, body=config_text(self._models).encode())
+        return response(header=version, body=config_text(self.models).encode())

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
@@ -15,7 +16,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     TopicConfigAndMappingSerializeWrapper,
     TopicFilterType,
 )
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.admin import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -24,11 +25,13 @@ from rocketbroker.codec.remoting.headers.admin import (
     GetTopicConfigRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.long_answers import AnswerEncoder, page_of
 from rocketbroker.processor.support.request_checks import check_known_topic, check_topic, read_body
+from rocketbroker.processor.support.request_family import NO_CHANGES, answers
 from rocketbroker.processor.support.table_change import answer_when_settled, wait_settled
 from rocketbroker.store.clean.topic_deletion import TopicDeletion
 
@@ -42,25 +45,47 @@ _MAX_PERM = 7
 _MESSAGE_TYPE = "+message.type"
 
 
-class UpdateAndCreateTopicProcessor:
-    """Changes the table of topics; answers once it is on disk and the name servers are informed."""
+class Queues(Protocol):
+    @property
+    def topics(self) -> set[str]:
+        """All topics that have queues."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicConfigManager) -> None:
-        self._config = config
-        self._topics = topics
+    def topics_without_messages(self) -> set[str]:
+        """Return the topics that have queues, but no message in any of them."""
 
-    def process(
+
+class Cleaning(Protocol):
+    async def clean_expired_consume_queue(self) -> str:
+        """Remove the entries of expired messages from queues and index; return the failed removals, or ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRequests:
+    """Requests about topics."""
+
+    config: BrokerConfig
+    topics: TopicConfigManager
+    offsets: ConsumerOffsetManager
+    deletion: TopicDeletion
+    stats: BrokerStatsManager
+    encoder: AnswerEncoder
+    queues: Queues
+    cleaning: Cleaning
+
+    @answers(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader, at_slave=NO_CHANGES)
+    def update_and_create_topic(
         self, connection: Connection, command: RemotingCommand[CreateTopicRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Create or change one topic (17).
+        """Create or change one topic.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
         """
         return self._update(connection, [topic_config(command.header)])
 
-    def process_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Create or change several topics (18): all or none.
+    @answers(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, at_slave=NO_CHANGES)
+    def update_and_create_topic_list(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+        """Create or change several topics: all or none.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER or SYSTEM_ERROR, which names the field; nothing was changed.
@@ -70,25 +95,145 @@ class UpdateAndCreateTopicProcessor:
     def _update(self, connection: Connection, configs: Sequence[TopicConfig]) -> Command | Awaitable[Command]:
         for config in configs:
             self._check(config)
-        self._topics.check_room(len({config.topic_name for config in configs} - self._topics.topics.keys()))
-        changed = [config for config in configs if config != self._topics.select(config.topic_name)]
+        self.topics.check_room(len({config.topic_name for config in configs} - self.topics.topics.keys()))
+        changed = [config for config in configs if config != self.topics.select(config.topic_name)]
         # A list may have thousands, and a line for each would block the loop for longer than the change.
         log.info("%d topics updated by %s: %s", len(changed), connection.remote_address, changed[:MOST_LOGGED])
         for config in changed:
-            self._topics.update(config)
-        return answer_when_settled([self._topics.settled(config.topic_name) for config in configs], response())
+            self.topics.update(config)
+        return answer_when_settled([self.topics.settled(config.topic_name) for config in configs], response())
 
     def _check(self, config: TopicConfig) -> None:
-        check_changeable_topic(self._topics, config.topic_name)
+        check_changeable_topic(self.topics, config.topic_name)
         _check_number(config, "readQueueNums", config.read_queue_nums, MAX_QUEUE_NUMS)
         _check_number(config, "writeQueueNums", config.write_queue_nums, MAX_QUEUE_NUMS)
         _check_number(config, "perm", config.perm, _MAX_PERM)
-        if config.attributes.get(_MESSAGE_TYPE) == "MIXED" and not self._config.enable_mixed_message_type:
+        if config.attributes.get(_MESSAGE_TYPE) == "MIXED" and not self.config.enable_mixed_message_type:
             remark = "MIXED message type is not supported. enableMixedMessageType is false here"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-        old = self._topics.select(config.topic_name)
+        old = self.topics.select(config.topic_name)
         if config != old:
             alter_attributes(TOPIC_ATTRIBUTES, None if old is None else old.attributes, config.attributes)
+
+    @answers(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader)
+    async def delete_topic_in_broker(
+        self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]
+    ) -> Command:
+        """Delete the topic, the offsets that groups have in it, its queues and its counters.
+
+        The messages stay in the CommitLog until its files expire. A missing topic is removed too, since parts
+        of it may be left. The answer follows once the tables are on disk and the name servers are informed.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal or that of a system topic; SYSTEM_ERROR if the
+                disk refused. The remark says what is left.
+        """
+        topic = command.header.topic
+        check_changeable_topic(self.topics, topic)
+        log.info("deletion of topic %s by %s", topic, connection.remote_address)
+        await self._remove(topic, ", so the topic stays")
+        self.topics.delete(topic)
+        await wait_settled(
+            [self.topics.settled(topic), self.offsets.flush()],
+            f"the messages of topic {topic} are removed, but the rest may stay; delete it again when the disk is "
+            "writable",
+        )
+        return response()
+
+    @answers(RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader, Audience.BROKER)
+    async def get_all_topic_config(
+        self, _connection: Connection, command: RemotingCommand[GetAllTopicConfigRequestHeader]
+    ) -> Command:
+        """Answer the topics, with empty mappings, since there are no static topics.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER if the page is illegal.
+        """
+        header, topics = command.header, self.topics
+        page = page_of(topics.topics, topics.data_version, header.data_version, header.topic_seq, header.max_topic_num)
+        body = TopicConfigAndMappingSerializeWrapper(page, topics.data_version)
+        return response(
+            header=GetAllTopicConfigResponseHeader(len(topics.topics)), body=await self.encoder.encode(body, len(page))
+        )
+
+    @answers(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader)
+    def get_topic_config(
+        self, _connection: Connection, command: RemotingCommand[GetTopicConfigRequestHeader]
+    ) -> Command:
+        """Answer the topic as the broker keeps it; without a mapping, since there are no static topics.
+        TOPIC_NOT_EXIST for a missing topic.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
+        """
+        topic = command.header.topic
+        check_known_topic(topic)
+        config = self.topics.select(topic)
+        if config is None:
+            return response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+        return response(body=config.encode())
+
+    @answers(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+    def get_system_topic_list_from_broker(self, _connection: Connection, _command: Command) -> Command:
+        """Answer the reserved names and those that this broker's configuration adds, sorted."""
+        return response(body=TopicList(sorted(SYSTEM_TOPIC_SET | self.topics.system_topics)).encode())
+
+    async def _remove(self, topic: str, consequence: str = "") -> None:
+        """Remove queues, offsets and counters; the remark of an error ends with ``consequence`` and the cause.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR if the disk failed; nothing was removed.
+        """
+        try:
+            await self.deletion.delete_topics({topic})
+        except (OSError, StoreError) as error:
+            remark = f"the queues of topic {topic} cannot be removed{consequence}: {error}"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error
+        self.offsets.remove_topic(topic)
+        self.stats.remove_topic(topic)
+
+    async def remove_unused(self, candidates: Iterable[str]) -> set[str]:
+        """Remove those topics of ``candidates`` that do not exist, and return them; system topics stay.
+
+        RocketMQ keeps the offsets: a topic created again would begin at 0, and its consumers would skip its messages.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR if the disk failed; some of them may be removed already.
+        """
+        unused = {topic for topic in candidates if topic not in self.topics.topics and not is_system_topic(topic)}
+        for topic in sorted(unused):
+            await self._remove(topic)
+        return unused
+
+    @answers(RequestCode.CLEAN_UNUSED_TOPIC)
+    async def clean_unused_topic(self, connection: Connection, _command: Command) -> Command:
+        """Remove the queues of topics that are not in the topic table, with the offsets that groups have in them.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR if the disk failed.
+        """
+        removed = await self.remove_unused(self.queues.topics)
+        log.warning("unused topics cleaned by %s: %s", connection.remote_address, ", ".join(sorted(removed)) or "none")
+        return response()
+
+    @answers(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+    async def clean_expired_consumequeue(self, connection: Connection, _command: Command) -> Command:
+        """Remove queue and index files whose messages have expired, and the empty queues of deleted topics.
+
+        RocketMQ also removes the empty queues of existing topics; these would restart at 0, before their
+        consumers.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR if some files could not be removed; the rest is removed.
+        """
+        refused = await self.cleaning.clean_expired_consume_queue()
+        removed = await self.remove_unused(self.queues.topics_without_messages())
+        log.warning(
+            "expired queues cleaned by %s; removed topics: %s", connection.remote_address, sorted(removed) or "none"
+        )
+        if refused:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{refused}; the rest is cleaned")
+        return response()
 
 
 def check_changeable_topic(topics: TopicConfigManager, topic: str) -> None:
@@ -145,207 +290,3 @@ def _check_number(config: TopicConfig, name: str, value: int, high: int) -> None
     if not 0 <= value <= high:
         remark = f"the {name} {value} of topic {config.topic_name} is illegal; use 0 to {high}"
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-
-
-class TopicRemover:
-    """Removes the queues of a topic, the offsets that groups have in it and its counters."""
-
-    def __init__(self, offsets: ConsumerOffsetManager, deletion: TopicDeletion, stats: BrokerStatsManager) -> None:
-        self._offsets = offsets
-        self._deletion = deletion
-        self._stats = stats
-
-    async def remove(self, topic: str, consequence: str = "") -> None:
-        """Remove the topic's parts; the remark of an error ends with ``consequence`` and the cause.
-
-        Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk failed; nothing was removed.
-        """
-        try:
-            await self._deletion.delete_topics({topic})
-        except (OSError, StoreError) as error:
-            remark = f"the queues of topic {topic} cannot be removed{consequence}: {error}"
-            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error
-        self._offsets.remove_topic(topic)
-        self._stats.remove_topic(topic)
-
-
-class DeleteTopicInBrokerProcessor:
-    """Deletes the topic, the offsets that groups have in it, its queues and its counters.
-
-    The messages stay in the CommitLog until its files expire. A missing topic is removed too, since parts
-    of it may be left. The answer follows once the tables are on disk and the name servers are informed.
-    """
-
-    def __init__(
-        self,
-        topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
-        deletion: TopicDeletion,
-        stats: BrokerStatsManager,
-    ) -> None:
-        self._topics = topics
-        self._offsets = offsets
-        self._remover = TopicRemover(offsets, deletion, stats)
-
-    async def process(self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]) -> Command:
-        """Remove the topic.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if the name is illegal or that of a system topic; SYSTEM_ERROR if the
-                disk refused. The remark says what is left.
-        """
-        topic = command.header.topic
-        check_changeable_topic(self._topics, topic)
-        log.info("deletion of topic %s by %s", topic, connection.remote_address)
-        await self._remover.remove(topic, ", so the topic stays")
-        self._topics.delete(topic)
-        await wait_settled(
-            [self._topics.settled(topic), self._offsets.flush()],
-            f"the messages of topic {topic} are removed, but the rest may stay; delete it again when the disk is "
-            "writable",
-        )
-        return response()
-
-
-class GetAllTopicConfigProcessor:
-    """Answers the topics, with empty mappings, since there are no static topics."""
-
-    def __init__(self, topics: TopicConfigManager, encoder: AnswerEncoder) -> None:
-        self._encoder = encoder
-        self._topics = topics
-
-    async def process(
-        self, _connection: Connection, command: RemotingCommand[GetAllTopicConfigRequestHeader]
-    ) -> Command:
-        """Answer the request.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if the page is illegal.
-        """
-        header, topics = command.header, self._topics
-        page = page_of(topics.topics, topics.data_version, header.data_version, header.topic_seq, header.max_topic_num)
-        body = TopicConfigAndMappingSerializeWrapper(page, topics.data_version)
-        return response(
-            header=GetAllTopicConfigResponseHeader(len(topics.topics)), body=await self._encoder.encode(body, len(page))
-        )
-
-
-class GetTopicConfigProcessor:
-    """Answers the topic as the broker keeps it; without a mapping, since there are no static topics."""
-
-    def __init__(self, topics: TopicConfigManager) -> None:
-        self._topics = topics
-
-    def process(self, _connection: Connection, command: RemotingCommand[GetTopicConfigRequestHeader]) -> Command:
-        """Answer the request; TOPIC_NOT_EXIST for a missing topic.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if the name is illegal.
-        """
-        topic = command.header.topic
-        check_known_topic(topic)
-        config = self._topics.select(topic)
-        if config is None:
-            return response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
-        return response(body=config.encode())
-
-
-class GetSystemTopicListFromBrokerProcessor:
-    """Answers the reserved names and those that this broker's configuration adds, sorted."""
-
-    def __init__(self, topics: TopicConfigManager) -> None:
-        self._topics = topics
-
-    def process(self, _connection: Connection, _command: Command) -> Command:
-        """Answer the request."""
-        return response(body=TopicList(sorted(SYSTEM_TOPIC_SET | self._topics.system_topics)).encode())
-
-
-class UnusedTopicRemover:
-    """Removes queues, offsets and counters of topics that no longer exist; system topics stay.
-
-    RocketMQ keeps the offsets: a topic created again would begin at 0, and its consumers would skip its messages.
-    """
-
-    def __init__(
-        self,
-        topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
-        deletion: TopicDeletion,
-        stats: BrokerStatsManager,
-    ) -> None:
-        self._topics = topics
-        self._remover = TopicRemover(offsets, deletion, stats)
-
-    async def remove(self, candidates: Iterable[str]) -> set[str]:
-        """Remove those topics of ``candidates`` that do not exist, and return them.
-
-        Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk failed; some of them may be removed already.
-        """
-        unused = {topic for topic in candidates if topic not in self._topics.topics and not is_system_topic(topic)}
-        for topic in sorted(unused):
-            await self._remover.remove(topic)
-        return unused
-
-
-class QueuesOfTopics(Protocol):
-    @property
-    def topics(self) -> set[str]:
-        """All topics that have queues."""
-
-
-class CleanUnusedTopicProcessor:
-    """Removes the queues of topics that are not in the topic table, with the offsets that groups have in them."""
-
-    def __init__(self, queues: QueuesOfTopics, remover: UnusedTopicRemover) -> None:
-        self._queues = queues
-        self._remover = remover
-
-    async def process(self, connection: Connection, _command: Command) -> Command:
-        """Answer the request.
-
-        Raises:
-            BrokerResponseError: SYSTEM_ERROR if the disk failed.
-        """
-        removed = await self._remover.remove(self._queues.topics)
-        log.warning("unused topics cleaned by %s: %s", connection.remote_address, ", ".join(sorted(removed)) or "none")
-        return response()
-
-
-class Cleaning(Protocol):
-    async def clean_expired_consume_queue(self) -> str:
-        """Remove the entries of expired messages from queues and index; return the failed removals, or ""."""
-
-
-class Queues(Protocol):
-    def topics_without_messages(self) -> set[str]:
-        """Return the topics that have queues, but no message in any of them."""
-
-
-class CleanExpiredConsumequeueProcessor:
-    """Removes queue and index files whose messages have expired, and the empty queues of deleted topics.
-
-    RocketMQ also removes the empty queues of existing topics; these would restart at 0, before their consumers.
-    """
-
-    def __init__(self, cleaning: Cleaning, queues: Queues, remover: UnusedTopicRemover) -> None:
-        self._cleaning = cleaning
-        self._queues = queues
-        self._remover = remover
-
-    async def process(self, connection: Connection, _command: Command) -> Command:
-        """Answer the request.
-
-        Raises:
-            BrokerResponseError: SYSTEM_ERROR if some files could not be removed; the rest is removed.
-        """
-        refused = await self._cleaning.clean_expired_consume_queue()
-        removed = await self._remover.remove(self._queues.topics_without_messages())
-        log.warning(
-            "expired queues cleaned by %s; removed topics: %s", connection.remote_address, sorted(removed) or "none"
-        )
-        if refused:
-            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"{refused}; the rest is cleaned")
-        return response()

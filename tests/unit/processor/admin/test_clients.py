@@ -22,31 +22,23 @@ from rocketbroker.codec.remoting.remoting_command import request, response, to_e
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
-from rocketbroker.processor.admin.clients import (
-    ConsumeMessageDirectlyProcessor,
-    ConsumerCalls,
-    GetAllProducerInfoProcessor,
-    GetConsumerConnectionListProcessor,
-    GetConsumerRunningInfoProcessor,
-    GetProducerConnectionListProcessor,
-    InvokeBrokerToGetConsumerStatusProcessor,
-)
+from rocketbroker.processor.admin.clients import ClientRequests, ConsumerCalls
 from tests.support.fakes import FakeClient
 from tests.support.golden_frames import exchanges
-from tests.support.processor_calls import answered, call_async, recorded, refusal_async
+from tests.support.processor_calls import answered, call_async, family, recorded, refusal_async
 from tests.support.stores import V4_HOST, message, put_forged
 
 
 @pytest.fixture
 def processor(parts, encoder):
-    return GetConsumerConnectionListProcessor(parts.consumers, encoder)
+    return family(ClientRequests, parts, encoder=encoder)
 
 
 async def test_recorded_groups_without_clients(processor):
     offline = 0
     for command, theirs in recorded(203, GetConsumerConnectionListRequestHeader):
         if theirs.code:
-            assert await call_async(processor.process, command.header) == theirs
+            assert await call_async(processor.get_consumer_connection_list, command.header) == theirs
             offline += 1
     assert offline > 20
 
@@ -58,7 +50,7 @@ async def test_recorded_group_with_clients(consumer, processor):
     topics = sorted(theirs.body["subscriptionTable"])
     port = int(client["clientAddr"].rpartition(":")[2])
     consumer("CG_Live", client["clientId"], *topics, port=port, start=theirs.body["consumeFromWhere"])
-    ours = await call_async(processor.process, command.header)
+    ours = await call_async(processor.get_consumer_connection_list, command.header)
     for table in (ours.body["subscriptionTable"], theirs.body["subscriptionTable"]):
         for subscription in table.values():
             subscription["subVersion"] = 0
@@ -67,7 +59,9 @@ async def test_recorded_group_with_clients(consumer, processor):
 
 @pytest.mark.parametrize("group", ["../up", ""])
 async def test_bad_names_are_named(processor, group):
-    code, remark = await refusal_async(processor.process, GetConsumerConnectionListRequestHeader(group))
+    code, remark = await refusal_async(
+        processor.get_consumer_connection_list, GetConsumerConnectionListRequestHeader(group)
+    )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
 
@@ -80,9 +74,9 @@ async def test_bad_names_are_named(processor, group):
 async def test_clients_that_disagree_are_named_in_the_remark(consumer, processor):
     header = GetConsumerConnectionListRequestHeader("CG")
     consumer("CG", "one", "T", port=50001)
-    assert (await call_async(processor.process, header)).remark is None
+    assert (await call_async(processor.get_consumer_connection_list, header)).remark is None
     consumer("CG", "two", "T", "U", port=50002)
-    answer = await call_async(processor.process, header)
+    answer = await call_async(processor.get_consumer_connection_list, header)
     assert answer.code == ResponseCode.SUCCESS
     assert answer.remark is not None
     assert "of topic U one wants nothing and two wants *" in answer.remark
@@ -90,25 +84,27 @@ async def test_clients_that_disagree_are_named_in_the_remark(consumer, processor
 
 
 async def test_recorded_requests(parts, producer, encoder):
-    processor = GetProducerConnectionListProcessor(parts.producers, encoder)
+    processor = family(ClientRequests, parts, encoder=encoder)
     (command, offline), (again, online) = recorded(204, GetProducerConnectionListRequestHeader)
-    assert await call_async(processor.process, command.header) == offline
+    assert await call_async(processor.get_producer_connection_list, command.header) == offline
     (client,) = online.body["connectionSet"]
     producer("PG_Live", client["clientId"], port=int(client["clientAddr"].rpartition(":")[2]))
-    assert await call_async(processor.process, again.header) == online
+    assert await call_async(processor.get_producer_connection_list, again.header) == online
 
 
 @pytest.mark.parametrize("group", ["../up", ""])
 async def test_bad_names_are_named_get_producer_connection_list(parts, group, encoder):
-    processor = GetProducerConnectionListProcessor(parts.producers, encoder)
-    code, remark = await refusal_async(processor.process, GetProducerConnectionListRequestHeader(group))
+    processor = family(ClientRequests, parts, encoder=encoder)
+    code, remark = await refusal_async(
+        processor.get_producer_connection_list, GetProducerConnectionListRequestHeader(group)
+    )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
 
 
 async def test_recorded_answers(parts, producer, encoder):
-    processor = GetAllProducerInfoProcessor(parts.producers, parts.clock, encoder)
-    assert (await call_async(processor.process)).body == {"data": {}}
+    processor = family(ClientRequests, parts, encoder=encoder)
+    assert (await call_async(processor.get_all_producer_info)).body == {"data": {}}
     _, theirs = max(recorded(328), key=lambda each: len(str(each[1].body)))
     clients = {info["clientId"]: info for group in theirs.body["data"].values() for info in group}
     for info in sorted(clients.values(), key=lambda info: info["lastUpdateTimestamp"]):
@@ -118,7 +114,7 @@ async def test_recorded_answers(parts, producer, encoder):
                 producer(group, info["clientId"], port=int(info["remoteIP"].rpartition(":")[2]))
     parts.clock.advance(12.5)
 
-    ours = await call_async(processor.process)
+    ours = await call_async(processor.get_all_producer_info)
 
     for answer in (ours, theirs):
         for members in answer.body["data"].values():
@@ -176,7 +172,7 @@ HEADER = GetConsumerRunningInfoRequestHeader("CG_Live", "client")
 
 @pytest.fixture
 def processor_get_consumer_running_info(parts):
-    return GetConsumerRunningInfoProcessor(ConsumerCalls(parts.config, parts.consumers))
+    return family(ClientRequests, calls=ConsumerCalls(parts.config, parts.consumers))
 
 
 def answers(connection, answer):
@@ -199,12 +195,12 @@ async def test_recorded_requests_are_passed_on(parts, consumer, processor_get_co
     for command, theirs in recorded(307, GetConsumerRunningInfoRequestHeader):
         header = command.header
         if theirs.code:
-            code, remark = await refusal_async(processor_get_consumer_running_info.process, header)
+            code, remark = await refusal_async(processor_get_consumer_running_info.get_consumer_running_info, header)
             offline += (code, remark) == (theirs.code, theirs.remark)
             continue
         connection = consumer(header.consumer_group, header.client_id, "GoldenTopic")
         asked = answers(connection, response(theirs.code, theirs.remark, theirs.fields, b"raw"))
-        ours = await call_async(processor_get_consumer_running_info.process, header)
+        ours = await call_async(processor_get_consumer_running_info.get_consumer_running_info, header)
         assert ours == (theirs.code, theirs.remark, theirs.fields, b"raw")
         ((sent, timeout_s),) = asked
         assert (sent.code, sent.header) == (RequestCode.GET_CONSUMER_RUNNING_INFO, header)
@@ -218,7 +214,7 @@ async def test_recorded_requests_are_passed_on(parts, consumer, processor_get_co
 async def test_the_answer_of_the_client_comes_back_as_it_is(consumer, processor_get_consumer_running_info):
     answer = response(1, "sorry", {"a": "b"}, b'{"jstack":"..."}')
     answers(consumer("CG_Live", "client", "T"), answer)
-    assert await call_async(processor_get_consumer_running_info.process, HEADER) == answered(answer)
+    assert await call_async(processor_get_consumer_running_info.get_consumer_running_info, HEADER) == answered(answer)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +226,7 @@ async def test_the_answer_of_the_client_comes_back_as_it_is(consumer, processor_
 )
 async def test_a_client_that_does_not_answer(consumer, processor_get_consumer_running_info, error, code, named):
     answers(consumer("CG_Live", "client", "T"), error)
-    found_code, remark = await refusal_async(processor_get_consumer_running_info.process, HEADER)
+    found_code, remark = await refusal_async(processor_get_consumer_running_info.get_consumer_running_info, HEADER)
     assert found_code == code
     assert "consumer <CG_Live> <client>" in remark
     assert named in remark
@@ -238,7 +234,7 @@ async def test_a_client_that_does_not_answer(consumer, processor_get_consumer_ru
 
 async def test_bad_group(processor_get_consumer_running_info):
     code, remark = await refusal_async(
-        processor_get_consumer_running_info.process, GetConsumerRunningInfoRequestHeader("../up", "c")
+        processor_get_consumer_running_info.get_consumer_running_info, GetConsumerRunningInfoRequestHeader("../up", "c")
     )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
@@ -250,12 +246,12 @@ Header = ConsumeMessageDirectlyResultRequestHeader
 @pytest.fixture
 def processor_consume_message_directly(parts, store):
     parts.topic_configs.update(TopicConfig("GoldenTopic"))
-    return ConsumeMessageDirectlyProcessor(
-        "broker-a",
-        parts.topic_configs,
-        parts.subscription_groups,
-        ConsumerCalls(parts.config, parts.consumers),
-        store.queries,
+    return family(
+        ClientRequests,
+        parts,
+        broker_name="broker-a",
+        calls=ConsumerCalls(parts.config, parts.consumers),
+        queries=store.queries,
     )
 
 
@@ -278,7 +274,7 @@ async def test_the_client_gets_the_message_and_what_it_must_know(store, processo
     store.appender.dispatch()
     msg_id = create_message_id(V4_HOST, result.physical_offset)
     header = Header("CG_Live", "client", msg_id, topic="GoldenTopic")
-    answer = await call_async(processor_consume_message_directly.process, header)
+    answer = await call_async(processor_consume_message_directly.consume_message_directly, header)
     assert answer == (0, None, {}, {"consumeResult": "CR_SUCCESS"})
     (sent,) = client.asked
     assert sent.code == RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -302,7 +298,7 @@ async def test_recorded_requests_reach_the_client_with_the_same_fields(
     commands = [command for command, _ in recorded(309)]
     from_tool = next(command for command in commands if "brokerName" not in command.header)
     header = Header("CG_Live", "client", from_tool.header["msgId"], topic=from_tool.header["topic"])
-    await call_async(processor_consume_message_directly.process, header)
+    await call_async(processor_consume_message_directly.consume_message_directly, header)
     to_client = next(fields for fields in asked.values() if "brokerName" in fields)
     assert to_ext_fields(client.asked[-1].header) == to_client | {"clientId": "client"}
 
@@ -311,7 +307,7 @@ async def test_a_client_that_is_not_there(parts, store, processor_consume_messag
     result = store.appender.put_message(message(topic="GoldenTopic"))
     store.appender.dispatch()
     header = Header("CG_Live", "nobody", create_message_id(V4_HOST, result.physical_offset))
-    answer = await refusal_async(processor_consume_message_directly.process, header)
+    answer = await refusal_async(processor_consume_message_directly.consume_message_directly, header)
     assert answer == (ResponseCode.SYSTEM_ERROR, "The Consumer <CG_Live> <nobody> not online")
     assert not parts.subscription_groups.contains("CG_Live"), "a request that is refused makes no group"
 
@@ -324,7 +320,7 @@ async def test_no_client_gets_a_record_that_somebody_wrote_into_a_body(
     forged = put_forged(store, store.commit_log.record(result.physical_offset))
 
     code, remark = await refusal_async(
-        processor_consume_message_directly.process,
+        processor_consume_message_directly.consume_message_directly,
         Header("CG_Live", "client", create_message_id(V4_HOST, forged), topic="GoldenTopic"),
     )
 
@@ -343,7 +339,7 @@ async def test_no_client_gets_a_record_that_somebody_wrote_into_a_body(
 )
 async def test_bad_requests_are_named(processor_consume_message_directly, client, fields, code, named):
     header = msgspec.structs.replace(Header("CG_Live", "client", topic="GoldenTopic"), **fields)
-    found_code, remark = await refusal_async(processor_consume_message_directly.process, header)
+    found_code, remark = await refusal_async(processor_consume_message_directly.consume_message_directly, header)
     assert found_code == code
     assert named in remark
     assert client.asked == []
@@ -356,7 +352,8 @@ async def test_no_message_is_read_for_a_client_that_cannot_be_asked(
     read = Mock()
     monkeypatch.setattr(store.queries, "queued_message", read)
     code, _ = await refusal_async(
-        processor_consume_message_directly.process, Header("CG_Live", "client", create_message_id(V4_HOST, 0))
+        processor_consume_message_directly.consume_message_directly,
+        Header("CG_Live", "client", create_message_id(V4_HOST, 0)),
     )
     assert code == ResponseCode.SYSTEM_BUSY
     assert read.call_count == 0
@@ -367,7 +364,7 @@ BODY = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}
 
 @pytest.fixture
 def processor_invoke_broker_to_get_consumer_status(parts):
-    return InvokeBrokerToGetConsumerStatusProcessor(parts.consumers)
+    return family(ClientRequests, parts)
 
 
 @pytest.fixture
@@ -392,7 +389,8 @@ async def test_all_clients_are_asked_and_told_of(
         client_invoke_broker_to_get_consumer_status("two", response(body=b'{"messageQueueTable":{}}')),
     )
     answer = await call_async(
-        processor_invoke_broker_to_get_consumer_status.process, HeaderInvokeBrokerToGetConsumerStatus("T", "g")
+        processor_invoke_broker_to_get_consumer_status.invoke_broker_to_get_consumer_status,
+        HeaderInvokeBrokerToGetConsumerStatus("T", "g"),
     )
     assert (answer.code, answer.remark) == (0, None)
     assert answer.body["consumerTable"]["two"] == {}
@@ -413,7 +411,8 @@ async def test_one_client_is_asked(
         client_invoke_broker_to_get_consumer_status("two", response(body=BODY)),
     )
     answer = await call_async(
-        processor_invoke_broker_to_get_consumer_status.process, HeaderInvokeBrokerToGetConsumerStatus("T", "g", "two")
+        processor_invoke_broker_to_get_consumer_status.invoke_broker_to_get_consumer_status,
+        HeaderInvokeBrokerToGetConsumerStatus("T", "g", "two"),
     )
     assert list(answer.body["consumerTable"]) == ["two"]
     assert (len(one), len(two)) == (0, 1)
@@ -427,7 +426,8 @@ async def test_clients_that_do_not_answer_are_named(
     client_invoke_broker_to_get_consumer_status("odd", response(1, "no such group"))
     client_invoke_broker_to_get_consumer_status("broken", response(body=b"{]"))
     answer = await call_async(
-        processor_invoke_broker_to_get_consumer_status.process, HeaderInvokeBrokerToGetConsumerStatus("T", "g")
+        processor_invoke_broker_to_get_consumer_status.invoke_broker_to_get_consumer_status,
+        HeaderInvokeBrokerToGetConsumerStatus("T", "g"),
     )
     assert answer.code == 0
     assert list(answer.body["consumerTable"]) == ["one"]
@@ -435,7 +435,8 @@ async def test_clients_that_do_not_answer_are_named(
     for named in ("late: no answer in 5 s", "odd: code 1, no such group", "broken: JSON"):
         assert named in answer.remark
     code, remark = await refusal_async(
-        processor_invoke_broker_to_get_consumer_status.process, HeaderInvokeBrokerToGetConsumerStatus("T", "g", "late")
+        processor_invoke_broker_to_get_consumer_status.invoke_broker_to_get_consumer_status,
+        HeaderInvokeBrokerToGetConsumerStatus("T", "g", "late"),
     )
     assert (code, "late: no answer in 5 s" in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
@@ -470,7 +471,9 @@ async def test_an_impossible_value_is_named(
     processor_invoke_broker_to_get_consumer_status, client_invoke_broker_to_get_consumer_status, asked, code, named
 ):
     client_invoke_broker_to_get_consumer_status("old", response(body=BODY), version=27)
-    found_code, remark = await refusal_async(processor_invoke_broker_to_get_consumer_status.process, asked)
+    found_code, remark = await refusal_async(
+        processor_invoke_broker_to_get_consumer_status.invoke_broker_to_get_consumer_status, asked
+    )
     assert found_code == code
     assert named in remark
 
@@ -489,7 +492,9 @@ async def test_recorded_questions_and_answers(
         asked = FakeClient(response(body=body))
         channel = ClientChannelInfo(asked, client_id, "JAVA", 513, parts.clock.monotonic())
         parts.consumers.register(channel, ConsumerData(command.header.group))
-        ours = await call_async(processor_invoke_broker_to_get_consumer_status.process, command.header)
+        ours = await call_async(
+            processor_invoke_broker_to_get_consumer_status.invoke_broker_to_get_consumer_status, command.header
+        )
         assert ours.body["consumerTable"] == theirs.body["consumerTable"]
         assert asked.asked[0][0].header == HeaderInvokeBrokerToGetConsumerStatus(
             command.header.topic, command.header.group

@@ -20,17 +20,8 @@ from rocketbroker.codec.remoting.headers.admin import (
 from rocketbroker.codec.remoting.headers.admin import UpdateGroupForbiddenRequestHeader as Header
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.processor.admin.groups import (
-    DeleteSubscriptionGroupProcessor,
-    GetAllSubscriptionGroupConfigProcessor,
-    GetSubscriptionGroupConfigProcessor,
-    QuerySubscriptionByConsumerProcessor,
-    QueryTopicConsumeByWhoProcessor,
-    QueryTopicsByConsumerProcessor,
-    UpdateAndCreateSubscriptionGroupProcessor,
-    UpdateAndGetGroupForbiddenProcessor,
-)
-from tests.support.processor_calls import call, call_async, recorded, refusal, refusal_async
+from rocketbroker.processor.admin.groups import GroupRequests
+from tests.support.processor_calls import call, call_async, family, recorded, refusal, refusal_async
 
 pytestmark = [
     pytest.mark.proves("Consumers", "a group is suspended, or forbidden a topic"),
@@ -39,12 +30,12 @@ pytestmark = [
 
 @pytest.fixture
 def processor(parts):
-    return UpdateAndCreateSubscriptionGroupProcessor(parts.subscription_groups)
+    return family(GroupRequests, parts)
 
 
 def test_recorded_group(parts, processor):
     ((command, theirs),) = recorded(200)
-    assert call(processor.process, body=command.body) == theirs
+    assert call(processor.update_and_create_subscriptiongroup, body=command.body) == theirs
     made = parts.subscription_groups.groups["CG_Adm"]
     assert made == SubscriptionGroupConfig.decode(command.body)
     assert made.retry_max_times == 5
@@ -52,7 +43,7 @@ def test_recorded_group(parts, processor):
 
 def test_recorded_list(parts, processor):
     ((command, theirs),) = recorded(225)
-    assert call(processor.process_list, body=command.body) == theirs
+    assert call(processor.update_and_create_subscriptiongroup_list, body=command.body) == theirs
     wanted = SubscriptionGroupList.decode(command.body).group_config_list
     assert [parts.subscription_groups.groups[group.group_name] for group in wanted] == wanted
     assert len(wanted) == 2
@@ -73,8 +64,11 @@ def test_bad_groups_are_named_and_change_nothing(parts, processor, fields, code,
     before = dict(parts.subscription_groups.groups)
     group = msgspec.structs.replace(SubscriptionGroupConfig("G"), **fields)
     for process, body in (
-        (processor.process, group),
-        (processor.process_list, SubscriptionGroupList([SubscriptionGroupConfig("Good"), group])),
+        (processor.update_and_create_subscriptiongroup, group),
+        (
+            processor.update_and_create_subscriptiongroup_list,
+            SubscriptionGroupList([SubscriptionGroupConfig("Good"), group]),
+        ),
     ):
         found_code, remark = refusal(process, body=body.encode())
         assert found_code == code
@@ -84,7 +78,7 @@ def test_bad_groups_are_named_and_change_nothing(parts, processor, fields, code,
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"retryMaxTimes":"many"}'])
 def test_bad_bodies_are_named(processor, body):
-    code, remark = refusal(processor.process, body=body)
+    code, remark = refusal(processor.update_and_create_subscriptiongroup, body=body)
     assert code == ResponseCode.SYSTEM_ERROR
     assert "the body of the request" in remark
 
@@ -95,13 +89,13 @@ def processor_delete_subscriptiongroup(parts):
     parts.offsets.commit("G", "T", 0, 5)
     parts.offsets.commit("Other", "T", 0, 6)
     parts.stats.group_get("T", "G").add(1, 10)
-    return DeleteSubscriptionGroupProcessor(parts.subscription_groups, parts.offsets, parts.stats)
+    return family(GroupRequests, parts)
 
 
 @pytest.mark.parametrize(("clean", "left"), [(True, -1), (False, 5)])
 async def test_offsets_go_only_when_asked(parts, processor_delete_subscriptiongroup, clean, left):
     assert await call_async(
-        processor_delete_subscriptiongroup.process, DeleteSubscriptionGroupRequestHeader("G", clean)
+        processor_delete_subscriptiongroup.delete_subscriptiongroup, DeleteSubscriptionGroupRequestHeader("G", clean)
     ) == (0, None, {}, b"")
     assert not parts.subscription_groups.contains("G")
     assert parts.offsets.query("G", "T", 0) == left
@@ -111,14 +105,14 @@ async def test_offsets_go_only_when_asked(parts, processor_delete_subscriptiongr
 
 async def test_recorded_request(processor_delete_subscriptiongroup):
     ((command, theirs),) = recorded(207, DeleteSubscriptionGroupRequestHeader)
-    assert await call_async(processor_delete_subscriptiongroup.process, command.header) == theirs
+    assert await call_async(processor_delete_subscriptiongroup.delete_subscriptiongroup, command.header) == theirs
     assert command.header.clean_offset
 
 
 @pytest.mark.parametrize("group", ["../up", "", "g" * 256])
 async def test_bad_names_are_named(processor_delete_subscriptiongroup, group):
     code, remark = await refusal_async(
-        processor_delete_subscriptiongroup.process, DeleteSubscriptionGroupRequestHeader(group, True)
+        processor_delete_subscriptiongroup.delete_subscriptiongroup, DeleteSubscriptionGroupRequestHeader(group, True)
     )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
@@ -126,7 +120,7 @@ async def test_bad_names_are_named(processor_delete_subscriptiongroup, group):
 
 async def test_recorded_tables_and_pages(parts, encoder):
     groups = parts.subscription_groups
-    processor = GetAllSubscriptionGroupConfigProcessor(groups, encoder)
+    processor = family(GroupRequests, groups=groups, encoder=encoder)
     whole = pages = 0
     for command, theirs in recorded(201, GetAllSubscriptionGroupRequestHeader):
         total = int(theirs.fields["totalGroupNum"])
@@ -139,16 +133,14 @@ async def test_recorded_tables_and_pages(parts, encoder):
         else:
             continue  # a page of a table of which no whole was recorded just before
         groups.forbidden_table, groups.data_version = wrapper.forbidden_table, wrapper.data_version
-        assert await call_async(processor.process, command.header) == theirs
+        assert await call_async(processor.get_all_subscriptiongroup_config, command.header) == theirs
     assert whole > 30
     assert pages > 0
 
 
 async def test_whole_table_without_fields(parts, encoder):
     header = GetAllSubscriptionGroupRequestHeader()
-    answer = await call_async(
-        GetAllSubscriptionGroupConfigProcessor(parts.subscription_groups, encoder).process, header
-    )
+    answer = await call_async(family(GroupRequests, parts, encoder=encoder).get_all_subscriptiongroup_config, header)
     assert set(answer.body["subscriptionGroupTable"]) == set(parts.subscription_groups.groups)
 
 
@@ -157,15 +149,17 @@ async def test_a_page_says_what_is_forbidden_to_its_groups_only(parts, encoder):
     groups.groups = {name: SubscriptionGroupConfig(name) for name in "ab"}
     groups.forbidden_table = {"a": {"T": 1}, "b": {"T": 1}}
     header = GetAllSubscriptionGroupRequestHeader(0, "", 1)
-    answer = await call_async(GetAllSubscriptionGroupConfigProcessor(groups, encoder).process, header)
+    answer = await call_async(
+        family(GroupRequests, groups=groups, encoder=encoder).get_all_subscriptiongroup_config, header
+    )
     assert answer.body["forbiddenTable"] == {"a": {"T": 1}}
     assert answer.fields == {"totalGroupNum": "2"}
 
 
 def test_recorded_requests(parts):
-    processor = GetSubscriptionGroupConfigProcessor(parts.subscription_groups)
+    processor = family(GroupRequests, parts)
     seen = [
-        call(processor.process, command.header) == theirs
+        call(processor.get_subscriptiongroup_config, command.header) == theirs
         for command, theirs in recorded(352, GetSubscriptionGroupConfigRequestHeader)
     ]
     assert seen == [True] * 3
@@ -175,14 +169,14 @@ def test_unknown_group_without_auto_creation(parts, tmp_path):
     config = BrokerConfig(auto_create_subscription_group=False)
     groups = SubscriptionGroupManager(tmp_path / "groups.json", config, parts.clock)
     header = GetSubscriptionGroupConfigRequestHeader("Nope")
-    answer = call(GetSubscriptionGroupConfigProcessor(groups).process, header)
+    answer = call(family(GroupRequests, groups=groups).get_subscriptiongroup_config, header)
     assert answer == (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker", {}, b"")
 
 
 @pytest.mark.parametrize("group", ["../up", "", "a b"])
 def test_bad_names_make_no_group(parts, group):
-    processor = GetSubscriptionGroupConfigProcessor(parts.subscription_groups)
-    code, remark = refusal(processor.process, GetSubscriptionGroupConfigRequestHeader(group))
+    processor = family(GroupRequests, parts)
+    code, remark = refusal(processor.get_subscriptiongroup_config, GetSubscriptionGroupConfigRequestHeader(group))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
     assert not parts.subscription_groups.contains(group)
@@ -194,11 +188,11 @@ def processor_update_and_get_group_forbidden(parts):
         parts.topic_configs.update(TopicConfig(topic))
     for group in ("g", "CG_Push"):
         parts.subscription_groups.find(group)
-    return UpdateAndGetGroupForbiddenProcessor(parts.topic_configs, parts.subscription_groups)
+    return family(GroupRequests, parts)
 
 
 def readable(processor_update_and_get_group_forbidden, topic, change=None):
-    answer = call(processor_update_and_get_group_forbidden.process, Header("g", topic, change))
+    answer = call(processor_update_and_get_group_forbidden.update_and_get_group_forbidden, Header("g", topic, change))
     assert answer[:3] == (0, "", {})
     assert answer.body.items() >= {"group": "g", "topic": topic}.items()
     return answer.body["readable"]
@@ -217,7 +211,7 @@ def test_the_limit_is_set_and_returned(parts, processor_update_and_get_group_for
 def test_recorded_requests_update_and_get_group_forbidden(processor_update_and_get_group_forbidden):
     seen = 0
     for command, theirs in recorded(353, Header):
-        ours = call(processor_update_and_get_group_forbidden.process, command.header)
+        ours = call(processor_update_and_get_group_forbidden.update_and_get_group_forbidden, command.header)
         # Clients that read no JSON headers get no remark at all from RocketMQ.
         assert ours._replace(remark=theirs.remark) == theirs
         seen += 1
@@ -234,7 +228,7 @@ def test_recorded_requests_update_and_get_group_forbidden(processor_update_and_g
     ],
 )
 def test_a_missing_name_is_rejected(parts, processor_update_and_get_group_forbidden, wrong, code, named):
-    found_code, remark = refusal(processor_update_and_get_group_forbidden.process, wrong)
+    found_code, remark = refusal(processor_update_and_get_group_forbidden.update_and_get_group_forbidden, wrong)
     assert found_code == code
     assert named in remark
     assert parts.subscription_groups.forbidden_table == {}
@@ -242,7 +236,7 @@ def test_a_missing_name_is_rejected(parts, processor_update_and_get_group_forbid
 
 @pytest.fixture
 def processor_query_topic_consume_by_who(parts):
-    return QueryTopicConsumeByWhoProcessor(parts.consumers, parts.offsets)
+    return family(GroupRequests, parts)
 
 
 def test_groups_with_offsets_and_groups_with_clients(parts, consumer, processor_query_topic_consume_by_who):
@@ -250,7 +244,9 @@ def test_groups_with_offsets_and_groups_with_clients(parts, consumer, processor_
     parts.offsets.commit("Z", "Other", 0, 1)
     consumer("A", "a", "T", "Other")
     consumer("B", "b", "T", port=50002)
-    answer = call(processor_query_topic_consume_by_who.process, QueryTopicConsumeByWhoRequestHeader("T"))
+    answer = call(
+        processor_query_topic_consume_by_who.query_topic_consume_by_who, QueryTopicConsumeByWhoRequestHeader("T")
+    )
     assert answer == (0, None, {}, {"groupList": ["A", "B"]})
 
 
@@ -261,43 +257,45 @@ def test_recorded_requests_query_topic_consume_by_who(parts, processor_query_top
         for group in theirs.body["groupList"]:
             parts.offsets.commit(group, command.header.topic, 0, 1)
         theirs.body["groupList"].sort()
-        assert call(processor_query_topic_consume_by_who.process, command.header) == theirs
+        assert call(processor_query_topic_consume_by_who.query_topic_consume_by_who, command.header) == theirs
         groups.update(theirs.body["groupList"])
     assert {"CID_RMQ_SYS_TRANS", "CG_Push"} <= groups
 
 
 @pytest.mark.parametrize("topic", ["../up", ""])
 def test_bad_names_are_named_query_topic_consume_by_who(processor_query_topic_consume_by_who, topic):
-    code, remark = refusal(processor_query_topic_consume_by_who.process, QueryTopicConsumeByWhoRequestHeader(topic))
+    code, remark = refusal(
+        processor_query_topic_consume_by_who.query_topic_consume_by_who, QueryTopicConsumeByWhoRequestHeader(topic)
+    )
     assert code == ResponseCode.INVALID_PARAMETER
     assert repr(topic) in remark
 
 
 def test_recorded_requests_query_topics_by_consumer(parts):
     config = BrokerConfig(broker_ip1="127.0.0.1", listen_port=30911)
-    processor = QueryTopicsByConsumerProcessor(config, parts.offsets)
+    processor = family(GroupRequests, parts, config=config)
     parts.offsets.commit("CG_Other", "T", 0, 1)
     seen = 0
     for command, theirs in recorded(343, QueryTopicsByConsumerRequestHeader):
         for topic in theirs.body["topicList"]:
             parts.offsets.commit(command.header.group, topic, 0, 1)
         theirs.body["topicList"].sort()
-        assert call(processor.process, command.header) == theirs
+        assert call(processor.query_topics_by_consumer, command.header) == theirs
         seen += 1
     assert seen == 3
 
 
 @pytest.mark.parametrize("group", ["../up", ""])
 def test_bad_names_are_named_query_topics_by_consumer(parts, group):
-    processor = QueryTopicsByConsumerProcessor(parts.config, parts.offsets)
-    code, remark = refusal(processor.process, QueryTopicsByConsumerRequestHeader(group))
+    processor = family(GroupRequests, parts)
+    code, remark = refusal(processor.query_topics_by_consumer, QueryTopicsByConsumerRequestHeader(group))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "The specified group" in remark
 
 
 @pytest.fixture
 def processor_query_subscription_by_consumer(parts):
-    return QuerySubscriptionByConsumerProcessor(parts.consumers)
+    return family(GroupRequests, parts)
 
 
 def test_recorded_requests_query_subscription_by_consumer(parts, consumer, processor_query_subscription_by_consumer):
@@ -308,19 +306,23 @@ def test_recorded_requests_query_subscription_by_consumer(parts, consumer, proce
             consumer("CG_Live", "client", "GoldenTopic")
             theirs.body["subscriptionData"]["subVersion"] = 1795256109612
             online += 1
-        assert call(processor_query_subscription_by_consumer.process, command.header) == theirs
+        assert call(processor_query_subscription_by_consumer.query_subscription_by_consumer, command.header) == theirs
     assert online == 2
 
 
 def test_without_a_topic(processor_query_subscription_by_consumer):
-    answer = call(processor_query_subscription_by_consumer.process, QuerySubscriptionByConsumerRequestHeader("G"))
+    answer = call(
+        processor_query_subscription_by_consumer.query_subscription_by_consumer,
+        QuerySubscriptionByConsumerRequestHeader("G"),
+    )
     assert answer == (0, None, {}, {"group": "G"})
 
 
 @pytest.mark.parametrize(("group", "topic"), [("../up", "T"), ("G", "../up"), ("", "T"), ("G", "")])
 def test_bad_names_are_named_query_subscription_by_consumer(processor_query_subscription_by_consumer, group, topic):
     code, remark = refusal(
-        processor_query_subscription_by_consumer.process, QuerySubscriptionByConsumerRequestHeader(group, topic)
+        processor_query_subscription_by_consumer.query_subscription_by_consumer,
+        QuerySubscriptionByConsumerRequestHeader(group, topic),
     )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "; use " in remark or "The specified group" in remark

@@ -17,23 +17,18 @@ from rocketbroker.codec.remoting.remoting_command import from_ext_fields
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.admin.messages import (
-    MAX_COUNT,
-    DeleteExpiredCommitlogProcessor,
-    QueryConsumeQueueProcessor,
-    ResumeCheckHalfMessageProcessor,
-)
+from rocketbroker.processor.admin.messages import MAX_COUNT, MessageRequests
 from rocketbroker.store.commitlog.put_message import Refusal
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.golden_store import manifest
-from tests.support.processor_calls import call, call_async, recorded, refusal, refusal_async
+from tests.support.processor_calls import call, call_async, family, recorded, refusal, refusal_async
 from tests.support.stores import message, put_forged, read_queue
 from tests.support.transactions import CHECK_MAX_TOPIC, COMMIT, ROLLBACK, Transactions
 
 
 @pytest.fixture
 def processor(parts, golden_store):
-    return QueryConsumeQueueProcessor(parts.consumers, parts.consumer_filters, golden_store.queues)
+    return family(MessageRequests, parts, queues=golden_store.queues)
 
 
 def header(index=0, count=10, topic="StFill", queue_id=0, group=None):
@@ -43,7 +38,7 @@ def header(index=0, count=10, topic="StFill", queue_id=0, group=None):
 @pytest.mark.parametrize(("index", "count"), [(0, 5), (55, 10), (0, 200), (125, 10), (130, 10), (7, 0)])
 def test_entries_of_a_recorded_queue_across_its_files(processor, index, count):
     messages = [m for m in manifest("clean")["messages"] if (m["topic"], m["queueId"]) == ("StFill", 0)]
-    answer = call(processor.process, header(index, count))
+    answer = call(processor.query_consume_queue, header(index, count))
     assert (answer.body["minQueueIndex"], answer.body["maxQueueIndex"]) == (0, 130)
     assert answer.body["queueData"] == [
         {"eval": False, "physicOffset": m["phyOffset"], "physicSize": m["size"], "tagsCode": m["cqTagCode"]}
@@ -52,25 +47,25 @@ def test_entries_of_a_recorded_queue_across_its_files(processor, index, count):
 
 
 def test_the_groups_subscription_is_answered(consumer, processor):
-    offline = call(processor.process, header(group="CG_Live")).body
+    offline = call(processor.query_consume_queue, header(group="CG_Live")).body
     assert offline["filterData"] == "CG_Live@StFill is not online!"
     consumer("CG_Live", "client", "StFill")
-    online = call(processor.process, header(group="CG_Live")).body
+    online = call(processor.query_consume_queue, header(group="CG_Live")).body
     assert online["subscriptionData"]["subString"] == "*"
     assert online["filterData"] == "null"
     assert online["queueData"] == offline["queueData"]
 
 
 def test_an_empty_group_is_not_online(processor):
-    answer = call(processor.process, header(group=""))
+    answer = call(processor.query_consume_queue, header(group=""))
     assert answer.code == 0
     assert answer.body["filterData"] == "@StFill is not online!"
-    assert answer.body["queueData"] == call(processor.process, header()).body["queueData"]
+    assert answer.body["queueData"] == call(processor.query_consume_queue, header()).body["queueData"]
 
 
 def test_a_request_without_a_group_is_answered(processor):
     fields = {"topic": "StFill", "queueId": "0", "index": "0", "count": "3"}
-    answer = call(processor.process, from_ext_fields(fields, QueryConsumeQueueRequestHeader))
+    answer = call(processor.query_consume_queue, from_ext_fields(fields, QueryConsumeQueueRequestHeader))
     assert (answer.code, len(answer.body["queueData"])) == (0, 3)
     assert answer.body.keys() & {"filterData", "subscriptionData"} == set()
 
@@ -79,7 +74,7 @@ def test_the_filter_that_the_group_has(parts, consumer, processor):
     consumer("CG_Live", "client", "StFill")
     apply_updates([parts.config], {"enablePropertyFilter": "true"})
     parts.consumer_filters.register("CG_Live", [SubscriptionData("StFill", "a > 1", 7, expression_type="SQL92")])
-    told = json.loads(call(processor.process, header(group="CG_Live")).body["filterData"])
+    told = json.loads(call(processor.query_consume_queue, header(group="CG_Live")).body["filterData"])
     assert (told["expression"], told["clientVersion"], told["dead"]) == ("a > 1", 7, False)
     assert told["bloomFilterData"]["bitNum"] == 112
 
@@ -109,9 +104,7 @@ def test_recorded_requests(parts, consumer):
             consumer(command.header.consumer_group, "client", command.header.topic)
             theirs.body["subscriptionData"]["subVersion"] = 1795256109612
         ours = call(
-            QueryConsumeQueueProcessor(
-                parts.consumers, parts.consumer_filters, cast("ConsumeQueueStore", Queues())
-            ).process,
+            family(MessageRequests, parts, queues=cast("ConsumeQueueStore", Queues())).query_consume_queue,
             command.header,
         )
         assert (ours.code, ours.fields, ours.body) == (theirs.code, theirs.fields, theirs.body)
@@ -133,7 +126,7 @@ def test_recorded_requests(parts, consumer):
     ],
 )
 def test_bad_requests_are_named(processor, wrong, code, named):
-    found_code, remark = refusal(processor.process, wrong)
+    found_code, remark = refusal(processor.query_consume_queue, wrong)
     assert found_code == code
     assert named in remark
 
@@ -148,13 +141,19 @@ async def transactions(tmp_path: Path) -> AsyncIterator[Transactions]:
     await found.close()
 
 
-def make(transactions: Transactions) -> ResumeCheckHalfMessageProcessor:
+def make(transactions: Transactions) -> MessageRequests:
     store = transactions.store
-    return ResumeCheckHalfMessageProcessor(store.appender, store.queries, store.acknowledgements, transactions.service)
+    return family(
+        MessageRequests,
+        appender=store.appender,
+        queries=store.queries,
+        acknowledgements=store.acknowledgements,
+        transactions=transactions.service,
+    )
 
 
 @pytest.fixture
-def processor_resume_check_half_message(transactions: Transactions) -> ResumeCheckHalfMessageProcessor:
+def processor_resume_check_half_message(transactions: Transactions) -> MessageRequests:
     return make(transactions)
 
 
@@ -171,12 +170,13 @@ async def given_up(transactions: Transactions) -> MessageExt:
 
 
 async def test_a_discarded_transaction_is_checked_again_and_may_be_committed(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     message = await given_up(transactions)
     assert (
         await call_async(
-            processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+            processor_resume_check_half_message.resume_check_half_message,
+            header_resume_check_half_message(message.offset_msg_id),
         )
     ).code == ResponseCode.SUCCESS
     producer = transactions.producer("one")
@@ -188,31 +188,35 @@ async def test_a_discarded_transaction_is_checked_again_and_may_be_committed(
 
 
 async def test_one_that_is_asked_for_again_already_is_rejected(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     message = await given_up(transactions)
     await call_async(
-        processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(message.offset_msg_id),
     )
     code, remark = await refusal_async(
-        processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(message.offset_msg_id),
     )
     assert (code, remark) == (ResponseCode.SYSTEM_ERROR, f"transaction {message.uniq_key} is being checked already")
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
 async def test_a_resumed_transaction_that_has_ended_is_rejected(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor, outcome: int
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests, outcome: int
 ):
     message = await given_up(transactions)
     await call_async(
-        processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(message.offset_msg_id),
     )
     (_, _, copy) = transactions.halves()
     transactions.end(copy, outcome)
     bodies = transactions.bodies()
     code, remark = await refusal_async(
-        processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(message.offset_msg_id),
     )
     assert code == ResponseCode.SYSTEM_ERROR
     assert f"transaction {message.uniq_key} was resumed as half message 2 and has ended" in remark
@@ -221,20 +225,25 @@ async def test_a_resumed_transaction_that_has_ended_is_rejected(
 
 
 async def test_a_transaction_discarded_twice_is_resumed_by_its_last_message(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     first = await given_up(transactions)
-    await call_async(processor_resume_check_half_message.process, header_resume_check_half_message(first.offset_msg_id))
+    await call_async(
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(first.offset_msg_id),
+    )
     await transactions.check()
     await transactions.check()
     (_, last) = read_queue(transactions.store, CHECK_MAX_TOPIC, 0)
     code, remark = await refusal_async(
-        processor_resume_check_half_message.process, header_resume_check_half_message(first.offset_msg_id)
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(first.offset_msg_id),
     )
     assert (code, "name its last message in TRANS_CHECK_MAX_TIME_TOPIC" in remark) == (1, True)
     assert (
         await call_async(
-            processor_resume_check_half_message.process, header_resume_check_half_message(last.offset_msg_id)
+            processor_resume_check_half_message.resume_check_half_message,
+            header_resume_check_half_message(last.offset_msg_id),
         )
     ).code == ResponseCode.SUCCESS
     transactions.end(transactions.halves()[-1])
@@ -242,11 +251,14 @@ async def test_a_transaction_discarded_twice_is_resumed_by_its_last_message(
 
 
 async def test_of_two_requests_at_a_time_one_is_rejected(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     message = await given_up(transactions)
     calls = [
-        call_async(processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id))
+        call_async(
+            processor_resume_check_half_message.resume_check_half_message,
+            header_resume_check_half_message(message.offset_msg_id),
+        )
         for _ in range(2)
     ]
     answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -255,26 +267,28 @@ async def test_of_two_requests_at_a_time_one_is_rejected(
 
 
 async def test_another_transaction_with_the_same_unique_id_is_resumed(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     message = await given_up(transactions)
     transactions.send(group="Other", UNIQ_KEY=message.uniq_key or "")
     assert (
         await call_async(
-            processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+            processor_resume_check_half_message.resume_check_half_message,
+            header_resume_check_half_message(message.offset_msg_id),
         )
     ).code == ResponseCode.SUCCESS
 
 
 async def test_the_checks_of_an_open_one_restart(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     half = transactions.send()
     await transactions.check()
     (_, copy) = transactions.halves()
     assert (
         await call_async(
-            processor_resume_check_half_message.process, header_resume_check_half_message(copy.offset_msg_id)
+            processor_resume_check_half_message.resume_check_half_message,
+            header_resume_check_half_message(copy.offset_msg_id),
         )
     ).code == ResponseCode.SUCCESS
     assert transactions.service.open_offset(half) == 2
@@ -284,7 +298,7 @@ async def test_the_checks_of_an_open_one_restart(
 
 
 async def test_a_transaction_that_is_not_open_is_rejected(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     ended = transactions.send()
     transactions.end(ended)
@@ -301,7 +315,7 @@ async def test_a_transaction_that_is_not_open_is_rejected(
         (None, "msgId is wrong"),
     ):
         code, remark = await refusal_async(
-            processor_resume_check_half_message.process, header_resume_check_half_message(msg_id)
+            processor_resume_check_half_message.resume_check_half_message, header_resume_check_half_message(msg_id)
         )
         assert code == ResponseCode.SYSTEM_ERROR
         assert why in remark
@@ -309,7 +323,7 @@ async def test_a_transaction_that_is_not_open_is_rejected(
 
 
 async def test_a_half_message_forged_in_a_body_is_not_resumed(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     message = await given_up(transactions)
     record = transactions.store.commit_log.record(message.commit_log_offset)
@@ -317,7 +331,7 @@ async def test_a_half_message_forged_in_a_body_is_not_resumed(
     forged = put_forged(transactions.store, record)
 
     _, remark = await refusal_async(
-        processor_resume_check_half_message.process,
+        processor_resume_check_half_message.resume_check_half_message,
         header_resume_check_half_message(transactions.at(forged).offset_msg_id),
     )
 
@@ -325,12 +339,13 @@ async def test_a_half_message_forged_in_a_body_is_not_resumed(
 
 
 async def test_a_transaction_that_cannot_be_stored_stays_discarded(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     message = await given_up(transactions)
     transactions.store.refusals.set(Refusal.DISK_FULL, "no room")
     code, remark = await refusal_async(
-        processor_resume_check_half_message.process, header_resume_check_half_message(message.offset_msg_id)
+        processor_resume_check_half_message.resume_check_half_message,
+        header_resume_check_half_message(message.offset_msg_id),
     )
     assert (code, remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "[DISK_FULL] no room")
     transactions.store.refusals.clear(Refusal.DISK_FULL)
@@ -344,7 +359,8 @@ async def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path):
     processor_resume_check_half_message = make(transactions)
     assert (
         await call_async(
-            processor_resume_check_half_message.process, header_resume_check_half_message(half.offset_msg_id)
+            processor_resume_check_half_message.resume_check_half_message,
+            header_resume_check_half_message(half.offset_msg_id),
         )
     ).code == ResponseCode.SUCCESS
     assert transactions.store.flusher.flushed_offset == transactions.store.commit_log.max_offset
@@ -352,7 +368,7 @@ async def test_under_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path):
 
 
 async def test_the_recorded_requests_are_rejected(
-    transactions: Transactions, processor_resume_check_half_message: ResumeCheckHalfMessageProcessor
+    transactions: Transactions, processor_resume_check_half_message: MessageRequests
 ):
     """They name an ordinary message, which Apache RocketMQ put into the half topic nevertheless."""
     transactions.store.appender.put_message(message(b"first", "GoldenTopic"))
@@ -360,7 +376,9 @@ async def test_the_recorded_requests_are_rejected(
     requests = [command for command, _ in recorded(CODE, ResumeCheckHalfMessageRequestHeader)]
     assert len(requests) == 3
     for command in requests:
-        code, remark = await refusal_async(processor_resume_check_half_message.process, command.header)
+        code, remark = await refusal_async(
+            processor_resume_check_half_message.resume_check_half_message, command.header
+        )
         assert (code, "is of topic GoldenTopic" in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
@@ -374,6 +392,6 @@ class Cleaning:
 def test_the_removal_is_requested_and_its_requester_logged(caplog):
     cleaning = Cleaning()
     with caplog.at_level(logging.WARNING):
-        assert call(DeleteExpiredCommitlogProcessor(cleaning).process) == (0, None, {}, b"")
+        assert call(family(MessageRequests, cleaning=cleaning).delete_expired_commitlog) == (0, None, {}, b"")
     assert cleaning.asked == 1
     assert "removal of expired CommitLog files requested by 127.0.0.1:50000" in caplog.text

@@ -24,48 +24,40 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
-from rocketbroker.processor.admin.offsets import (
-    CloneGroupOffsetProcessor,
-    GetEarliestMsgStoretimeProcessor,
-    GetMaxOffsetProcessor,
-    GetMinOffsetProcessor,
-    InvokeBrokerToResetOffsetProcessor,
-    QueryCorrectionOffsetProcessor,
-    SearchOffsetByTimestampProcessor,
-)
+from rocketbroker.processor.admin.offsets import OffsetRequests
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.golden_store import manifest
-from tests.support.processor_calls import call, call_async, recorded, refusal, refusal_async
+from tests.support.processor_calls import call, call_async, family, recorded, refusal, refusal_async
 from tests.support.stores import make_store, message
 
 
 def test_ends_of_recorded_queues(golden_store):
-    processor = GetMaxOffsetProcessor(golden_store.queues)
+    processor = family(OffsetRequests, queues=golden_store.queues)
     queues = manifest("clean")["consumequeues"]
     for name, queue in queues.items():
         topic, _, queue_id = name.rpartition("/")
-        answer = call(processor.process, GetMaxOffsetRequestHeader(topic, int(queue_id)))
+        answer = call(processor.get_max_offset, GetMaxOffsetRequestHeader(topic, int(queue_id)))
         assert answer == (0, None, {"offset": str(queue["entries"])}, b"")
 
 
 def test_queue_without_messages_ends_at_0(store):
-    processor = GetMaxOffsetProcessor(store.queues)
-    assert call(processor.process, GetMaxOffsetRequestHeader("T", 3)).fields == {"offset": "0"}
+    processor = family(OffsetRequests, queues=store.queues)
+    assert call(processor.get_max_offset, GetMaxOffsetRequestHeader("T", 3)).fields == {"offset": "0"}
 
 
 def test_what_is_not_readable_yet_counts_when_asked_for(store):
-    processor = GetMaxOffsetProcessor(store.queues)
+    processor = family(OffsetRequests, queues=store.queues)
     store.appender.put_message(message(topic="T"))
-    assert call(processor.process, GetMaxOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
-    assert call(processor.process, GetMaxOffsetRequestHeader("T", 0, committed=False)).fields == {"offset": "1"}
+    assert call(processor.get_max_offset, GetMaxOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
+    assert call(processor.get_max_offset, GetMaxOffsetRequestHeader("T", 0, committed=False)).fields == {"offset": "1"}
     store.appender.dispatch()
-    assert call(processor.process, GetMaxOffsetRequestHeader("T", 0)).fields == {"offset": "1"}
+    assert call(processor.get_max_offset, GetMaxOffsetRequestHeader("T", 0)).fields == {"offset": "1"}
 
 
 def test_recorded_requests_are_answered_in_the_same_shape(store):
-    processor = GetMaxOffsetProcessor(store.queues)
+    processor = family(OffsetRequests, queues=store.queues)
     stored: Counter[tuple[str, int]] = Counter()
     seen = 0
     for command, theirs in recorded(30, GetMaxOffsetRequestHeader):
@@ -76,14 +68,16 @@ def test_recorded_requests_are_answered_in_the_same_shape(store):
             store.appender.put_message(message(topic=header.topic, queue_id=header.queue_id))
             stored[header.topic, header.queue_id] += 1
         store.appender.dispatch()
-        assert call(processor.process, header) == theirs
+        assert call(processor.get_max_offset, header) == theirs
         seen += 1
     assert seen == 18
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("a/b", 0), ("", 0), ("T", -1)])
 def test_bad_requests_are_named(store, topic, queue_id):
-    code, remark = refusal(GetMaxOffsetProcessor(store.queues).process, GetMaxOffsetRequestHeader(topic, queue_id))
+    code, remark = refusal(
+        family(OffsetRequests, queues=store.queues).get_max_offset, GetMaxOffsetRequestHeader(topic, queue_id)
+    )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "; use " in remark
 
@@ -92,34 +86,34 @@ def test_start_of_a_queue_whose_first_messages_are_gone(store, parts):
     for _ in range(3):
         result = store.appender.put_message(message(topic="T"))
     store.appender.dispatch()
-    processor = GetMinOffsetProcessor(store.queues, parts.topic_configs)
-    assert call(processor.process, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
+    processor = family(OffsetRequests, parts, queues=store.queues)
+    assert call(processor.get_min_offset, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "0"}
     store.queues.correct_min_offsets(result.physical_offset)
-    assert call(processor.process, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "2"}
-    assert call(processor.process, GetMinOffsetRequestHeader("T", 7)).fields == {"offset": "0"}
+    assert call(processor.get_min_offset, GetMinOffsetRequestHeader("T", 0)).fields == {"offset": "2"}
+    assert call(processor.get_min_offset, GetMinOffsetRequestHeader("T", 7)).fields == {"offset": "0"}
 
 
 async def test_a_queue_of_batches_without_any(tmp_path, parts):
     parts.topic_configs.update(TopicConfig("B", 2, 2, attributes={"+queue.type": "BatchCQ"}))
     store = make_store(tmp_path / "batches", parts.clock, batch_topics=["B"])
     await store.start()
-    processor = GetMinOffsetProcessor(store.queues, parts.topic_configs)
-    assert call(processor.process, GetMinOffsetRequestHeader("B", 0)).fields == {"offset": "-1"}
+    processor = family(OffsetRequests, parts, queues=store.queues)
+    assert call(processor.get_min_offset, GetMinOffsetRequestHeader("B", 0)).fields == {"offset": "-1"}
     store.appender.put_message(message(topic="B"))
     store.appender.dispatch()
-    assert call(processor.process, GetMinOffsetRequestHeader("B", 0)).fields == {"offset": "0"}
-    assert call(processor.process, GetMinOffsetRequestHeader("B", 1)).fields == {"offset": "-1"}
+    assert call(processor.get_min_offset, GetMinOffsetRequestHeader("B", 0)).fields == {"offset": "0"}
+    assert call(processor.get_min_offset, GetMinOffsetRequestHeader("B", 1)).fields == {"offset": "-1"}
     await store.stop()
 
 
 def test_recorded_requests(store, parts):
-    processor = GetMinOffsetProcessor(store.queues, parts.topic_configs)
+    processor = family(OffsetRequests, parts, queues=store.queues)
     seen = 0
     for command, theirs in recorded(31):
         if theirs.code:
             continue  # a request without fields, which the transport answers
         header = GetMinOffsetRequestHeader(command.header["topic"], int(command.header["queueId"]))
-        ours = call(processor.process, header)
+        ours = call(processor.get_min_offset, header)
         # Java's binary headers leave an empty remark out.
         assert (ours.code, ours.remark or None, ours.fields) == (theirs.code, theirs.remark or None, theirs.fields)
         seen += 1
@@ -129,28 +123,28 @@ def test_recorded_requests(store, parts):
 @pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("", 0), ("T", -1)])
 def test_bad_requests_are_named_get_min_offset(store, parts, topic, queue_id):
     code, remark = refusal(
-        GetMinOffsetProcessor(store.queues, parts.topic_configs).process, GetMinOffsetRequestHeader(topic, queue_id)
+        family(OffsetRequests, parts, queues=store.queues).get_min_offset, GetMinOffsetRequestHeader(topic, queue_id)
     )
     assert code == ResponseCode.INVALID_PARAMETER
     assert "; use " in remark
 
 
 def test_first_times_of_recorded_queues(golden_store):
-    processor = GetEarliestMsgStoretimeProcessor(golden_store.queries)
+    processor = family(OffsetRequests, queries=golden_store.queries)
     first: dict[tuple[str, int], int] = {}
     for entry in manifest("clean")["messages"]:
         if f"{entry['topic']}/{entry['queueId']}" in manifest("clean")["consumequeues"]:
             first.setdefault((entry["topic"], entry["queueId"]), entry["storeTimestamp"])
     for (topic, queue_id), time in first.items():
-        answer = call(processor.process, GetEarliestMsgStoretimeRequestHeader(topic, queue_id))
+        answer = call(processor.get_earliest_msg_storetime, GetEarliestMsgStoretimeRequestHeader(topic, queue_id))
         assert answer == (0, None, {"timestamp": str(time)}, b"")
     assert len(first) > 10
 
 
 def test_queue_without_messages(golden_store):
-    processor = GetEarliestMsgStoretimeProcessor(golden_store.queries)
+    processor = family(OffsetRequests, queries=golden_store.queries)
     header = GetEarliestMsgStoretimeRequestHeader("Nope", 0)
-    assert call(processor.process, header).fields == {"timestamp": "-1"}
+    assert call(processor.get_earliest_msg_storetime, header).fields == {"timestamp": "-1"}
 
 
 async def test_recorded_requests_get_earliest_msg_storetime(tmp_path):
@@ -165,15 +159,17 @@ async def test_recorded_requests_get_earliest_msg_storetime(tmp_path):
         clock.advance((time - clock.time_ms()) / 1000)
         store.appender.put_message(message(topic=topic, queue_id=queue_id))
     store.appender.dispatch()
-    processor = GetEarliestMsgStoretimeProcessor(store.queries)
-    assert [call(processor.process, command.header) == theirs for command, theirs in exchanges] == [True] * 6
+    processor = family(OffsetRequests, queries=store.queries)
+    assert [call(processor.get_earliest_msg_storetime, command.header) == theirs for command, theirs in exchanges] == [
+        True
+    ] * 6
     await store.stop()
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("../up", 0), ("", 0), ("T", -1)])
 def test_bad_requests_are_named_get_earliest_msg_storetime(golden_store, topic, queue_id):
     header = GetEarliestMsgStoretimeRequestHeader(topic, queue_id)
-    code, remark = refusal(GetEarliestMsgStoretimeProcessor(golden_store.queries).process, header)
+    code, remark = refusal(family(OffsetRequests, queries=golden_store.queries).get_earliest_msg_storetime, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert "; use " in remark
 
@@ -183,7 +179,7 @@ QUEUE = [m for m in manifest("clean")["messages"] if (m["topic"], m["queueId"]) 
 
 @pytest.fixture
 def processor(golden_store):
-    return SearchOffsetByTimestampProcessor(golden_store.queries, WaitingQueries(BrokerConfig()))
+    return family(OffsetRequests, queries=golden_store.queries, waiting=WaitingQueries(BrokerConfig()))
 
 
 @pytest.mark.parametrize("boundary", [None, "LOWER", "lower", ""])
@@ -191,7 +187,9 @@ async def test_first_message_at_or_after_a_time(processor, boundary):
     for wanted in QUEUE[::13]:
         time = wanted["storeTimestamp"]
         first = min(m["queueOffset"] for m in QUEUE if m["storeTimestamp"] >= time)
-        answer = await call_async(processor.process, SearchOffsetRequestHeader("StFill", 0, time, boundary))
+        answer = await call_async(
+            processor.search_offset_by_timestamp, SearchOffsetRequestHeader("StFill", 0, time, boundary)
+        )
         assert answer == (0, None, {"offset": str(first)}, b"")
 
 
@@ -199,17 +197,21 @@ async def test_last_message_not_after_a_time(processor):
     for wanted in QUEUE[::13]:
         time = wanted["storeTimestamp"]
         last = max(m["queueOffset"] for m in QUEUE if m["storeTimestamp"] <= time)
-        answer = await call_async(processor.process, SearchOffsetRequestHeader("StFill", 0, time, "UPPER"))
+        answer = await call_async(
+            processor.search_offset_by_timestamp, SearchOffsetRequestHeader("StFill", 0, time, "UPPER")
+        )
         assert answer.fields == {"offset": str(last)}
 
 
 async def test_queue_without_messages_search_offset_by_timestamp(processor):
-    assert (await call_async(processor.process, SearchOffsetRequestHeader("Nope", 0, 1000))).fields == {"offset": "0"}
+    assert (
+        await call_async(processor.search_offset_by_timestamp, SearchOffsetRequestHeader("Nope", 0, 1000))
+    ).fields == {"offset": "0"}
 
 
 async def test_recorded_requests_ask_for_times_before_the_first_message(processor):
     seen = [
-        await call_async(processor.process, command.header) == theirs
+        await call_async(processor.search_offset_by_timestamp, command.header) == theirs
         for command, theirs in recorded(29, SearchOffsetRequestHeader)
     ]
     assert seen == [True] * 6
@@ -224,24 +226,14 @@ async def test_recorded_requests_ask_for_times_before_the_first_message(processo
     ],
 )
 async def test_bad_requests_are_named_search_offset_by_timestamp(processor, header, named):
-    code, remark = await refusal_async(processor.process, header)
+    code, remark = await refusal_async(processor.search_offset_by_timestamp, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
     assert "; use " in remark
 
 
 def make(parts, store, reset, encoder):
-    return InvokeBrokerToResetOffsetProcessor(
-        parts.config,
-        parts.topic_configs,
-        parts.subscription_groups,
-        parts.consumers,
-        parts.offsets,
-        store.queues,
-        store.queries,
-        reset,
-        encoder,
-    )
+    return family(OffsetRequests, parts, queues=store.queues, queries=store.queries, reset=reset, encoder=encoder)
 
 
 @pytest.fixture
@@ -301,7 +293,8 @@ async def test_to_a_time_to_the_millisecond(
     parts, processor_invoke_broker_to_reset_offset, times, queue_id, number, later_ms, expected
 ):
     answer = await call_async(
-        processor_invoke_broker_to_reset_offset.process, header(times[queue_id][number] + later_ms, queue_id=queue_id)
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset,
+        header(times[queue_id][number] + later_ms, queue_id=queue_id),
     )
     assert (answer.code, offsets_in(answer)) == (0, {queue_id: expected})
     assert parts.offsets.offsets_of("g", "T") == {queue_id: expected}
@@ -314,7 +307,7 @@ async def test_all_queues_forward_and_backward(
 ):
     for queue_id in (0, 1):
         parts.offsets.commit("g", "T", queue_id, start)
-    answer = await call_async(processor_invoke_broker_to_reset_offset.process, header(timestamp))
+    answer = await call_async(processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(timestamp))
     assert offsets_in(answer) == expected
     assert parts.offsets.offsets_of("g", "T") == expected
 
@@ -331,7 +324,9 @@ async def test_to_a_time_whose_message_is_removed_while_it_is_looked_for(
         return found
 
     monkeypatch.setattr(store.queries, "offset_in_queue_by_time", find_and_remove)
-    answer = await call_async(processor_invoke_broker_to_reset_offset.process, header(times[0][1], queue_id=0))
+    answer = await call_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(times[0][1], queue_id=0)
+    )
     assert offsets_in(answer) == {0: 3}
 
 
@@ -339,7 +334,8 @@ async def test_to_a_time_whose_message_is_removed_while_it_is_looked_for(
 async def test_to_an_offset_whatever_is_forced(parts, processor_invoke_broker_to_reset_offset, offset):
     parts.offsets.commit("g", "T", 0, 4)
     answer = await call_async(
-        processor_invoke_broker_to_reset_offset.process, header(0, force=False, queue_id=0, offset=offset)
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset,
+        header(0, force=False, queue_id=0, offset=offset),
     )
     assert offsets_in(answer) == {0: offset}
     assert parts.offsets.query("g", "T", 0) == offset
@@ -349,7 +345,7 @@ async def test_to_an_offset_whatever_is_forced(parts, processor_invoke_broker_to
 async def test_running_consumers_cannot_undo_it(parts, processor_invoke_broker_to_reset_offset, client):
     connection = client()
     parts.offsets.commit("g", "T", 0, 5)
-    await call_async(processor_invoke_broker_to_reset_offset.process, header(0))
+    await call_async(processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(0))
     assert connection.sent == [], "its next pull tells it"
     assert not parts.offsets.commit("g", "T", 0, 5)
     assert parts.offsets.redirect("g", "T", 0, connection) == 0
@@ -358,10 +354,14 @@ async def test_running_consumers_cannot_undo_it(parts, processor_invoke_broker_t
 async def test_without_force_nothing_goes_forward(parts, processor_invoke_broker_to_reset_offset, times):
     parts.offsets.commit("g", "T", 0, 4)
     parts.offsets.commit("g", "T", 1, 0)
-    answer = await call_async(processor_invoke_broker_to_reset_offset.process, header(times[0][2], force=False))
+    answer = await call_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(times[0][2], force=False)
+    )
     assert offsets_in(answer) == {0: 2}
     assert parts.offsets.offsets_of("g", "T") == {0: 2, 1: 0}
-    code, remark = await refusal_async(processor_invoke_broker_to_reset_offset.process, header(-1, force=False))
+    code, remark = await refusal_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(-1, force=False)
+    )
     assert code == ResponseCode.SYSTEM_ERROR
     assert "set isForce=true to move it forward" in remark
     assert parts.offsets.offsets_of("g", "T") == {0: 2, 1: 0}
@@ -384,7 +384,9 @@ async def test_without_force_nothing_goes_forward(parts, processor_invoke_broker
 async def test_an_impossible_value_is_rejected_and_changes_nothing(
     parts, processor_invoke_broker_to_reset_offset, wrong, code, named
 ):
-    found_code, remark = await refusal_async(processor_invoke_broker_to_reset_offset.process, wrong)
+    found_code, remark = await refusal_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, wrong
+    )
     assert found_code == code
     assert named in remark
     assert parts.offsets.table == {}
@@ -394,7 +396,7 @@ async def test_an_impossible_value_is_rejected_and_changes_nothing(
 
 async def test_a_topic_that_nobody_can_read(parts, processor_invoke_broker_to_reset_offset):
     parts.topic_configs.update(TopicConfig("T", 0, 2))
-    code, remark = await refusal_async(processor_invoke_broker_to_reset_offset.process, header())
+    code, remark = await refusal_async(processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header())
     assert (code, "No queues to reset." in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
@@ -403,7 +405,7 @@ async def test_a_failing_disk_is_reported(parts, store, times, encoder):
         return {parts.offsets.path}
 
     reset = OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
-    code, remark = await refusal_async(make(parts, store, reset, encoder).process, header())
+    code, remark = await refusal_async(make(parts, store, reset, encoder).invoke_broker_to_reset_offset, header())
     assert code == ResponseCode.SYSTEM_ERROR
     assert "valid until this process stops" in remark
 
@@ -417,7 +419,9 @@ async def test_clients_are_notified_if_the_broker_cannot_reset(
     model = MessageModel.BROADCASTING if why == "broadcasting" else MessageModel.CLUSTERING
     java, cpp = client("java", model=model), client("cpp", "CPP", model=model)
     java.sent.clear()  # of the other's coming
-    answer = await call_async(processor_invoke_broker_to_reset_offset.process, header(0, queue_id=0, offset=4))
+    answer = await call_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(0, queue_id=0, offset=4)
+    )
     assert offsets_in(answer) == {0: 4}
     (to_java,), (to_cpp,) = java.sent, cpp.sent
     assert to_java.code == to_cpp.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
@@ -432,7 +436,9 @@ async def test_a_client_that_is_behind_is_named_and_not_notified(
     slow, quick = client("slow", model=MessageModel.BROADCASTING), client("quick", model=MessageModel.BROADCASTING)
     slow.send_oneway = lambda _command: False
     quick.sent.clear()
-    answer = await call_async(processor_invoke_broker_to_reset_offset.process, header(0, queue_id=0, offset=4))
+    answer = await call_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(0, queue_id=0, offset=4)
+    )
     assert answer.remark == "clients not notified because they read too slowly: slow"
     assert (len(slow.sent), len(quick.sent)) == (0, 1)
 
@@ -440,7 +446,9 @@ async def test_a_client_that_is_behind_is_named_and_not_notified(
 async def test_a_reset_of_many_queues_writes_one_line(parts, processor_invoke_broker_to_reset_offset, caplog):
     parts.topic_configs.update(TopicConfig("T", 16_384, 16_384))
     with caplog.at_level(logging.INFO):
-        answer = await call_async(processor_invoke_broker_to_reset_offset.process, header(-1, force=True))
+        answer = await call_async(
+            processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header(-1, force=True)
+        )
     assert len(offsets_in(answer)) == 16_384
     assert caplog.text.count("is reset in") < 20
     assert len(caplog.text) < 10_000
@@ -459,7 +467,9 @@ async def test_clients_that_cannot_be_notified(
 ):
     apply_updates([parts.config], {"useServerSideResetOffset": "false"})
     connections = [client(**each) for each in clients]
-    found_code, remark = await refusal_async(processor_invoke_broker_to_reset_offset.process, header())
+    found_code, remark = await refusal_async(
+        processor_invoke_broker_to_reset_offset.invoke_broker_to_reset_offset, header()
+    )
     assert found_code == code
     assert named in remark
     assert all(connection.sent == [] for connection in connections)
@@ -476,15 +486,15 @@ async def test_recorded_requests_invoke_broker_to_reset_offset(parts, store, off
                 store.appender.put_message(message(topic=command.header.topic, queue_id=queue_id))
         store.appender.dispatch()
         at_end = msgspec.structs.replace(command.header, timestamp=-1)
-        assert await call_async(make(parts, store, offset_reset, encoder).process, at_end) == theirs
+        assert (
+            await call_async(make(parts, store, offset_reset, encoder).invoke_broker_to_reset_offset, at_end) == theirs
+        )
         seen += 1
     assert seen == 5
 
 
 def make_clone_group_offset(parts, reset):
-    return CloneGroupOffsetProcessor(
-        parts.topic_configs, parts.subscription_groups, parts.consumers, parts.offsets, reset
-    )
+    return family(OffsetRequests, parts, reset=reset)
 
 
 @pytest.fixture
@@ -501,7 +511,7 @@ def processor_clone_group_offset(parts, offset_reset):
 
 @pytest.mark.parametrize("offline", [True, False])
 async def test_one_topic(parts, processor_clone_group_offset, offline):
-    assert await call_async(processor_clone_group_offset.process, Header("src", "dest", "T", offline)) == (
+    assert await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest", "T", offline)) == (
         0,
         None,
         {},
@@ -514,25 +524,25 @@ async def test_one_topic(parts, processor_clone_group_offset, offline):
 @pytest.mark.proves("Consumers", "offsets cloned, for a running group as well")
 @pytest.mark.parametrize("topic", [None, ""])
 async def test_all_topics_that_exist(parts, processor_clone_group_offset, topic):
-    await call_async(processor_clone_group_offset.process, Header("src", "dest", topic))
+    await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest", topic))
     assert parts.offsets.topics_of("dest") == {"T", "U"}
     assert parts.offsets.offsets_of("dest", "U") == {0: 9}
 
 
 async def test_topics_that_a_running_group_does_not_subscribe_to(parts, processor_clone_group_offset, consumer):
     consumer("src", "client", "T")
-    code, remark = await refusal_async(processor_clone_group_offset.process, Header("src", "dest", "U"))
+    code, remark = await refusal_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest", "U"))
     assert (code, "no offsets to clone in topic U" in remark) == (ResponseCode.SYSTEM_ERROR, True)
-    await call_async(processor_clone_group_offset.process, Header("src", "dest"))
+    await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest"))
     assert parts.offsets.topics_of("dest") == {"T"}
-    await call_async(processor_clone_group_offset.process, Header("src", "dest", "U", offline=True))
+    await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest", "U", offline=True))
     assert parts.offsets.offsets_of("dest", "U") == {0: 9}
 
 
 @pytest.mark.proves("Consumers", "offsets cloned, for a running group as well")
 async def test_a_running_group_is_moved(parts, processor_clone_group_offset, consumer):
     connection = consumer("dest", "client", "T")
-    await call_async(processor_clone_group_offset.process, Header("src", "dest", "T"))
+    await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest", "T"))
     assert not parts.offsets.commit("dest", "T", 0, 101)
     assert parts.offsets.redirect("dest", "T", 0, connection) == 7
 
@@ -546,17 +556,17 @@ async def test_a_group_that_the_broker_does_not_reset_has_the_offsets_and_is_not
     connection = consumer("dest", "client", "T", model=model)
     if why == "setting":
         apply_updates([parts.config], {"useServerSideResetOffset": "false"})
-    await call_async(processor_clone_group_offset.process, Header("src", "dest", "T"))
+    await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "dest", "T"))
     assert parts.offsets.offsets_of("dest", "T") == {0: 7, 1: 8}
     assert parts.offsets.redirect("dest", "T", 0, connection) is None
     assert parts.offsets.commit("dest", "T", 0, 101)
 
 
 async def test_a_new_group_is_made_where_clients_may_make_one(parts, processor_clone_group_offset):
-    await call_async(processor_clone_group_offset.process, Header("src", "new", "T"))
+    await call_async(processor_clone_group_offset.clone_group_offset, Header("src", "new", "T"))
     assert parts.subscription_groups.contains("new")
     apply_updates([parts.config], {"autoCreateSubscriptionGroup": "false"})
-    code, remark = await refusal_async(processor_clone_group_offset.process, Header("src", "newer", "T"))
+    code, remark = await refusal_async(processor_clone_group_offset.clone_group_offset, Header("src", "newer", "T"))
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert "autoCreateSubscriptionGroup is false" in remark
 
@@ -576,7 +586,7 @@ async def test_an_impossible_value_is_rejected_and_changes_nothing_clone_group_o
     parts, processor_clone_group_offset, wrong, code, named
 ):
     before = {key: dict(queues) for key, queues in parts.offsets.table.items()}
-    found_code, remark = await refusal_async(processor_clone_group_offset.process, wrong)
+    found_code, remark = await refusal_async(processor_clone_group_offset.clone_group_offset, wrong)
     assert found_code == code
     assert named in remark
     assert parts.offsets.table == before
@@ -589,7 +599,7 @@ async def test_a_failing_disk_is_reported_clone_group_offset(parts, processor_cl
     refused = make_clone_group_offset(
         parts, OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
     )
-    code, remark = await refusal_async(refused.process, Header("src", "dest", "T"))
+    code, remark = await refusal_async(refused.clone_group_offset, Header("src", "dest", "T"))
     assert (code, "valid until this process stops" in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
@@ -611,11 +621,13 @@ def processor_query_correction_offset(parts):
     for group, offsets in {"slow": {0: 10, 1: 20, 2: 40}, "fast": {0: 90, 1: 15, 2: 60}, "far": {0: 5}}.items():
         for queue_id, offset in offsets.items():
             parts.offsets.commit(group, "T", queue_id, offset)
-    return QueryCorrectionOffsetProcessor(parts.offsets, cast("ConsumeQueueStore", Queues()))
+    return family(OffsetRequests, parts, queues=cast("ConsumeQueueStore", Queues()))
 
 
 async def ask(processor_query_correction_offset, *fields):
-    answer = await call_async(processor_query_correction_offset.process, HeaderQueryCorrectionOffset(*fields))
+    answer = await call_async(
+        processor_query_correction_offset.query_correction_offset, HeaderQueryCorrectionOffset(*fields)
+    )
     assert answer.code == 0
     return answer.body["correctionOffsets"]
 
@@ -642,19 +654,19 @@ async def test_nothing_is_known_of_a_topic(processor_query_correction_offset):
 
 @pytest.mark.parametrize("wrong", [HeaderQueryCorrectionOffset("../up", "T"), HeaderQueryCorrectionOffset("g", "a/b")])
 async def test_bad_names(processor_query_correction_offset, wrong):
-    assert (await refusal_async(processor_query_correction_offset.process, wrong))[0] == ResponseCode.INVALID_PARAMETER
+    assert (await refusal_async(processor_query_correction_offset.query_correction_offset, wrong))[
+        0
+    ] == ResponseCode.INVALID_PARAMETER
 
 
 async def test_recorded_questions(parts):
-    processor_query_correction_offset = QueryCorrectionOffsetProcessor(
-        parts.offsets, cast("ConsumeQueueStore", Queues())
-    )
+    processor_query_correction_offset = family(OffsetRequests, parts, queues=cast("ConsumeQueueStore", Queues()))
     for group in ("CG_Live", "CG_Push"):
         for queue_id in range(4):
             parts.offsets.commit(group, "GoldenTopic", queue_id, 50 * (queue_id == 2))
     seen = 0
     for command, theirs in recorded(308, HeaderQueryCorrectionOffset):
-        ours = await call_async(processor_query_correction_offset.process, command.header)
+        ours = await call_async(processor_query_correction_offset.query_correction_offset, command.header)
         expected = {**theirs.body["correctionOffsets"], 2: 50}
         assert ours == theirs._replace(body={"correctionOffsets": expected})
         seen += 1

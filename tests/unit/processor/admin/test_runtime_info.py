@@ -6,13 +6,13 @@ import pytest
 
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.processor.admin.runtime_info import (
-    GetBrokerRuntimeInfoProcessor,
+    RuntimeInfoRequests,
     disk_info,
     format_runtime,
     human_readable_byte_count,
 )
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from tests.support.processor_calls import call_async, recorded
+from tests.support.processor_calls import call_async, family, recorded
 from tests.support.stores import message
 
 
@@ -20,19 +20,18 @@ from tests.support.stores import message
 def ask(parts, store, schedule):
     async def ask(active=True, problem=""):
         with ThreadPoolExecutor(1) as executor:
-            processor = GetBrokerRuntimeInfoProcessor(
-                store,
-                parts.stats,
-                schedule,
-                parts.consumers,
-                lambda: active,
-                parts.clock,
-                executor,
-                lambda: {"timerCongestNum": "7"},
-                lambda: {"sendThreadPoolQueueSize": "3"},
-                lambda: problem,
+            processor = family(
+                RuntimeInfoRequests,
+                parts,
+                store=store,
+                schedule=schedule,
+                is_active=lambda: active,
+                executor=executor,
+                timer_info=lambda: {"timerCongestNum": "7"},
+                send_info=lambda: {"sendThreadPoolQueueSize": "3"},
+                replication_problem=lambda: problem,
             )
-            answer = await call_async(processor.process)
+            answer = await call_async(processor.get_broker_runtime_info)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})
         assert list(answer.body) == ["table"]
         return answer.body["table"]

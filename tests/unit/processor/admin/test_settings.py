@@ -7,8 +7,8 @@ import pytest
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, TransportConfig
-from rocketbroker.processor.admin.settings import BrokerConfigProcessor
-from tests.support.processor_calls import call, call_async, recorded, refusal_async
+from rocketbroker.processor.admin.settings import SettingsRequests
+from tests.support.processor_calls import call, call_async, family, recorded, refusal_async
 
 
 @pytest.fixture
@@ -40,32 +40,33 @@ def path(tmp_path):
 
 @pytest.fixture
 def processor(parts, models, path, executor, registered):
-    return BrokerConfigProcessor(
-        models,
-        path,
-        executor,
-        lambda: registered.append(models[0].broker_ip1),
-        lambda: registered.append("readmitted"),
-        parts.clock,
+    return family(
+        SettingsRequests,
+        parts,
+        models=models,
+        path=path,
+        executor=executor,
+        register=lambda: registered.append(models[0].broker_ip1),
+        readmit=lambda: registered.append("readmitted"),
     )
 
 
 @pytest.mark.parametrize("line", [b"protectedMode=false", b"adminWhiteList=192.0.2.7", b"brokerWhiteList=10.0.0.0/8"])
 async def test_connected_peers_are_admitted_again(processor, registered, line: bytes):
-    assert (await call_async(processor.process_update, body=line))[0] == ResponseCode.SUCCESS
+    assert (await call_async(processor.update_broker_config, body=line))[0] == ResponseCode.SUCCESS
     assert registered == ["readmitted"]
 
 
 async def test_a_change_acts_is_stored_and_raises_the_version(parts, models, processor, path, registered):
-    before = call(processor.process_get)
+    before = call(processor.get_broker_config)
     assert json.loads(before.fields["version"])["counter"] == 0
     parts.clock.advance(5)
-    answer = await call_async(processor.process_update, body=b"traceOn=false\nflushConsumerOffsetInterval=1234\n")
+    answer = await call_async(processor.update_broker_config, body=b"traceOn=false\nflushConsumerOffsetInterval=1234\n")
     assert answer == (0, None, {}, b"")
     assert models[0].trace_on is False
     assert path.read_text().splitlines()[:2] == ["# mine", "brokerName=broker-a"]
     assert {"traceOn=false", "flushConsumerOffsetInterval=1234"} <= set(path.read_text().splitlines())
-    after = call(processor.process_get)
+    after = call(processor.get_broker_config)
     assert json.loads(after.fields["version"]) == {"counter": 1, "stateVersion": 0, "timestamp": parts.clock.time_ms()}
     assert b"traceOn=false\n" in after.body
     assert b"traceOn=true\n" in before.body
@@ -74,14 +75,14 @@ async def test_a_change_acts_is_stored_and_raises_the_version(parts, models, pro
 
 @pytest.mark.parametrize("change", [b"brokerIP1=127.0.0.9", b"listenPort=20911", b"brokerPermission=4"])
 async def test_what_name_servers_know_is_registered_again(processor, registered, change):
-    await call_async(processor.process_update, body=change)
+    await call_async(processor.update_broker_config, body=change)
     assert len(registered) == 1
-    assert (await call_async(processor.process_update, body=change)).code == 0
+    assert (await call_async(processor.update_broker_config, body=change)).code == 0
     assert len(registered) == 1
 
 
 async def test_registration_sees_the_new_address(processor, registered):
-    await call_async(processor.process_update, body=b"brokerIP1=127.0.0.9")
+    await call_async(processor.update_broker_config, body=b"brokerIP1=127.0.0.9")
     assert registered == ["127.0.0.9"]
 
 
@@ -90,7 +91,7 @@ async def test_recorded_updates(processor):
     for command, theirs in recorded(25):
         name = bytes(command.body).partition(b"=")[0]
         if name == b"brokerConfigPath":
-            code, remark = await refusal_async(processor.process_update, body=command.body)
+            code, remark = await refusal_async(processor.update_broker_config, body=command.body)
             assert code == theirs.code == ResponseCode.NO_PERMISSION
             assert "brokerConfigPath cannot be changed" in remark
         codes.append(theirs.code)
@@ -99,7 +100,7 @@ async def test_recorded_updates(processor):
 
 def test_recorded_answers_have_the_same_shape(processor):
     for _, theirs in recorded(26):
-        ours = call(processor.process_get)
+        ours = call(processor.get_broker_config)
         assert (ours.code, ours.remark, set(ours.fields)) == (theirs.code, theirs.remark, set(theirs.fields))
         assert set(json.loads(ours.fields["version"])) == set(json.loads(theirs.fields["version"]))
         names = [[line.partition(b"=")[0] for line in answer.body.splitlines()] for answer in (ours, theirs)]
@@ -120,7 +121,7 @@ def test_recorded_answers_have_the_same_shape(processor):
     ],
 )
 async def test_bad_updates_are_named_and_change_nothing(models, processor, path, registered, body, code, named):
-    found_code, remark = await refusal_async(processor.process_update, body=body)
+    found_code, remark = await refusal_async(processor.update_broker_config, body=body)
     assert found_code == code
     assert named in remark
     assert models[0].trace_on is True
@@ -131,7 +132,7 @@ async def test_bad_updates_are_named_and_change_nothing(models, processor, path,
 async def test_a_change_that_cannot_be_stored_is_said(models, processor, path):
     path.unlink()
     path.mkdir()
-    code, remark = await refusal_async(processor.process_update, body=b"traceOn=false")
+    code, remark = await refusal_async(processor.update_broker_config, body=b"traceOn=false")
     assert code == ResponseCode.SYSTEM_ERROR
     assert "cannot be stored" in remark
     assert models[0].trace_on is False
@@ -139,5 +140,5 @@ async def test_a_change_that_cannot_be_stored_is_said(models, processor, path):
 
 async def test_changes_at_the_same_time_are_all_stored(processor, path):
     changes = (b"traceOn=false", b"regionId=R2", b"longPollingEnable=false")
-    await asyncio.gather(*(call_async(processor.process_update, body=change) for change in changes))
+    await asyncio.gather(*(call_async(processor.update_broker_config, body=change) for change in changes))
     assert {change.decode() for change in changes} <= set(path.read_text().splitlines())

@@ -16,29 +16,22 @@ from rocketbroker.codec.remoting.headers.admin import (
     ViewBrokerStatsDataRequestHeader,
 )
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.processor.admin.statistics import (
-    ConsumeStatsCollector,
-    GetBrokerConsumeStatsProcessor,
-    GetConsumeStatsProcessor,
-    GetTopicStatsInfoProcessor,
-    QueryConsumeTimeSpanProcessor,
-    ViewBrokerStatsDataProcessor,
-)
+from rocketbroker.processor.admin.statistics import StatisticsRequests
 from rocketbroker.processor.support import long_answers
-from tests.support.processor_calls import call, call_async, recorded, refusal_async
+from tests.support.processor_calls import call, call_async, family, recorded, refusal_async
 from tests.support.stores import message
 
 
 @pytest.fixture
 def processor(parts, store, encoder):
-    return GetTopicStatsInfoProcessor(
-        "broker-a", parts.topic_configs, store.queues, store.queries, parts.stats, encoder
+    return family(
+        StatisticsRequests, parts, broker_name="broker-a", queues=store.queues, queries=store.queries, encoder=encoder
     )
 
 
 async def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=1, write_queue_nums=3))
-    answer = await call_async(processor.process, GetTopicStatsInfoRequestHeader("T"))
+    answer = await call_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("T"))
     row = {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
     keys = [ObjectKey.of(brokerName="broker-a", queueId=i, topic="T") for i in range(3)]
     assert answer == (0, None, {}, {"offsetTable": dict.fromkeys(keys, row), "topicPutTps": 0.0})
@@ -52,7 +45,7 @@ async def test_offsets_times_and_rate(parts, store, processor):
         parts.stats.topic_put("T").add(1, 100)
         parts.stats.sample()
     store.appender.dispatch()
-    table = (await call_async(processor.process, GetTopicStatsInfoRequestHeader("T"))).body
+    table = (await call_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("T"))).body
     key = ObjectKey.of(brokerName="broker-a", queueId=1, topic="T")
     assert table["offsetTable"][key] == {"lastUpdateTimestamp": parts.clock.time_ms(), "maxOffset": 3, "minOffset": 0}
     assert table["topicPutTps"] == parts.stats.view("TOPIC_PUT_NUMS", "T").stats_minute.tps > 0
@@ -67,34 +60,19 @@ async def test_recorded_answer(parts, store, processor):
         for _ in range(row["maxOffset"]):
             store.appender.put_message(message(topic="GoldenTopic", queue_id=queue_id))
     store.appender.dispatch()
-    ours = await call_async(processor.process, command.header)
+    ours = await call_async(processor.get_topic_stats_info, command.header)
     assert ours == theirs
 
 
 async def test_unknown_topic(processor):
-    answer = await refusal_async(processor.process, GetTopicStatsInfoRequestHeader("Nope"))
+    answer = await refusal_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("Nope"))
     assert answer == (ResponseCode.TOPIC_NOT_EXIST, "topic[Nope] not exist")
 
 
 async def test_bad_name(processor):
-    code, remark = await refusal_async(processor.process, GetTopicStatsInfoRequestHeader("../up"))
+    code, remark = await refusal_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("../up"))
     assert code == ResponseCode.INVALID_PARAMETER
     assert "'../up'" in remark
-
-
-@pytest.fixture
-def processor_get_consume_stats(parts, store, encoder):
-    collector = ConsumeStatsCollector(
-        "broker-a",
-        parts.topic_configs,
-        parts.offsets,
-        parts.consumers,
-        store.queues,
-        store.queries,
-        parts.stats,
-        encoder,
-    )
-    return GetConsumeStatsProcessor(collector)
 
 
 def queue(topic, queue_id):
@@ -105,7 +83,7 @@ def topics_in(answer):
     return {key.as_dict()["topic"] for key in answer.body["offsetTable"]}
 
 
-async def test_offsets_of_group_and_queue(parts, store, processor_get_consume_stats):
+async def test_offsets_of_group_and_queue(parts, store, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=2, write_queue_nums=4))
     for _ in range(3):
         parts.clock.advance(1)
@@ -117,7 +95,7 @@ async def test_offsets_of_group_and_queue(parts, store, processor_get_consume_st
     parts.clock.advance(10)
     parts.stats.sample()
 
-    answer = await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G"))
+    answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))
 
     empty = {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0, "pullOffset": 0}
     last = parts.clock.time_ms() - 11_000
@@ -126,56 +104,50 @@ async def test_offsets_of_group_and_queue(parts, store, processor_get_consume_st
     assert answer.body["consumeTps"] == parts.stats.view("GROUP_GET_NUMS", "T@G").stats_minute.tps > 0
 
 
-async def test_only_existing_subscribed_topics_are_cloned(parts, processor_get_consume_stats, consumer):
+async def test_only_existing_subscribed_topics_are_cloned(parts, processor, consumer):
     for topic in ("A", "B", "C"):
         parts.topic_configs.update(TopicConfig(topic, 1, 1))
         parts.offsets.commit("G", topic, 0, 1)
     parts.offsets.commit("G", "Deleted", 0, 1)
-    assert topics_in(await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G"))) == {
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))) == {
         "A",
         "B",
         "C",
     }
-    assert topics_in(await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", "B"))) == {
-        "B"
-    }
-    assert topics_in(await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", " "))) == {
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "B"))) == {"B"}
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", " "))) == {
         "A",
         "B",
         "C",
     }
     consumer("G", "client", "A", "C")
-    assert topics_in(await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G"))) == {
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))) == {
         "A",
         "C",
     }
-    assert (
-        topics_in(await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", "B")))
-        == set()
-    )
-    assert topics_in(
-        await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", "A", "B;C;"))
-    ) == {"B", "C"}
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "B"))) == set()
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "A", "B;C;"))) == {
+        "B",
+        "C",
+    }
 
 
-async def test_a_group_that_has_committed_nothing_has_the_lag_of_its_subscription(
-    parts, store, processor_get_consume_stats, consumer
-):
+async def test_a_group_that_has_committed_nothing_has_the_lag_of_its_subscription(parts, store, processor, consumer):
     for topic in ("T", "Other"):
         parts.topic_configs.update(TopicConfig(topic, 1, 1))
         store.appender.put_message(message(topic=topic, queue_id=0))
     store.appender.dispatch()
     consumer("G", "client", "T", "Missing")
-    answer = await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G"))
+    answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))
     (row,) = answer.body["offsetTable"].values()
     assert topics_in(answer) == {"T"}
     assert (row["brokerOffset"], row["consumerOffset"]) == (1, 0)
     consumer("Broadcasts", "client", "T", model=MessageModel.BROADCASTING)
-    answer = await call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("Broadcasts"))
+    answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("Broadcasts"))
     assert answer.body["offsetTable"] == {}
 
 
-async def test_recorded_answers(parts, store, processor_get_consume_stats):
+async def test_recorded_answers(parts, store, processor):
     """Each recorded answer again, from offsets and messages as it tells of them."""
     seen = 0
     for command, theirs in recorded(208, GetConsumeStatsRequestHeader):
@@ -197,7 +169,7 @@ async def test_recorded_answers(parts, store, processor_get_consume_stats):
             parts.offsets.commit(group, topic, queue_id, row["consumerOffset"])
             parts.offsets.commit_pull(group, topic, queue_id, row["pullOffset"])
         store.appender.dispatch()
-        ours = await call_async(processor_get_consume_stats.process, command.header)
+        ours = await call_async(processor.get_consume_stats, command.header)
         # The rate is that of the last minute of the recording.
         assert ours.body.pop("consumeTps") == 0.0
         assert theirs.body.pop("consumeTps") >= 0.0
@@ -214,13 +186,13 @@ async def test_recorded_answers(parts, store, processor_get_consume_stats):
         (GetConsumeStatsRequestHeader("G", None, "A;a/b"), "'a/b'"),
     ],
 )
-async def test_bad_names_are_named(processor_get_consume_stats, header, named):
-    code, remark = await refusal_async(processor_get_consume_stats.process, header)
+async def test_bad_names_are_named(processor, header, named):
+    code, remark = await refusal_async(processor.get_consume_stats, header)
     assert code == ResponseCode.INVALID_PARAMETER
     assert named in remark
 
 
-async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, processor_get_consume_stats, monkeypatch):
+async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, processor, monkeypatch):
     parts.topic_configs.update(TopicConfig("Wide", 16_384, 16_384))
     looked_at = []
 
@@ -230,50 +202,31 @@ async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, proce
 
     monkeypatch.setattr(store.queues, "max_offset_in_queue", max_offset)
     answer = await call_async(
-        processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", topic_list="Wide;" * 1_000)
+        processor.get_consume_stats, GetConsumeStatsRequestHeader("G", topic_list="Wide;" * 1_000)
     )
     assert len(answer.body["offsetTable"]) == len(looked_at) == 16_384
 
 
-async def test_more_queues_than_an_answer_may_have_are_rejected_before_they_are_looked_at(
-    parts, store, processor_get_consume_stats
-):
+async def test_more_queues_than_an_answer_may_have_are_rejected_before_they_are_looked_at(parts, store, processor):
     names = [f"Wide{number}" for number in range(5)]
     for name in names:
         parts.topic_configs.update(TopicConfig(name, 16_384, 16_384))
     code, remark = await refusal_async(
-        processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", topic_list=";".join(names))
+        processor.get_consume_stats, GetConsumeStatsRequestHeader("G", topic_list=";".join(names))
     )
     assert code == ResponseCode.SYSTEM_ERROR
     assert remark.startswith("maxEntriesPerAnswer: 81,920 entries exceed the limit of 65,536")
 
 
-async def test_others_have_their_turn_meanwhile(parts, processor_get_consume_stats, monkeypatch):
+async def test_others_have_their_turn_meanwhile(parts, processor, monkeypatch):
     monkeypatch.setattr(long_answers, "HELD_S", 0.0)
     parts.topic_configs.update(TopicConfig("T", 100, 100))
-    asked = asyncio.ensure_future(
-        call_async(processor_get_consume_stats.process, GetConsumeStatsRequestHeader("G", "T"))
-    )
+    asked = asyncio.ensure_future(call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "T")))
     turns = 0
     while not asked.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns >= 100
-
-
-@pytest.fixture
-def processor_get_broker_consume_stats(parts, store, encoder):
-    collector = ConsumeStatsCollector(
-        "broker-a",
-        parts.topic_configs,
-        parts.offsets,
-        parts.consumers,
-        store.queues,
-        store.queries,
-        parts.stats,
-        encoder,
-    )
-    return GetBrokerConsumeStatsProcessor(parts.config, parts.subscription_groups, collector)
 
 
 @pytest.fixture
@@ -295,8 +248,8 @@ def by_group(answer):
     return {group: stats for entry in answer.body["consumeStatsList"] for group, stats in entry.items()}
 
 
-async def test_all_groups(parts, filled, processor_get_broker_consume_stats):
-    answer = await call_async(processor_get_broker_consume_stats.process, GetConsumeStatsInBrokerHeader(False))
+async def test_all_groups(parts, filled, processor):
+    answer = await call_async(processor.get_broker_consume_stats, GetConsumeStatsInBrokerHeader(False))
     assert answer.body["brokerAddr"] == "127.0.0.1:10911"
     assert answer.body["totalDiff"] == 3 + 1
     assert answer.body["totalInflightDiff"] == 2
@@ -306,16 +259,16 @@ async def test_all_groups(parts, filled, processor_get_broker_consume_stats):
     assert groups["TOOLS_CONSUMER"] == []
 
 
-async def test_only_ordered_topics(filled, processor_get_broker_consume_stats):
-    answer = await call_async(processor_get_broker_consume_stats.process, GetConsumeStatsInBrokerHeader(True))
+async def test_only_ordered_topics(filled, processor):
+    answer = await call_async(processor.get_broker_consume_stats, GetConsumeStatsInBrokerHeader(True))
     ((row,),) = (stats["offsetTable"].values() for stats in by_group(answer)["G"])
     assert (row["brokerOffset"], row["consumerOffset"]) == (5, 4)
     assert answer.body["totalDiff"] == 1
 
 
-async def test_recorded_answers_have_the_same_shape(filled, processor_get_broker_consume_stats):
+async def test_recorded_answers_have_the_same_shape(filled, processor):
     for command, theirs in recorded(317, GetConsumeStatsInBrokerHeader):
-        ours = await call_async(processor_get_broker_consume_stats.process, command.header)
+        ours = await call_async(processor.get_broker_consume_stats, command.header)
         assert ours[:3] == theirs[:3]
         assert set(ours.body) == set(theirs.body)
         shapes = []
@@ -329,34 +282,27 @@ async def test_recorded_answers_have_the_same_shape(filled, processor_get_broker
         assert shapes[0] == shapes[1]
 
 
-async def test_the_offsets_are_gone_through_once_for_all_groups(parts, processor_get_broker_consume_stats, monkeypatch):
+async def test_the_offsets_are_gone_through_once_for_all_groups(parts, processor, monkeypatch):
     parts.topic_configs.update(TopicConfig("T", 1, 1))
     for number in range(100):
         parts.subscription_groups.find(f"G{number}")
         parts.offsets.commit(f"G{number}", "T", 0, 1)
     topics_of = Mock(side_effect=parts.offsets.topics_of)
     monkeypatch.setattr(parts.offsets, "topics_of", topics_of)
-    answer = await call_async(processor_get_broker_consume_stats.process, GetConsumeStatsInBrokerHeader(False))
+    answer = await call_async(processor.get_broker_consume_stats, GetConsumeStatsInBrokerHeader(False))
     assert sum(len(stats) for stats in by_group(answer).values()) == 100
     assert topics_of.call_count == 0
 
 
-async def test_a_group_that_has_committed_nothing_counts(parts, store, processor_get_broker_consume_stats, consumer):
+async def test_a_group_that_has_committed_nothing_counts(parts, store, processor, consumer):
     parts.topic_configs.update(TopicConfig("T", 1, 1))
     parts.subscription_groups.find("New")
     store.appender.put_message(message(topic="T", queue_id=0))
     store.appender.dispatch()
     consumer("New", "client", "T")
-    answer = await call_async(processor_get_broker_consume_stats.process, GetConsumeStatsInBrokerHeader(False))
+    answer = await call_async(processor.get_broker_consume_stats, GetConsumeStatsInBrokerHeader(False))
     assert answer.body["totalDiff"] == 1
     assert len(by_group(answer)["New"]) == 1
-
-
-@pytest.fixture
-def processor_query_consume_time_span(parts, store, encoder):
-    return QueryConsumeTimeSpanProcessor(
-        "broker-a", parts.topic_configs, parts.offsets, store.queues, store.queries, parts.clock, encoder
-    )
 
 
 @pytest.fixture
@@ -374,7 +320,7 @@ def put_at(parts, store, queue_id, time_ms):
 
 
 @pytest.mark.usefixtures("utc")
-async def test_recorded_answers_query_consume_time_span(parts, store, processor_query_consume_time_span):
+async def test_recorded_answers_query_consume_time_span(parts, store, processor):
     parts.topic_configs.update(TopicConfig("GoldenTopic", 4, 4))
     late = 0
     for command, theirs in recorded(303, QueryConsumeTimeSpanRequestHeader):
@@ -392,7 +338,7 @@ async def test_recorded_answers_query_consume_time_span(parts, store, processor_
         now = max(span["maxTimeStamp"] for span in theirs.body["consumeTimeSpanSet"]) + 5
         parts.clock.advance((now - parts.clock.time_ms()) / 1000)
 
-        ours = await call_async(processor_query_consume_time_span.process, command.header)
+        ours = await call_async(processor.query_consume_time_span, command.header)
 
         for mine, span in zip(ours.body["consumeTimeSpanSet"], theirs.body["consumeTimeSpanSet"], strict=True):
             waits = now - span["consumeTimeStamp"] - 1 if span["delayTime"] else 0
@@ -403,15 +349,13 @@ async def test_recorded_answers_query_consume_time_span(parts, store, processor_
 
 
 @pytest.mark.usefixtures("utc")
-async def test_queue_without_messages_and_group_without_offset(parts, store, processor_query_consume_time_span):
+async def test_queue_without_messages_and_group_without_offset(parts, store, processor):
     parts.topic_configs.update(TopicConfig("GoldenTopic", 2, 2))
     put_at(parts, store, 1, parts.clock.time_ms())
     store.appender.dispatch()
     stored = parts.clock.time_ms()
     parts.clock.advance(2)
-    answer = await call_async(
-        processor_query_consume_time_span.process, QueryConsumeTimeSpanRequestHeader("GoldenTopic", "G")
-    )
+    answer = await call_async(processor.query_consume_time_span, QueryConsumeTimeSpanRequestHeader("GoldenTopic", "G"))
     empty, waiting = answer.body["consumeTimeSpanSet"]
     assert {empty[key] for key in ("minTimeStamp", "maxTimeStamp", "consumeTimeStamp")} == {-1}
     assert empty["delayTime"] == 0
@@ -420,17 +364,15 @@ async def test_queue_without_messages_and_group_without_offset(parts, store, pro
     assert waiting["delayTime"] == 2000
 
 
-async def test_unknown_topic_and_bad_names(processor_query_consume_time_span):
-    answer = await refusal_async(
-        processor_query_consume_time_span.process, QueryConsumeTimeSpanRequestHeader("Nope", "G")
-    )
+async def test_unknown_topic_and_bad_names(processor):
+    answer = await refusal_async(processor.query_consume_time_span, QueryConsumeTimeSpanRequestHeader("Nope", "G"))
     assert answer == (ResponseCode.TOPIC_NOT_EXIST, "topic[Nope] not exist")
-    assert (
-        await refusal_async(processor_query_consume_time_span.process, QueryConsumeTimeSpanRequestHeader("../up", "G"))
-    )[0] == 29
-    assert (
-        await refusal_async(processor_query_consume_time_span.process, QueryConsumeTimeSpanRequestHeader("T", "../up"))
-    )[0] == 29
+    assert (await refusal_async(processor.query_consume_time_span, QueryConsumeTimeSpanRequestHeader("../up", "G")))[
+        0
+    ] == 29
+    assert (await refusal_async(processor.query_consume_time_span, QueryConsumeTimeSpanRequestHeader("T", "../up")))[
+        0
+    ] == 29
 
 
 def test_counters_over_time(parts):
@@ -439,11 +381,11 @@ def test_counters_over_time(parts):
         item.add(4, 400)
         parts.clock.advance(10)
         parts.stats.sample()
-    processor = ViewBrokerStatsDataProcessor(parts.stats)
-    put = call(processor.process, ViewBrokerStatsDataRequestHeader("TOPIC_PUT_NUMS", "T"))
+    processor = family(StatisticsRequests, parts)
+    put = call(processor.view_broker_stats_data, ViewBrokerStatsDataRequestHeader("TOPIC_PUT_NUMS", "T"))
     assert put.body["statsMinute"] == {"avgpt": 4.0, "sum": 12, "tps": 12 / 30}
     assert set(put.body) == {"statsMinute", "statsHour", "statsDay"}
-    size = call(processor.process, ViewBrokerStatsDataRequestHeader("TOPIC_PUT_SIZE", "T"))
+    size = call(processor.view_broker_stats_data, ViewBrokerStatsDataRequestHeader("TOPIC_PUT_SIZE", "T"))
     assert size.body["statsMinute"]["sum"] == 1200
 
 
@@ -464,13 +406,13 @@ def test_recorded_requests(parts):
     known = unknown = 0
     for command, theirs in recorded(315, ViewBrokerStatsDataRequestHeader):
         stats = BrokerStatsManager(parts.clock, "DefaultCluster")
-        processor = ViewBrokerStatsDataProcessor(stats)
+        processor = family(StatisticsRequests, stats=stats)
         if theirs.code:
-            assert call(processor.process, command.header) == theirs
+            assert call(processor.view_broker_stats_data, command.header) == theirs
             unknown += 1
             continue
         count_one(stats, command.header.stats_name, command.header.stats_key)
-        ours = call(processor.process, command.header)
+        ours = call(processor.view_broker_stats_data, command.header)
         assert ours[:3] == theirs[:3]
         assert {window: set(values) for window, values in ours.body.items()} == {
             window: set(values) for window, values in theirs.body.items()
@@ -482,6 +424,6 @@ def test_recorded_requests(parts):
 
 def test_long_names_do_not_come_back_whole(parts):
     header = ViewBrokerStatsDataRequestHeader("x" * 100_000, "y" * 100_000)
-    answer = call(ViewBrokerStatsDataProcessor(parts.stats).process, header)
+    answer = call(family(StatisticsRequests, parts).view_broker_stats_data, header)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert len(answer.remark or "") < 1000

@@ -21,20 +21,9 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.file_system import LocalFileSystem
-from rocketbroker.processor.admin.topics import (
-    MAX_QUEUE_NUMS,
-    CleanExpiredConsumequeueProcessor,
-    CleanUnusedTopicProcessor,
-    DeleteTopicInBrokerProcessor,
-    GetAllTopicConfigProcessor,
-    GetSystemTopicListFromBrokerProcessor,
-    GetTopicConfigProcessor,
-    UnusedTopicRemover,
-    UpdateAndCreateTopicProcessor,
-    parse_attributes,
-)
+from rocketbroker.processor.admin.topics import MAX_QUEUE_NUMS, TopicRequests, parse_attributes
 from tests.support.heard_topics import HeardTopics
-from tests.support.processor_calls import call, call_async, recorded, refusal, refusal_async
+from tests.support.processor_calls import call, call_async, family, recorded, refusal, refusal_async
 from tests.support.stores import message
 
 
@@ -52,13 +41,13 @@ def told(parts):
 
 @pytest.fixture
 def processor(parts):
-    return UpdateAndCreateTopicProcessor(parts.config, parts.topic_configs)
+    return family(TopicRequests, parts)
 
 
 def test_recorded_requests_make_what_they_name(parts, processor, told):
     seen = 0
     for command, theirs in recorded(17, CreateTopicRequestHeader):
-        ours = call(processor.process, command.header)
+        ours = call(processor.update_and_create_topic, command.header)
         assert (ours.code, ours.fields, ours.body) == (theirs.code, theirs.fields, theirs.body)
         made = parts.topic_configs.select(command.header.topic)
         wanted = command.header
@@ -73,27 +62,27 @@ def test_recorded_requests_make_what_they_name(parts, processor, told):
 def test_recorded_list(parts, processor, told):
     (command, theirs), *more = recorded(18)
     assert not more
-    ours = call(processor.process_list, body=command.body)
+    ours = call(processor.update_and_create_topic_list, body=command.body)
     assert (ours.code, ours.fields, ours.body) == (theirs.code, theirs.fields, theirs.body)
     wanted = CreateTopicListRequestBody.decode(command.body).topic_config_list
     assert [parts.topic_configs.select(topic.topic_name) for topic in wanted] == wanted == told
 
 
 def test_unchanged_topic_is_not_registered_again(parts, processor, told):
-    call(processor.process, header())
+    call(processor.update_and_create_topic, header())
     version = parts.topic_configs.data_version.copy()
-    assert call(processor.process, header()).code == 0
+    assert call(processor.update_and_create_topic, header()).code == 0
     assert len(told) == 1
     assert parts.topic_configs.data_version == version
-    call(processor.process, header(perm=4))
+    call(processor.update_and_create_topic, header(perm=4))
     assert len(told) == 2
 
 
 def test_attributes_change_one_by_one(parts, processor):
-    call(processor.process, header(attributes="+message.type=FIFO"))
-    call(processor.process, header(attributes="+message.type=DELAY"))
+    call(processor.update_and_create_topic, header(attributes="+message.type=FIFO"))
+    call(processor.update_and_create_topic, header(attributes="+message.type=DELAY"))
     assert parts.topic_configs.select("T").attributes == {"message.type": "DELAY"}
-    call(processor.process, header(attributes="-message.type"))
+    call(processor.update_and_create_topic, header(attributes="-message.type"))
     assert parts.topic_configs.select("T").attributes == {}
 
 
@@ -119,7 +108,7 @@ def test_attributes_change_one_by_one(parts, processor):
 )
 def test_bad_requests_are_named_and_change_nothing(parts, processor, told, wrong, code, named):
     before = dict(parts.topic_configs.topics)
-    found_code, remark = refusal(processor.process, wrong)
+    found_code, remark = refusal(processor.update_and_create_topic, wrong)
     assert found_code == code
     assert named in remark
     assert parts.topic_configs.topics == before
@@ -128,14 +117,14 @@ def test_bad_requests_are_named_and_change_nothing(parts, processor, told, wrong
 
 def test_a_list_is_made_whole_or_not_at_all(parts, processor):
     good, bad = TopicConfig("Good"), TopicConfig("Bad", attributes={"+cleanup.policy": "NEVER"})
-    _, remark = refusal(processor.process_list, body=CreateTopicListRequestBody([good, bad]).encode())
+    _, remark = refusal(processor.update_and_create_topic_list, body=CreateTopicListRequestBody([good, bad]).encode())
     assert "cleanup.policy=NEVER" in remark
     assert parts.topic_configs.select("Good") is None
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"{}", b'{"topicConfigList":[{"readQueueNums":"x"}]}'])
 def test_bad_lists_are_named(processor, body):
-    code, remark = refusal(processor.process_list, body=body)
+    code, remark = refusal(processor.update_and_create_topic_list, body=body)
     assert code == ResponseCode.SYSTEM_ERROR
     assert "the body of the request" in remark
 
@@ -155,13 +144,13 @@ def test_filter_types_are_those_of_topics():
 )
 def test_mixed_topics_are_made_where_they_are_allowed(parts, processor):
     apply_updates([parts.config], {"enableMixedMessageType": "true"})
-    assert call(processor.process, header(attributes="+message.type=MIXED")).code == 0
+    assert call(processor.update_and_create_topic, header(attributes="+message.type=MIXED")).code == 0
     assert parts.topic_configs.select("T").attributes == {"message.type": "MIXED"}
 
 
 @pytest.fixture
 def processor_delete_topic_in_broker(parts, store):
-    return DeleteTopicInBrokerProcessor(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
+    return family(TopicRequests, parts, deletion=store.deletion)
 
 
 def fill(parts, store, topic):
@@ -175,7 +164,7 @@ def fill(parts, store, topic):
 async def test_all_that_is_known_of_a_topic_goes(parts, store, processor_delete_topic_in_broker, tmp_path):
     fill(parts, store, "T")
     fill(parts, store, "Other")
-    assert await call_async(processor_delete_topic_in_broker.process, DeleteTopicRequestHeader("T")) == (
+    assert await call_async(processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader("T")) == (
         0,
         None,
         {},
@@ -192,7 +181,7 @@ async def test_all_that_is_known_of_a_topic_goes(parts, store, processor_delete_
 
 async def test_a_topic_of_the_same_name_begins_at_0(parts, store, processor_delete_topic_in_broker):
     fill(parts, store, "T")
-    await call_async(processor_delete_topic_in_broker.process, DeleteTopicRequestHeader("T"))
+    await call_async(processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader("T"))
     fill(parts, store, "T")
     assert store.queues.max_offset_in_queue("T", 0) == 1
     store.queues.remove_retired()
@@ -201,7 +190,7 @@ async def test_a_topic_of_the_same_name_begins_at_0(parts, store, processor_dele
 
 async def test_recorded_requests(processor_delete_topic_in_broker):
     for command, theirs in recorded(215, DeleteTopicRequestHeader):
-        assert await call_async(processor_delete_topic_in_broker.process, command.header) == theirs
+        assert await call_async(processor_delete_topic_in_broker.delete_topic_in_broker, command.header) == theirs
 
 
 async def test_a_topic_that_the_disk_keeps_stays(parts, store, processor_delete_topic_in_broker, monkeypatch):
@@ -211,7 +200,9 @@ async def test_a_topic_that_the_disk_keeps_stays(parts, store, processor_delete_
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(LocalFileSystem, "rename", refuse)
-    code, remark = await refusal_async(processor_delete_topic_in_broker.process, DeleteTopicRequestHeader("T"))
+    code, remark = await refusal_async(
+        processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader("T")
+    )
     assert code == ResponseCode.SYSTEM_ERROR
     assert "topic T cannot be removed" in remark
     assert "Read-only file system" in remark
@@ -223,7 +214,9 @@ async def test_a_topic_that_the_disk_keeps_stays(parts, store, processor_delete_
 async def test_bad_names_touch_nothing(parts, store, processor_delete_topic_in_broker, topic):
     fill(parts, store, "T")
     topics = dict(parts.topic_configs.topics)
-    code, remark = await refusal_async(processor_delete_topic_in_broker.process, DeleteTopicRequestHeader(topic))
+    code, remark = await refusal_async(
+        processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader(topic)
+    )
     assert code == ResponseCode.INVALID_PARAMETER
     assert remark
     assert parts.topic_configs.topics == topics
@@ -238,7 +231,7 @@ def load(parts, body):
 
 
 async def test_recorded_tables_and_pages(parts, encoder):
-    processor = GetAllTopicConfigProcessor(parts.topic_configs, encoder)
+    processor = family(TopicRequests, parts, encoder=encoder)
     whole = pages = 0
     for command, theirs in recorded(21, GetAllTopicConfigRequestHeader):
         total, size = int(theirs.fields["totalTopicNum"]), len(theirs.body["topicConfigTable"])
@@ -251,7 +244,7 @@ async def test_recorded_tables_and_pages(parts, encoder):
             version = TopicConfigAndMappingSerializeWrapper.decode(fastjson.dumps(theirs.body)).data_version
             parts.topic_configs.data_version = version
             pages += 1
-        ours = await call_async(processor.process, command.header)
+        ours = await call_async(processor.get_all_topic_config, command.header)
         # There are no static topics here, hence no version of theirs.
         ours.body["mappingDataVersion"] = theirs.body["mappingDataVersion"]
         theirs.body.setdefault("topicQueueMappingInfoMap", {})
@@ -263,14 +256,14 @@ async def test_recorded_tables_and_pages(parts, encoder):
 
 async def test_whole_table_without_fields(parts, encoder):
     answer = await call_async(
-        GetAllTopicConfigProcessor(parts.topic_configs, encoder).process, GetAllTopicConfigRequestHeader()
+        family(TopicRequests, parts, encoder=encoder).get_all_topic_config, GetAllTopicConfigRequestHeader()
     )
     assert set(answer.body["topicConfigTable"]) == set(parts.topic_configs.topics)
     assert answer.fields == {"totalTopicNum": str(len(parts.topic_configs.topics))}
 
 
 def test_recorded_requests_get_topic_config(parts):
-    processor = GetTopicConfigProcessor(parts.topic_configs)
+    processor = family(TopicRequests, parts)
     codes = set()
     for command, theirs in recorded(351, GetTopicConfigRequestHeader):
         if theirs.body and "mappingDetail" in theirs.body:
@@ -288,31 +281,31 @@ def test_recorded_requests_get_topic_config(parts):
                 fields["order"],
                 fields["attributes"],
             )
-        assert call(processor.process, command.header) == theirs
+        assert call(processor.get_topic_config, command.header) == theirs
         codes.add(theirs.code)
     assert codes == {0, ResponseCode.TOPIC_NOT_EXIST}
 
 
 @pytest.mark.parametrize("topic", ["../up", "a/b", ""])
 def test_bad_names_are_named(parts, topic):
-    code, remark = refusal(GetTopicConfigProcessor(parts.topic_configs).process, GetTopicConfigRequestHeader(topic))
+    code, remark = refusal(family(TopicRequests, parts).get_topic_config, GetTopicConfigRequestHeader(topic))
     assert code == ResponseCode.INVALID_PARAMETER
     assert repr(topic) in remark
 
 
 def test_recorded_lists(parts):
-    processor = GetSystemTopicListFromBrokerProcessor(parts.topic_configs)
+    processor = family(TopicRequests, parts)
     seen = 0
     for _, theirs in recorded(305):
         theirs.body["topicList"].sort()
-        assert call(processor.process) == theirs
+        assert call(processor.get_system_topic_list_from_broker) == theirs
         seen += 1
     assert seen == 3
 
 
 @pytest.fixture
 def remover(parts, store):
-    return UnusedTopicRemover(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
+    return family(TopicRequests, parts, deletion=store.deletion).remove_unused
 
 
 def fill_unused_topic_remover(parts, store, topic):
@@ -326,7 +319,7 @@ async def test_topics_that_are_in_the_table_or_the_systems_own_stay(parts, store
     for topic in ("Kept", "Gone", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"):
         fill_unused_topic_remover(parts, store, topic)
     parts.topic_configs.update(TopicConfig("Kept"))
-    assert await remover.remove(["Kept", "Gone", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"]) == {"Gone"}
+    assert await remover(["Kept", "Gone", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"]) == {"Gone"}
     assert store.queues.topics == {"Kept", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"}
     assert "Gone@g" not in parts.offsets.table
     assert parts.stats.view("TOPIC_PUT_NUMS", "Gone") is None
@@ -335,7 +328,7 @@ async def test_topics_that_are_in_the_table_or_the_systems_own_stay(parts, store
 
 async def test_consumers_of_a_recreated_topic_skip_nothing(parts, store, remover):
     fill_unused_topic_remover(parts, store, "T")
-    await remover.remove({"T"})
+    await remover({"T"})
     fill_unused_topic_remover(parts, store, "T")
     assert (store.queues.min_offset_in_queue("T", 0), store.queues.max_offset_in_queue("T", 0)) == (0, 1)
     assert parts.offsets.query("other", "T", 0) == -1
@@ -349,7 +342,7 @@ async def test_a_disk_that_refuses_is_named_with_the_topic(parts, store, remover
 
     monkeypatch.setattr(store.deletion, "delete_topics", refuse)
     with pytest.raises(BrokerResponseError) as caught:
-        await remover.remove({"T"})
+        await remover({"T"})
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
     assert caught.value.remark == "the queues of topic T cannot be removed: [Errno 30] Read-only file system"
     assert parts.offsets.query("g", "T", 0) == 1
@@ -360,12 +353,11 @@ async def test_queues_of_topics_that_do_not_exist_go(parts, store, caplog, tmp_p
         store.appender.put_message(message(topic=topic))
     store.appender.dispatch()
     parts.topic_configs.update(TopicConfig("Kept"))
-    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
-    processor = CleanUnusedTopicProcessor(store.queues, remover)
+    processor = family(TopicRequests, parts, queues=store.queues, deletion=store.deletion)
 
     with caplog.at_level(logging.WARNING):
-        assert await call_async(processor.process) == (0, None, {}, b"")
-        assert await call_async(processor.process) == (0, None, {}, b"")
+        assert await call_async(processor.clean_unused_topic) == (0, None, {}, b"")
+        assert await call_async(processor.clean_unused_topic) == (0, None, {}, b"")
 
     assert "unused topics cleaned by 127.0.0.1:50000: Gone, GoneToo" in caplog.text
     assert "unused topics cleaned by 127.0.0.1:50000: none" in caplog.text
@@ -387,8 +379,8 @@ class Cleaning:
 
 
 def processor_for(parts, store, begin, refused=""):
-    remover = UnusedTopicRemover(parts.topic_configs, parts.offsets, store.deletion, parts.stats)
-    return CleanExpiredConsumequeueProcessor(Cleaning(store, begin, refused), store.queues, remover)
+    cleaning = Cleaning(store, begin, refused)
+    return family(TopicRequests, parts, cleaning=cleaning, queues=store.queues, deletion=store.deletion)
 
 
 async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, store, caplog):
@@ -399,7 +391,7 @@ async def test_queues_go_whose_topic_is_gone_and_whose_messages_are_too(parts, s
     parts.topic_configs.update(TopicConfig("OldAndKept"))
 
     with caplog.at_level(logging.WARNING):
-        answer = await call_async(processor_for(parts, store, begin).process)
+        answer = await call_async(processor_for(parts, store, begin).clean_expired_consumequeue)
 
     assert answer == (0, None, {}, b"")
     assert store.queues.topics == {"OldAndKept", "HalfOld"}
@@ -416,7 +408,9 @@ async def test_a_failed_removal_is_answered_and_the_rest_is_done(parts, store):
     store.appender.dispatch()
 
     with pytest.raises(BrokerResponseError) as caught:
-        await call_async(processor_for(parts, store, begin, "files that could not be removed: 1").process)
+        await call_async(
+            processor_for(parts, store, begin, "files that could not be removed: 1").clean_expired_consumequeue
+        )
 
     assert (caught.value.code, caught.value.remark) == (1, "files that could not be removed: 1; the rest is cleaned")
     assert store.queues.topics == {"Kept"}
@@ -426,6 +420,6 @@ async def test_while_all_messages_are_there_nothing_goes(parts, store):
     store.appender.put_message(message(topic="Gone"))
     store.appender.dispatch()
 
-    assert await call_async(processor_for(parts, store, 0).process) == (0, None, {}, b"")
+    assert await call_async(processor_for(parts, store, 0).clean_expired_consumequeue) == (0, None, {}, b"")
 
     assert store.queues.topics == {"Gone"}
