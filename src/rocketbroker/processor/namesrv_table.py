@@ -13,7 +13,7 @@ from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.namesrv.kv_config import KVConfigProcessor
+from rocketbroker.processor.namesrv.kv_config import KVConfigRequests
 from rocketbroker.processor.namesrv.registrations import (
     BrokerHeartbeatProcessor,
     GetBrokerMemberGroupProcessor,
@@ -32,7 +32,8 @@ from rocketbroker.processor.namesrv.routes import (
     RegisterTopicInNamesrvProcessor,
     WritePermOfBrokerProcessor,
 )
-from rocketbroker.processor.namesrv.settings import NamesrvConfigProcessor
+from rocketbroker.processor.namesrv.settings import NamesrvSettingsRequests
+from rocketbroker.processor.support.request_family import routes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,6 @@ def namesrv_routes(
 ) -> dict[int, Route]:
     """Route all requests that a name server answers."""
     brokers, queues, code = manager.brokers, manager.topic_queues, RequestCode
-    kv = KVConfigProcessor(kv_configs)
-    settings = NamesrvConfigProcessor(store.models, store.path, executors.persist, store.on_change)
     units = GetUnitTopicListProcessor(config, queues, manager.answers)
     perm = WritePermOfBrokerProcessor(manager)
     register = RegisterBrokerProcessor(config, manager, kv_configs, executors.decode)
@@ -75,10 +74,6 @@ def namesrv_routes(
     by_cluster = GetTopicsByClusterProcessor(config, manager)
     table = MethodTable()
     add = table.add
-    add(code.PUT_KV_CONFIG, kv.process_put, headers.PutKVConfigRequestHeader)
-    add(code.GET_KV_CONFIG, kv.process_get, headers.GetKVConfigRequestHeader)
-    add(code.DELETE_KV_CONFIG, kv.process_delete, headers.DeleteKVConfigRequestHeader)
-    add(code.GET_KVLIST_BY_NAMESPACE, kv.process_list, headers.GetKVListByNamespaceRequestHeader)
     add(
         code.REGISTER_BROKER,
         register.process,
@@ -135,6 +130,15 @@ def namesrv_routes(
     )
     add(code.WIPE_WRITE_PERM_OF_BROKER, perm.process_wipe, headers.WipeWritePermOfBrokerRequestHeader)
     add(code.ADD_WRITE_PERM_OF_BROKER, perm.process_add, headers.AddWritePermOfBrokerRequestHeader)
-    add(code.UPDATE_NAMESRV_CONFIG, settings.process_update)
-    add(code.GET_NAMESRV_CONFIG, settings.process_get)
-    return table.routes
+    families: list[object] = [
+        KVConfigRequests(
+            kv_configs=kv_configs,
+        ),
+        NamesrvSettingsRequests(
+            models=store.models,
+            path=store.path,
+            executor=executors.persist,
+            on_change=store.on_change,
+        ),
+    ]
+    return table.routes | routes_of(families)
