@@ -168,8 +168,7 @@ class GroupRequests:
     def update_and_get_group_forbidden(
         self, connection: Connection, command: RemotingCommand[UpdateGroupForbiddenRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Forbid or allows pulls of a topic by a group if ``readable`` is set, and answers the resulting
-        permission.
+        """Forbid or allow pulls of a topic by a group if ``readable`` is set; answer the resulting permission.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, TOPIC_NOT_EXIST, or INVALID_PARAMETER for an illegal

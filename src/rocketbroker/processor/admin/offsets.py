@@ -154,7 +154,7 @@ class OffsetRequests:
     async def invoke_broker_to_reset_offset(
         self, _connection: Connection, command: RemotingCommand[ResetOffsetRequestHeader]
     ) -> Command:
-        """Reset one queue, or all queues of a topic, and answers the new offsets.
+        """Reset one queue, or all queues of a topic, and answer the new offsets.
 
         The answer follows once the offsets are on disk, or the clients are notified.
 
