@@ -753,7 +753,7 @@ self._ready.append(entry)
     ),
     Mutation(
         "processor: a committed offset of 0 counts as none",
-        "QueryConsumerOffsetProcessor.process",
+        "ConsumerOffsetRequests.query_consumer_offset",
         "offset >= 0",
         "offset > 0",
         "tests/unit/processor/test_consumer_offset.py",
