@@ -6,12 +6,15 @@ prints one line of JSON: messages delivered, wall and CPU seconds, peak resident
 """
 
 import json
+import mmap
 import os
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.analytics_loops import head_loop, pruned_loop, time_bounds
+from bench import load, raw_load
+from bench.harness import BenchError
+from bench.servers import name_server, opened, our_side
 from rocketbroker.analytics import Selection, read_store
 from rocketbroker.analytics.files.commit_log_files import log_window
 from rocketbroker.analytics.jobs.queue_traffic import decoded_traffic, traffic_by_minute
@@ -27,6 +32,72 @@ from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.store_file import LogWindow
+from tests.support.java_toolchain import JavaError, missing_tools
+
+_V1, _V2 = 0xDAA320A7, 0xDAA320AB
+_SIZE_MAGIC: Final = Struct(">iI")
+_HEAD: Final = Struct(">4xi4xqqi")  # after the magic code: queue, queue offset, physical offset, sysFlag
+_INT, _LONG = Struct(">i"), Struct(">q")
+
+
+def _logs(root: Path) -> Iterator[mmap.mmap]:
+    for path in sorted((root / "commitlog").iterdir()):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+            yield data
+
+
+def head_loop(root: Path) -> int:
+    """Read the columns ``analytics_cases.HEAD`` into lists and return the number of messages."""
+    queue_ids, queue_offsets, offsets = list[int](), list[int](), list[int]()
+    stored, flags, sizes = list[int](), list[int](), list[int]()
+    for data in _logs(root):
+        at, end = 0, len(data)
+        while at + 8 <= end:
+            size, magic = _SIZE_MAGIC.unpack_from(data, at)
+            if magic not in {_V1, _V2}:
+                break
+            queue_id, queue_offset, offset, flag = _HEAD.unpack_from(data, at + 8)
+            queue_ids.append(queue_id)
+            queue_offsets.append(queue_offset)
+            offsets.append(offset)
+            flags.append(flag)
+            stored.append(_LONG.unpack_from(data, at + (68 if flag & 16 else 56))[0])
+            sizes.append(size)
+            at += size
+    return len(sizes)
+
+
+def pruned_loop(root: Path) -> int:
+    """Read the columns ``analytics_cases.PRUNED`` into lists and return the number of messages."""
+    topics, queue_ids, stored, sizes = list[str](), list[int](), list[int](), list[int]()
+    for data in _logs(root):
+        at, end = 0, len(data)
+        while at + 8 <= end:
+            size, magic = _SIZE_MAGIC.unpack_from(data, at)
+            if magic not in {_V1, _V2}:
+                break
+            flag = data[at + 39]
+            stored_at = at + (68 if flag & 16 else 56)
+            body_at = stored_at + (40 if flag & 32 else 28)
+            topic_at = body_at + 4 + _INT.unpack_from(data, body_at)[0]
+            if magic == _V1:
+                topics.append(data[topic_at + 1 : topic_at + 1 + data[topic_at]].decode())
+            else:
+                topics.append(data[topic_at + 2 : topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])].decode())
+            queue_ids.append(_INT.unpack_from(data, at + 12)[0])
+            stored.append(_LONG.unpack_from(data, stored_at)[0])
+            sizes.append(size)
+            at += size
+    return len(sizes)
+
+
+def time_bounds(root: Path) -> tuple[int, int]:
+    """Return the store times (ms) of the first message and, from the checkpoint, of the last one."""
+    with min((root / "commitlog").iterdir()).open("rb") as file:
+        head = file.read(76)
+    first = _LONG.unpack_from(head, 68 if head[39] & 16 else 56)[0]
+    return first, _LONG.unpack_from((root / "checkpoint").read_bytes(), 0)[0]
+
 
 _BUFFER: Final = 8 << 20
 _WHOLE: Final = 1 << 62
@@ -147,3 +218,47 @@ def _cpu() -> float:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+DRAIN: Final = "java_drain"
+TOPIC: Final = "orders"
+_GROUP: Final = "bench_analytics"
+_DRAIN_LIMIT: Final = 900  # seconds
+
+
+def java_drain(root: Path, home: Path, segment: int) -> float:
+    """Return the messages a second of a push consumer, from its first to its last delivery.
+
+    Args:
+        root: the store; a copy is served because a broker writes delayed messages into it.
+        home: folder for the copy and for the logs.
+        segment: size of its CommitLog files in bytes.
+
+    Raises:
+        JavaError, BenchError, BenchError: Java is missing, or a process failed.
+    """
+    reason = missing_tools()
+    if reason:
+        raise JavaError(reason)
+    load.prepare()
+    copy, servers = shutil.copytree(root, home / "drained"), home / "drain"
+    servers.mkdir()
+    queues = sorted((copy / "consumequeue" / TOPIC).iterdir(), key=lambda path: int(path.name))
+    messages = sum(
+        int((np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] > 0).sum()) for queue in queues for path in queue.iterdir()
+    )
+    settings = [f"mappedFileSizeCommitLog={segment}", "mappedFileSizeConsumeQueue=6000000", "messageIndexEnable=false"]
+    with (
+        name_server(our_side(), servers) as namesrv,
+        opened(copy, servers, settings, namesrv=namesrv.address) as broker,
+    ):
+        raw_load.commit_offsets(broker.address, _GROUP, TOPIC, [0] * len(queues))
+        outcome = load.run_load(
+            ["drain", namesrv.address, TOPIC, _GROUP, str(messages), str(_DRAIN_LIMIT)],
+            servers,
+            limit=_DRAIN_LIMIT + 60,
+        )
+    shutil.rmtree(copy)
+    if outcome.trouble or outcome.rate is None:
+        raise BenchError(outcome.trouble)
+    return outcome.rate

@@ -5,7 +5,6 @@
 bench/README.md describes the comparison.
 """
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -18,19 +17,13 @@ from typing import Annotated
 import typer
 
 from bench import load, raw_load
-from bench.disk import drop_from_page_cache, room
-from bench.failures import failures_reported
-from bench.machine import commit
-from bench.measure import cpu_seconds
-from bench.raw_load import LoadError
-from bench.record_template import NUMBER, Messages
-from bench.servers import Opened, ServerError, name_server, opened, our_side
-from bench.store_generator import StoreGenerator
+from bench.harness import BenchError, Folder, commit
+from bench.measure import cpu_seconds, drop_from_page_cache, room
+from bench.servers import Opened, name_server, opened, our_side
+from bench.store_generator import NUMBER, Messages, StoreGenerator
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 from tests.support.java_toolchain import JavaError, missing_tools
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 TOPIC = "Big"
 QUEUES = 8
@@ -93,7 +86,7 @@ def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[tuple[floa
     """Yield wall and CPU seconds from exec to the first answer; the first start reads all files from the disk.
 
     Raises:
-        ServerError: the broker did not start, or its log has the wrong end.
+        BenchError: the broker did not start, or its log has the wrong end.
     """
     root = Path(made.config.store_path_root_dir)
     drop_from_page_cache(root)
@@ -101,7 +94,7 @@ def starts(made: StoreGenerator, home: Path, rounds: int) -> Iterator[tuple[floa
         with opened(root, home, limit=_OPEN_LIMIT) as broker:
             end = raw_load.log_end(broker.address)
             if end != made.end:
-                raise ServerError(f"the log of {root} ends at {end} instead of {made.end}")
+                raise BenchError(f"the log of {root} ends at {end} instead of {made.end}")
         yield broker.seconds, broker.cpu_seconds
 
 
@@ -114,7 +107,7 @@ def passes(brokers: dict[str, Opened], starts_of: dict[str, list[int]], each: in
     """Pull the same number of messages from each broker in turn, ``rounds`` times.
 
     Raises:
-        LoadError: a broker returned the wrong messages.
+        BenchError: a broker returned the wrong messages.
     """
     for number in range(1, rounds + 1):
         # Alternate the direction, so that no broker always follows the same one.
@@ -150,7 +143,7 @@ def pull_passes(big: StoreGenerator, home: Path, each: int, rounds: int) -> list
     """Pull from all three places, print each pass and return all passes.
 
     Raises:
-        LoadError, ServerError: a broker did not start or returned the wrong messages.
+        BenchError: a broker did not start or returned the wrong messages.
     """
     small = generator_of(home / FRESH, each * QUEUES)
     small.write()
@@ -177,7 +170,7 @@ def java_drains(big: StoreGenerator, home: Path, each: int, rounds: int) -> dict
     """Return the median rate of Apache's push consumer in messages a second, by place.
 
     Raises:
-        JavaError, LoadError, ServerError: Java is missing, or a broker failed.
+        JavaError, BenchError, BenchError: Java is missing, or a broker failed.
     """
     rates: dict[str, list[float]] = {MIDDLE: [], FRESH: []}
     for number in range(rounds):
@@ -204,7 +197,7 @@ def _java_drain(root: Path, home: Path, group: str, begins: Sequence[int], messa
         arguments = ["drain", namesrv.address, TOPIC, group, str(messages), str(_DRAIN_LIMIT)]
         outcome = load.run_load(arguments, of_broker, limit=_DRAIN_LIMIT + 60)
     if outcome.trouble or outcome.rate is None:
-        raise LoadError(outcome.trouble)
+        raise BenchError(outcome.trouble)
     return outcome.rate
 
 
@@ -212,7 +205,7 @@ def measure(big: StoreGenerator, home: Path, each: int, rounds: int, *, java: bo
     """Open the big store, pull from it and print all figures.
 
     Raises:
-        JavaError, LoadError, ServerError: a start, a pull or a drain failed.
+        JavaError, BenchError, BenchError: a start, a pull or a drain failed.
     """
     for number, (seconds, cpu) in enumerate(starts(big, home, rounds + 1)):
         how = "page cache warm" if number else "from the disk"
@@ -233,7 +226,7 @@ def made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
     there = sum(path.stat().st_blocks * 512 for path in root.rglob("*") if path.is_file())
     count = count_for(messages, free + there)
     if count < pulled:
-        raise ServerError(f"{root} has room for {count:,} messages only, fewer than --pull; free some space")
+        raise BenchError(f"{root} has room for {count:,} messages only, fewer than --pull; free some space")
     if count < messages:
         print(f"{count:,} of {messages:,} messages: {root} has no room for more")
     made = generator_of(root, count)
@@ -243,7 +236,6 @@ def made_in(root: Path, messages: int, pulled: int) -> StoreGenerator:
     return made
 
 
-@app.command()
 def big_store(
     messages: Annotated[int, typer.Option(min=1000, help="Messages in the store.")] = 100_000_000,
     pulled: Annotated[int, typer.Option("--pull", min=QUEUES, help="Messages to pull.")] = 400_000,
@@ -253,27 +245,13 @@ def big_store(
         Path | None,
         typer.Option(file_okay=False, resolve_path=True, help="Keep the store here and reuse an existing one."),
     ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for temporary stores."),
-    ] = None,
+    folder: Folder = None,
 ) -> None:
     """Measure a big store. Exit with status 1 if it does not open or returns the wrong messages."""
     with TemporaryDirectory(prefix="rocketbroker-big-", dir=folder) as temporary:
         home = Path(temporary)
         root = store or home / "store"
         root.mkdir(parents=True, exist_ok=True)
-        with failures_reported("big_store"):
-            if java:
-                _prepare_java()
-            measure(made_in(root, messages, pulled), home, pulled // QUEUES, rounds, java=java)
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        if java:
+            _prepare_java()
+        measure(made_in(root, messages, pulled), home, pulled // QUEUES, rounds, java=java)

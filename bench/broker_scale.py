@@ -1,36 +1,153 @@
-"""One broker with 5,000 connections, 20,000 queues and as many held pulls: memory of each, idle CPU, time to wake.
-
-    bench/run broker_scale [--connections 5000] [--topics 5000] [--seconds 10] [--wakes 300]
-
-Each topic has four queues with one message each. Each connection is a consumer in a group of its own that holds a pull
-on each queue of its topics. Memory is the difference of the broker's anonymous memory before and after each step.
-"""
+"""Many connections at one broker, and several brokers of one command."""
 
 import json
 import random
 import resource
-import sys
+import socket
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bench.failures import failures_reported
-from bench.machine import commit
+from bench.harness import BenchError, Folder, commit
 from bench.measure import anonymous_mib, cpu_seconds, percentile
-from bench.raw_load import LoadError, frame
-from bench.servers import opened
+from bench.raw_load import frame, log_end
+from bench.servers import Several, opened, several
 from rocketbroker.codec.remoting.headers.message import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import consumer_data, send_fields, topic_fields
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_IN_FLIGHT = 64
+_SENT_QUEUES = 8
+_WARM_S = 1.0
+_LENGTH = 4
+_READ = 1 << 18
+_OK = b'"code":0'
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Messages a second of all brokers, µs of CPU a message, cores that they used, and bytes of log a message."""
+
+    messages: float
+    cpu: float
+    cores: float
+    stored: float
+
+
+class Sender:
+    """One connection that sends until it is stopped; ``sent`` counts its answered messages."""
+
+    def __init__(self, address: str, number: int, size: int) -> None:
+        self._address = address
+        fields = [
+            send_fields(f"Topic-{number}", d=str(_SENT_QUEUES), e=str(each % _SENT_QUEUES))
+            for each in range(_IN_FLIGHT)
+        ]
+        self._frames = b"".join(
+            frame(RequestCode.SEND_MESSAGE_V2, header, opaque, b"x" * size) for opaque, header in enumerate(fields, 1)
+        )
+        self.sent = 0
+
+    def run(self, stopped: threading.Event) -> None:
+        """Send.
+
+        Raises:
+            BenchError: the broker rejected a message or closed the connection.
+        """
+        host, _, port = self._address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            while not stopped.is_set():
+                connection.sendall(self._frames)
+                self._count(connection)
+                self.sent += _IN_FLIGHT
+
+    @staticmethod
+    def _count(connection: socket.socket) -> None:
+        """Read the answers to all frames."""
+        data, at, count = b"", 0, _IN_FLIGHT
+        while count:
+            read = connection.recv(_READ)
+            if not read:
+                raise BenchError("the broker closed the connection")
+            data += read
+            while at + _LENGTH <= len(data):
+                end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
+                if end > len(data):
+                    break
+                at = end
+                count -= 1
+        if data.count(_OK) != _IN_FLIGHT:
+            raise BenchError(f"the broker rejected a message: {data[:500]!r}")
+
+
+def measure(brokers: Several, connections: int, size: int, seconds: float) -> Rate:
+    """Send to all brokers.
+
+    Raises:
+        BenchError: a broker rejected a message.
+    """
+    addresses = brokers.addresses
+    senders = [Sender(addresses[number % len(addresses)], number, size) for number in range(connections)]
+    stopped = threading.Event()
+    with ThreadPoolExecutor(connections) as threads:
+        running = [threads.submit(sender.run, stopped) for sender in senders]
+        try:
+            time.sleep(_WARM_S)
+            begun, cpu, sent = time.monotonic(), cpu_seconds(brokers.pid), _sent(senders)
+            time.sleep(seconds)
+            took, cpu, sent = time.monotonic() - begun, cpu_seconds(brokers.pid) - cpu, _sent(senders) - sent
+        finally:
+            stopped.set()
+        for each in running:
+            each.result()
+    stored = sum(map(log_end, addresses)) / _sent(senders)
+    return Rate(sent / took, cpu / max(sent, 1) * 1e6, cpu / took, stored)
+
+
+def _sent(senders: Sequence[Sender]) -> int:
+    return sum(sender.sent for sender in senders)
+
+
+def table(found: Mapping[int, Sequence[Rate]]) -> Iterator[str]:
+    """Yield a Markdown table: the best rate of each number of brokers, and the least CPU time."""
+    yield "| brokers | messages/s | CPU, µs a message | cores busy with brokers | bytes of log a message |"
+    yield "|---:|---:|---:|---:|---:|"
+    for brokers, rates in found.items():
+        best = max(rates, key=lambda rate: rate.messages)
+        cpu = min(rate.cpu for rate in rates)
+        yield f"| {brokers} | {best.messages:,.0f} | {cpu:.1f} | {best.cores:.2f} | {best.stored:.0f} |"
+
+
+def broker_processes(
+    brokers: Annotated[str, typer.Option(metavar="A,B", help="Numbers of broker processes.")] = "1,2,4",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best rate and the least CPU time count.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.5, help="Length of each load, after a second of warm-up.")] = 4,
+    connections: Annotated[int, typer.Option(min=1, help="Connections, shared between the brokers.")] = 4,
+    size: Annotated[int, typer.Option(min=1, help="Bytes of a message.")] = 128,
+) -> None:
+    """Print rate and CPU time of sends to one, two and four brokers."""
+    found: dict[int, list[Rate]] = defaultdict(list)
+    for _ in range(rounds):
+        for count in map(int, brokers.split(",")):
+            with (
+                tempfile.TemporaryDirectory(prefix="rocketbroker-bench-") as home,
+                several(Path(home), count) as running,
+            ):
+                found[count].append(measure(running, max(connections, count), size, seconds))
+    print(f"commit {commit()}\n")
+    print("\n".join(table(found)))
+
 
 _QUEUES = 4
 _WINDOW = 64
@@ -92,7 +209,7 @@ def ask_all(client: RawClient, frames: Sequence[bytes]) -> None:
     """Send requests, some at a time, and wait for their answers.
 
     Raises:
-        LoadError: the broker rejected one.
+        BenchError: the broker rejected one.
     """
     for start in range(0, len(frames), _WINDOW):
         some = frames[start : start + _WINDOW]
@@ -104,7 +221,7 @@ def ask_all(client: RawClient, frames: Sequence[bytes]) -> None:
 def _accepted(client: RawClient, opaque: int) -> None:
     answer = client.answer(opaque)
     if answer.code != ResponseCode.SUCCESS:
-        raise LoadError(f"the broker answered {answer.code}: {answer.remark}")
+        raise BenchError(f"the broker answered {answer.code}: {answer.remark}")
 
 
 class Run:
@@ -189,7 +306,7 @@ class Run:
             answer = self._clients[member].answer(topic * _QUEUES + queue + 2)
             waits.append(time.monotonic() - begun)
             if answer.code != ResponseCode.SUCCESS:
-                raise LoadError(f"a held pull was answered {answer.code}: {answer.remark}")
+                raise BenchError(f"a held pull was answered {answer.code}: {answer.remark}")
             _accepted(sender, 1)
             self._ends[topic, queue] += 1
             self._clients[member].send(pull_frame(member, topic, queue, self._ends[topic, queue]))
@@ -202,37 +319,25 @@ def _raise_open_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _SPARE_FILES
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise LoadError(
+        raise BenchError(
             f"{connections:,} connections need {wanted:,} open files, and the limit is {hard:,} (ulimit -n)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
-@app.command()
 def broker_scale(
     connections: Annotated[int, typer.Option(min=1, help="Connections, one consumer each.")] = 5_000,
     topics: Annotated[int, typer.Option(min=1, help="Topics of four queues.")] = 5_000,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of the idle broker.")] = 10,
     wakes: Annotated[int, typer.Option(min=2, help="Messages that wake a held pull.")] = 300,
-    folder: Annotated[Path | None, typer.Option("--dir", help="Parent of the temporary store.")] = None,
+    folder: Folder = None,
 ) -> None:
     """Print memory, idle CPU and wake-up times of a broker with many connections, queues and held pulls."""
     print(f"commit {commit()}\n\n| figure | value |\n|---|---|")
-    with failures_reported("broker_scale"):
-        _raise_open_files(connections)
-        with ExitStack() as stack:
-            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketbroker-bench-", dir=folder)))
-            broker = stack.enter_context(opened(home / "store", home, ["maxConnections=100000"]))
-            run = Run(broker.address, broker.pid, connections, topics)
-            for name, value in run.figures(stack, seconds, wakes):
-                print(f"| {name} | {value} |", flush=True)
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    _raise_open_files(connections)
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketbroker-bench-", dir=folder)))
+        broker = stack.enter_context(opened(home / "store", home, ["maxConnections=100000"]))
+        run = Run(broker.address, broker.pid, connections, topics)
+        for name, value in run.figures(stack, seconds, wakes):
+            print(f"| {name} | {value} |", flush=True)

@@ -6,31 +6,146 @@ bench/README.md describes the steps.
 """
 
 import asyncio
+import json
 import os
-import sys
+import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Annotated
 
 import typer
 
 from bench import raw_load
-from bench.disk import room
-from bench.failures import failures_reported
-from bench.machine import commit
-from bench.raw_load import LoadError
-from bench.record_template import NUMBER, Messages
-from bench.servers import ServerError, opened
-from bench.steady_load import Latencies, SteadySender, latencies
-from bench.store_generator import StoreGenerator
+from bench.harness import BenchError, Folder, commit
+from bench.measure import room
+from bench.raw_load import frame
+from bench.servers import opened
+from bench.store_generator import NUMBER, Messages, StoreGenerator
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_TICK_S = 0.002
+_ANSWER_LIMIT = 30  # seconds
+_LENGTH = 4
+_HEAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Number of sends in a period, and their latencies in ms."""
+
+    sends: int
+    p50: float
+    p99: float
+    longest: float
+
+    def __str__(self) -> str:
+        return f"{self.sends:,} sends, p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms, longest {self.longest:.2f} ms"
+
+
+def latencies(seconds: Sequence[float]) -> Latencies:
+    """Return the figures of at least two sends, given in seconds."""
+    p99 = quantiles(seconds, n=100, method="inclusive")[98]
+    return Latencies(len(seconds), median(seconds) * 1000, p99 * 1000, max(seconds) * 1000)
+
+
+class SteadySender(asyncio.Protocol):
+    """Sender to one topic, which the first message creates.
+
+    Args:
+        topic: the topic.
+        size: bytes of each body.
+        rate: messages a second.
+
+    Attributes:
+        taken: send time and latency of each message, in seconds.
+    """
+
+    def __init__(self, topic: str, size: int, rate: int) -> None:
+        self._topic = topic
+        self._body = b"x" * size
+        self._rate = rate
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._sent_at: dict[int, float] = {}
+        self._next = 0
+        self._error = ""
+        self.taken: list[tuple[float, float]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the lost connection as an error."""
+        self._error = self._error or f"the broker closed the connection: {exc}"
+
+    def data_received(self, data: bytes) -> None:
+        """Process the received answers."""
+        now = perf_counter()
+        received = self._received + data
+        position = 0
+        while len(received) - position >= _HEAD:
+            length, head = struct.unpack_from(">II", received, position)
+            if len(received) - position < _LENGTH + length:
+                break
+            self._take(received[position + _HEAD : position + _HEAD + (head & 0xFFFFFF)], now)
+            position += _LENGTH + length
+        self._received = received[position:]
+
+    def _take(self, header: bytes, now: float) -> None:
+        answer = json.loads(header)
+        sent_at = self._sent_at.pop(answer["opaque"])
+        if answer["code"] != ResponseCode.SUCCESS:
+            self._error = self._error or f"the broker answered {answer['code']}: {answer.get('remark')}"
+        self.taken.append((sent_at, now - sent_at))
+
+    async def run(self, until: Callable[[], bool]) -> list[float]:
+        """Send until a condition holds, wait for the answers and return their latencies in seconds.
+
+        Raises:
+            BenchError: a message was rejected, or not answered within 30 s.
+        """
+        first, begun, done = self._next, perf_counter(), len(self.taken)
+        while not until() and not self._error:
+            await asyncio.sleep(_TICK_S)
+            due = first + int((perf_counter() - begun) * self._rate)
+            self._send(due - self._next)
+        deadline = perf_counter() + _ANSWER_LIMIT
+        while self._sent_at and not self._error:
+            if perf_counter() > deadline:
+                self._error = f"{len(self._sent_at)} sends were not answered within {_ANSWER_LIMIT} s"
+            await asyncio.sleep(_TICK_S)
+        if self._error:
+            raise BenchError(self._error)
+        return [latency for _, latency in self.taken[done:]]
+
+    def _send(self, count: int) -> None:
+        numbers = range(self._next, self._next + count)
+        if not numbers:
+            return
+        assert self._transport is not None
+        data = b"".join(map(self._frame, numbers))
+        self._next += count
+        self._sent_at.update(dict.fromkeys(numbers, perf_counter()))
+        self._transport.write(data)
+
+    def _frame(self, number: int) -> bytes:
+        fields = {
+            "a": "bench_producer", "b": self._topic, "c": "TBW102", "d": _QUEUES,
+            "e": number % _QUEUES, "f": 0, "g": 0, "h": 0, "i": "", "j": 0, "k": "false", "m": "false",
+            "n": "broker-a",
+        }  # fmt: skip
+        return frame(RequestCode.SEND_MESSAGE_V2, fields, number, self._body)
+
 
 TOPIC = "Cleaning"
 OLD_TOPICS = ("OldA", "OldB")
@@ -107,12 +222,12 @@ class Removal:
         """Return the seconds until the last file was gone.
 
         Raises:
-            LoadError: the broker rejected the request, or did not remove all files.
+            BenchError: the broker rejected the request, or did not remove all files.
         """
         await self._asked
         left = sum(file.exists() for file in self._files)
         if left:
-            raise LoadError(f"{left} of {len(self._files)} files are still there after {_REMOVAL_LIMIT} s")
+            raise BenchError(f"{left} of {len(self._files)} files are still there after {_REMOVAL_LIMIT} s")
         return self._gone_at - self._begun
 
 
@@ -125,7 +240,7 @@ async def measure(address: str, expired: Sequence[Path], sender: SteadySender, s
     """Send before, during and after the removal; return its duration in seconds and the latencies.
 
     Raises:
-        LoadError: a send failed, or the files were not removed.
+        BenchError: a send failed, or the files were not removed.
     """
     host, _, port = address.rpartition(":")
     transport, _ = await asyncio.get_running_loop().create_connection(lambda: sender, host, int(port))
@@ -152,7 +267,7 @@ def table(figures: Figures) -> Iterator[str]:
 def _run(home: Path, options: Options, sender: SteadySender) -> None:
     made = generator_of(home / "store", options.segments, options.file_size)
     if made.disk_bytes > room(home):
-        raise ServerError(f"{home} has no room for {made.disk_bytes >> 20:,} MiB; free some space or use --dir")
+        raise BenchError(f"{home} has no room for {made.disk_bytes >> 20:,} MiB; free some space or use --dir")
     made.write()
     made.mark_clean()
     expired = expire(made, options.segments)
@@ -168,7 +283,6 @@ def _run(home: Path, options: Options, sender: SteadySender) -> None:
     print("\n".join(table(figures)))
 
 
-@app.command()
 def cleaning(
     segments: Annotated[int, typer.Option(min=1, max=60, help="Files to remove.")] = 5,
     mib: Annotated[int, typer.Option(min=16, max=1024, help="MiB of each file.")] = 1024,
@@ -178,23 +292,10 @@ def cleaning(
     properties: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A broker property; repeatable.")
     ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for the temporary store."),
-    ] = None,
+    folder: Folder = None,
 ) -> None:
     """Measure sends while files are removed. Exit with status 1 if a send fails or a file stays."""
     print(f"commit {commit()}, {segments} files of {mib:,} MiB, {rate:,} sends a second of {size:,} B", flush=True)
-    with TemporaryDirectory(prefix="rocketbroker-cleaning-", dir=folder) as home, failures_reported("cleaning"):
+    with TemporaryDirectory(prefix="rocketbroker-cleaning-", dir=folder) as home:
         options = Options(segments, mib << 20, seconds, properties or [])
         _run(Path(home), options, SteadySender(TOPIC, size, rate))
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

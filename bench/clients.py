@@ -20,13 +20,10 @@ from typing import Annotated
 import typer
 
 from bench import load
-from bench.failures import failures_reported
+from bench.harness import BenchError, JsonFile, heading
 from bench.load import Outcome
-from bench.machine import heading
-from bench.servers import Running, ServerError, our_side, running
+from bench.servers import Running, our_side, running
 from tests.support.java_toolchain import cache_dir, jars, made_once, missing_tools
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 ROOT = Path(__file__).resolve().parent.parent
 OTHERS = ("rocketmq==0.4.4", "pyrocketmq==0.3.4", "JPype1==1.7.1")
@@ -56,7 +53,7 @@ def others() -> Path:
     """Return the interpreter of an environment with the other clients, which is made at first use.
 
     Raises:
-        ServerError: They cannot be installed.
+        BenchError: They cannot be installed.
     """
 
     def install(folder: Path) -> None:
@@ -64,7 +61,7 @@ def others() -> Path:
         command = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *OTHERS]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_LIMIT_S, check=False)
         if done.returncode:
-            raise ServerError(f"cannot install {', '.join(OTHERS)}: {done.stderr[-_SHOWN:]}")
+            raise BenchError(f"cannot install {', '.join(OTHERS)}: {done.stderr[-_SHOWN:]}")
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = "-".join(each.replace("==", "-") for each in OTHERS)
@@ -149,7 +146,7 @@ def _median(found: list[dict[str, float]], key: str, form: str) -> str:
 
 def _prepare() -> None:
     if reason := missing_tools():
-        raise ServerError(reason)
+        raise BenchError(reason)
     load.prepare()
 
 
@@ -159,41 +156,26 @@ def _chosen(value: str) -> str:
     return value
 
 
-@app.command()
 def clients(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load that sends.")] = 20,
     messages: Annotated[int, typer.Option(min=1, help="Messages that each client consumes, at most.")] = 200_000,
     only: Annotated[str, typer.Option(callback=_chosen, metavar="A,B", help="Clients.")] = ",".join(NAMES),
-    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Write all figures there.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure clients on one broker of ours. Exit with status 1 if a send or a delivery fails."""
     rows: list[Row] = []
-    with failures_reported("clients"):
-        _prepare()
-        run = heading({"rounds": rounds, "seconds": seconds, "messages": messages})
-        print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
-        with running(our_side(), None, ()) as servers:
-            for number in range(1, rounds + 1):
-                turn = only.split(",") if number % 2 else only.split(",")[::-1]
-                for row in measure(turn, servers, number, seconds, messages):
-                    rows.append(row)
-                    figures = "  ".join(f"{name} {value:,.2f}" for name, value in row.figures.items())
-                    print(
-                        f"[{number}/{rounds}] {row.client:5} {row.load:5} {figures} {row.trouble}".rstrip(), flush=True
-                    )
+    _prepare()
+    run = heading(rounds=rounds, seconds=seconds, messages=messages)
+    with running(our_side(), None, ()) as servers:
+        for number in range(1, rounds + 1):
+            turn = only.split(",") if number % 2 else only.split(",")[::-1]
+            for row in measure(turn, servers, number, seconds, messages):
+                rows.append(row)
+                figures = "  ".join(f"{name} {value:,.2f}" for name, value in row.figures.items())
+                print(f"[{number}/{rounds}] {row.client:5} {row.load:5} {figures} {row.trouble}".rstrip(), flush=True)
     print("\n" + table(rows))
     if json_file is not None:
         shown = [{"client": row.client, "load": row.load, **row.figures, "trouble": row.trouble} for row in rows]
         json_file.write_text(json.dumps({"run": run, "rows": shown}, indent=1))
     raise typer.Exit(1 if any(row.trouble for row in rows) else 0)
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

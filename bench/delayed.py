@@ -20,7 +20,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from bench.machine import commit
+from bench.harness import Folder, commit
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
@@ -34,8 +34,6 @@ from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 TOPIC = "Delayed"
 QUEUES = 8
@@ -257,16 +255,13 @@ def report(options: Options, at_once: Burst, late: Sequence[int]) -> str:
     )
 
 
-@app.command()
 def run(
     messages: Annotated[int, typer.Option(min=1, help="Messages that are due at once.")] = 100_000,
     rate: Annotated[int, typer.Option(min=1, help="Messages a second of the steady load.")] = 1000,
     seconds: Annotated[int, typer.Option(min=1, help="Length of the steady load in seconds.")] = 5,
     size: Annotated[int, typer.Option(min=0, max=4 << 20, help="Bytes of each body.")] = 128,
     timer: Annotated[bool, typer.Option("--timer", help="Use timer messages instead of a delay level.")] = False,
-    folder: Annotated[
-        Path | None, typer.Option("--dir", exists=True, file_okay=False, help="Folder for the temporary store.")
-    ] = None,
+    folder: Folder = None,
 ) -> None:
     """Print the delivery rate and the lateness of delayed messages."""
     options = Options(messages, rate, seconds, size, timer)
@@ -274,13 +269,3 @@ def run(
         at_once, late = asyncio.run(measure(Path(root), options))
     print(f"commit {commit()}, Python {sys.version.split()[0]}\n")
     print(report(options, at_once, late))
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,6 @@ follows the other, and the share of a core is computed from their CPU time.
 import itertools
 import json
 import random
-import sys
 import tempfile
 import time
 import zlib
@@ -22,18 +21,14 @@ from typing import Annotated
 
 import typer
 
-from bench.failures import failures_reported
-from bench.loop_probe import LoopProbe, probing
-from bench.machine import commit
-from bench.measure import anonymous_mib, cpu_seconds, loop_seconds
-from bench.raw_load import LoadError, frame
+from bench.harness import BenchError, commit
+from bench.measure import LoopProbe, anonymous_mib, cpu_seconds, loop_seconds, probing
+from bench.raw_load import frame
 from bench.servers import NameServer, name_server, our_side
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.raw_client import RawAnswer, RawClient
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _HEARTBEAT_S = 30  # registerNameServerPeriod
 _WINDOW = 4  # registrations at a time
@@ -144,9 +139,9 @@ def _version(counter: int) -> bytes:
 
 def _accepted(answer: RawAnswer | None) -> RawAnswer:
     if answer is None:
-        raise LoadError("the name server closed a connection")
+        raise BenchError("the name server closed a connection")
     if answer.code != ResponseCode.SUCCESS:
-        raise LoadError(f"the name server answered {answer.code}: {answer.remark}")
+        raise BenchError(f"the name server answered {answer.code}: {answer.remark}")
     return answer
 
 
@@ -280,8 +275,8 @@ def figures(layout: Layout, rounds: int, seconds: float) -> Iterator[Figure]:
     """Run a name server and yield all figures.
 
     Raises:
-        ServerError: it did not start.
-        LoadError: it rejected a request.
+        BenchError: it did not start.
+        BenchError: it rejected a request.
     """
     limits = [f"maxBrokers={layout.brokers + 1}", "maxTopicQueueEntries=10000000"]
     with ExitStack() as stack:
@@ -299,7 +294,6 @@ def figures(layout: Layout, rounds: int, seconds: float) -> Iterator[Figure]:
         yield "memory at the end", f"{anonymous_mib(server.pid):.1f} MiB"
 
 
-@app.command()
 def namesrv_scale(
     brokers: Annotated[int, typer.Option(min=1, help="Brokers, one connection each.")] = 1_000,
     topics: Annotated[int, typer.Option(min=1, help="Topics.")] = 10_000,
@@ -310,16 +304,5 @@ def namesrv_scale(
 ) -> None:
     """Print memory, CPU time and waits of a name server with many brokers."""
     print(f"commit {commit()}\n\n| figure | value |\n|---|---|")
-    with failures_reported("namesrv_scale"):
-        for name, value in figures(Layout(brokers, topics, spread, wide), rounds, seconds):
-            print(f"| {name} | {value} |", flush=True)
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    for name, value in figures(Layout(brokers, topics, spread, wide), rounds, seconds):
+        print(f"| {name} | {value} |", flush=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from bench.record_template import Messages, with_number
+from bench.harness import BenchError
+from bench.store_generator import Messages, with_number
 from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.message.message_decoder import OFFSETS, QUEUE_OFFSET_POSITION
 from rocketbroker.codec.remoting.headers.message import FLAG_SUBSCRIPTION
@@ -19,10 +20,6 @@ from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 _AT_ONCE = 64  # sends in flight
 _MAX_NUMS = 32  # messages per pull
 _GROUP = "bench_pull"
-
-
-class LoadError(Exception):
-    """A broker rejected a request or returned the wrong messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ def pull(address: str, topic: str, starts: Sequence[int], each: int) -> Pulled:
         each: messages to pull from each queue.
 
     Raises:
-        LoadError: the broker returned the wrong messages or none.
+        BenchError: the broker returned the wrong messages or none.
     """
     offsets = list(starts)
     ends = [start + each for start in starts]
@@ -83,9 +80,9 @@ def _answers(client: RawClient, count: int) -> Iterator[RawAnswer]:
     for _ in range(count):
         answer = client.read()
         if answer is None:
-            raise LoadError("the broker closed the connection")
+            raise BenchError("the broker closed the connection")
         if answer.code != ResponseCode.SUCCESS:
-            raise LoadError(f"the broker answered {answer.code}: {answer.remark}")
+            raise BenchError(f"the broker answered {answer.code}: {answer.remark}")
         yield answer
 
 
@@ -95,7 +92,7 @@ def _next_offset(answer: RawAnswer, offset: int) -> int:
     first_size = int.from_bytes(answer.body[:4], "big")
     first, _ = OFFSETS.unpack_from(answer.body, QUEUE_OFFSET_POSITION)
     if count < 1 or len(answer.body) != count * first_size or first != offset:
-        raise LoadError(f"a pull at {offset} returned {len(answer.body)} bytes from offset {first}, next {following}")
+        raise BenchError(f"a pull at {offset} returned {len(answer.body)} bytes from offset {first}, next {following}")
     return following
 
 
@@ -103,7 +100,7 @@ def send(address: str, messages: Messages, count: int) -> None:
     """Send the first ``count`` messages as batches of one, since a broker adds no properties to batches.
 
     Raises:
-        LoadError: the broker rejected a request.
+        BenchError: the broker rejected a request.
     """
     with RawClient(address) as client:
         for start in range(0, count, _AT_ONCE):
@@ -127,7 +124,7 @@ def commit_offsets(address: str, group: str, topic: str, offsets: Sequence[int])
     """Commit these offsets, by queue, for a consumer group that begins there.
 
     Raises:
-        LoadError: the broker rejected a request.
+        BenchError: the broker rejected a request.
     """
     made = json.dumps({"groupName": group}).encode()
     ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=made)
@@ -140,7 +137,7 @@ def ask(address: str, code: RequestCode, fields: Mapping[str, object] | None = N
     """Send one request and wait for its answer.
 
     Raises:
-        LoadError: the answer is not a success.
+        BenchError: the answer is not a success.
     """
     with RawClient(address) as client:
         client.send(frame(code, fields or {}, body=body))

@@ -7,8 +7,6 @@ bench/README.md explains each figure.
 
 import json
 import shutil
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,20 +17,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from bench import report
-from bench.failures import failures_reported
-from bench.machine import heading
+from bench.harness import BenchError, Folder, JsonFile, heading
+from bench.load import SCENARIOS, Scenario, warm_up
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.raw_load import ask
-from bench.recovery import generator_of
-from bench.report import Row
-from bench.scenarios import SCENARIOS, Scenario, warm_up
-from bench.servers import Registered, Running, ServerError, Side, name_server, registered
-from bench.side_by_side import figures_of, measure_scenario, say, sides
+from bench.servers import Registered, Running, Side, name_server, registered
+from bench.side_by_side import Line, Row, comparison, conclude, figures_of, lines, measure_scenario, say, sides
+from bench.starts import generator_of
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.ports import LOOPBACK
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 LOADS, CATCH_UP = "loads", "catch_up"
 _ALONE = "alone_"
@@ -125,7 +118,7 @@ def _wait_until(condition: Callable[[], bool], why_not: str) -> None:
     deadline = time.monotonic() + _LIMIT
     while not condition():
         if time.monotonic() > deadline:
-            raise ServerError(f"{why_not} after {_LIMIT} s")
+            raise BenchError(f"{why_not} after {_LIMIT} s")
         time.sleep(_POLL)
 
 
@@ -177,7 +170,7 @@ def catch_up(
     deadline = time.monotonic() + _LIMIT
     while done.progress.dispatched < end:
         if time.monotonic() > deadline:
-            raise ServerError(f"the slave has dispatched up to {done.progress.dispatched} of {end} after {_LIMIT} s")
+            raise BenchError(f"the slave has dispatched up to {done.progress.dispatched} of {end} after {_LIMIT} s")
         time.sleep(_POLL)
         done = Sample(time.perf_counter(), progress_of(slave.address), cpu_seconds(slave.pid))
         if done.progress.end < end and not begun.progress.end:
@@ -205,7 +198,7 @@ def measure(both: Sequence[Side], options: Options) -> Iterator[Row]:
                 yield measure_catch_up(number, side, options)
 
 
-def added_latency(found: Sequence[report.Line]) -> Iterator[str]:
+def added_latency(found: Sequence[Line]) -> Iterator[str]:
     """Yield a line for each load on what replication adds to its median latency."""
     p50 = {line.scenario: line for line in found if line.figure == "p50"}
     for name in _SENT:
@@ -223,7 +216,6 @@ def _check_only(value: str) -> str:
     return value
 
 
-@app.command()
 def replication(  # noqa: PLR0913, PLR0917 - one argument for each option
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 1,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
@@ -235,36 +227,18 @@ def replication(  # noqa: PLR0913, PLR0917 - one argument for each option
     java_only: Annotated[bool, typer.Option("--java-only", help="Measure Apache RocketMQ alone.")] = False,
     ours_only: Annotated[bool, typer.Option("--ours-only", help="Measure ours alone.")] = False,
     heap: Annotated[str, typer.Option(help="Heap of each Java broker.")] = "2g",
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for temporary stores."),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", dir_okay=False, help="Write all figures to this file.")
-    ] = None,
+    folder: Folder = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure master and slave of Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send fails."""
     options = Options(rounds, seconds, warm, mib, only.split(","), folder)
     rows: list[Row] = []
-    with failures_reported("replication"):
-        both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
-        run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "mib": mib, "parts": only})
-        print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
-        for row in measure(both, options):
-            rows.append(row)
-            say(row, rounds)
-    found = list(report.lines(rows))
-    print("\n" + report.markdown(found))
+    both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
+    run = heading(rounds=rounds, seconds=seconds, warm=warm, mib=mib, parts=only)
+    for row in measure(both, options):
+        rows.append(row)
+        say(row, rounds)
+    found = list(lines(rows))
+    print("\n" + comparison(found))
     print("\n".join(added_latency(found)))
-    raise typer.Exit(report.conclude(run, rows, json_file))
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that the servers are stopped cleanly
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    raise typer.Exit(conclude(run, rows, json_file))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.harness import BenchError
 from bench.measure import cpu_seconds
-from bench.report import JAVA, OURS
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.java_process import cluster_info
@@ -21,16 +21,13 @@ from tests.support.java_toolchain import OPENS, find_tools, jars
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.raw_client import RawClient
 
+JAVA, OURS = "java", "ours"
 _ROOT = Path(__file__).resolve().parent.parent
 _START_LIMIT = 60  # seconds
 _STOP_LIMIT = 60
 _POLL = 0.02
 _PORTS = 5  # from one broker to the next: each has a VIP port and an HA port
 _SHOWN = 3000  # last characters of the output of a failed server
-
-
-class ServerError(Exception):
-    """A server did not start; the message holds its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Itera
     """Run the name server of a side.
 
     Raises:
-        ServerError: it did not start.
+        BenchError: it did not start.
     """
     port = free_ports()
     settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json"]
@@ -137,7 +134,7 @@ def opened(
         limit: seconds within which it must answer.
 
     Raises:
-        ServerError: it did not start.
+        BenchError: it did not start.
     """
     port = free_ports(-2, 1)
     settings = _broker_settings(store, port, namesrv)
@@ -178,7 +175,7 @@ def registered(
         store: folder of its store in ``home``.
 
     Raises:
-        ServerError: it did not start.
+        BenchError: it did not start.
     """
     port = free_ports(-2, 1)  # the VIP port and the HA port
     settings = [*_broker_settings(home / store, port, namesrv), f"haListenPort={port + 1}", *properties]
@@ -202,7 +199,7 @@ def several(home: Path, count: int) -> Iterator[Several]:
     """Run so many brokers of ours on empty stores: ``mqbroker -c a -c b``; one runs without a supervisor.
 
     Raises:
-        ServerError: they did not start.
+        BenchError: they did not start.
     """
     distances = range(0, count * _PORTS, _PORTS)
     first = free_ports(*(distance + port for distance in distances for port in (-2, 0, 1) if distance + port))
@@ -228,7 +225,7 @@ def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Itera
         properties: ``key=value`` lines of the broker's settings.
 
     Raises:
-        ServerError: one of them did not start.
+        BenchError: one of them did not start.
     """
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"rocketbroker-bench-{side.name}-", dir=folder))
@@ -291,7 +288,7 @@ def _wait_until(
         ended = process.poll()
         if ended is not None or time.monotonic() > deadline:
             why = f"ended with exit status {ended}" if ended is not None else f"did not start within {limit:.0f} s"
-            raise ServerError(f"the {log.stem} {why}:\n{log.read_text(errors='replace')[-_SHOWN:]}")
+            raise BenchError(f"the {log.stem} {why}:\n{log.read_text(errors='replace')[-_SHOWN:]}")
         time.sleep(_POLL)
 
 

@@ -6,28 +6,123 @@
 bench/README.md explains each figure.
 """
 
-import signal
-import sys
+import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
 
-from bench import load, report
-from bench.disk import probe_fdatasync
-from bench.failures import failures_reported
-from bench.machine import heading
-from bench.measure import anonymous_mib, cpu_seconds
-from bench.report import Row
-from bench.scenarios import SYNC_FLUSH_LOADS, Scenario, chosen, warm_up
-from bench.servers import Running, ServerError, Side, java_side, our_side, running
+from bench import load
+from bench.harness import BenchError, Folder, JsonFile, heading
+from bench.load import SYNC_FLUSH_LOADS, Scenario, chosen, warm_up
+from bench.measure import anonymous_mib, cpu_seconds, probe_fdatasync
+from bench.servers import JAVA, OURS, Running, Side, java_side, our_side, running
 from tests.support.java_toolchain import missing_tools
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+START = "start"
+FIGURES = (
+    "rate", "p50", "p99", "cpu", "slave_cpu", "anon", "slave_anon", "found", "copied", "dispatched", "cpu_mib",
+    "slave_cpu_mib",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Result of one scenario on one side in one round.
+
+    Attributes:
+        figures: the available figures by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in µs
+            of the broker's CPU time a message, ``anon`` in MiB after the load, ``found`` in ms until the last message
+            was found, ``start`` in seconds; of a slave ``slave_cpu``, ``slave_anon``, ``copied`` and ``dispatched`` in
+            MiB/s, ``cpu_mib`` and ``slave_cpu_mib`` in ms of CPU time a MiB.
+        trouble: a failed send, an undelivered message or a missing figure; empty on success.
+    """
+
+    round: int
+    side: str
+    scenario: str
+    figures: dict[str, float]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table: the medians of both sides, ``None`` where a side was not measured."""
+
+    scenario: str
+    figure: str
+    java: float | None
+    ours: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Median of ours divided by the median of Java."""
+        return None if self.ours is None or not self.java else self.ours / self.java
+
+
+def lines(rows: Sequence[Row]) -> Iterator[Line]:
+    """Yield a line for each scenario and figure that any side has, in measuring order."""
+    for scenario in dict.fromkeys(row.scenario for row in rows):
+        for figure in (START,) if scenario == START else FIGURES:
+            java, ours = (_median(rows, side, scenario, figure) for side in (JAVA, OURS))
+            if java is not None or ours is not None:
+                yield Line(scenario, figure, java, ours)
+
+
+def _median(rows: Sequence[Row], side: str, scenario: str, figure: str) -> float | None:
+    values = [
+        row.figures[figure] for row in rows if (row.side, row.scenario) == (side, scenario) and figure in row.figures
+    ]
+    return median(values) if values else None
+
+
+def comparison(found: Iterable[Line]) -> str:
+    """Return the Markdown table."""
+    head = ["| scenario | figure | Apache RocketMQ 5.5.0 | ours | ours / Apache |", "|---|---|---:|---:|---:|"]
+    body = [
+        f"| {line.scenario} | {line.figure} | {_show(line.java)} | {_show(line.ours)} | {_show(line.ratio)} |"
+        for line in found
+    ]
+    return "\n".join(head + body)
+
+
+def _show(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def troubles(rows: Iterable[Row]) -> list[str]:
+    """Return one line for each failed row."""
+    return [f"round {row.round}, {row.side}, {row.scenario}: {row.trouble}" for row in rows if row.trouble]
+
+
+def as_json(heading: dict[str, str], rows: Sequence[Row]) -> str:
+    """Return all rows and the lines of the table as JSON."""
+    measured = [
+        {"round": row.round, "side": row.side, "scenario": row.scenario, **row.figures, "trouble": row.trouble}
+        for row in rows
+    ]
+    table = [
+        {"scenario": line.scenario, "figure": line.figure, "java": line.java, "ours": line.ours, "ratio": line.ratio}
+        for line in lines(rows)
+    ]
+    return json.dumps({"run": heading, "medians": table, "rows": measured}, indent=1)
+
+
+def conclude(heading: dict[str, str], rows: Sequence[Row], json_file: Path | None) -> int:
+    """Print the troubles of a run, write its figures to ``json_file``, and return the exit status."""
+    found = troubles(rows)
+    for trouble in found:
+        print(f"TROUBLE {trouble}")
+    if json_file is not None:
+        json_file.write_text(as_json(heading, rows))
+    return 1 if found else 0
 
 
 _PROBE_SECONDS = 3
@@ -62,7 +157,7 @@ def measure_scenario(scenario: Scenario, servers: Running, seconds: int, message
 
 def measure_side(number: int, side: Side, servers: Running, options: Options) -> Iterator[Row]:
     """Measure one round of one side and yield a row for the start and for each load; warm-ups are not recorded."""
-    yield Row(number, side.name, report.START, {report.START: servers.start_seconds})
+    yield Row(number, side.name, START, {START: servers.start_seconds})
     sent: dict[str, int] = {}
     for scenario in warm_up(options.scenarios) if options.warm else ():
         outcome, _ = _run_next(scenario, servers, options.warm, sent)
@@ -126,14 +221,14 @@ def sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
     """Return the sides to measure, and prepare the driver.
 
     Raises:
-        ServerError: tools are missing.
+        BenchError: tools are missing.
         JavaError: the driver cannot be made.
     """
     if java_only and ours_only:
         raise typer.BadParameter("--java-only and --ours-only exclude each other")
     reason = missing_tools()
     if reason:
-        raise ServerError(reason)
+        raise BenchError(reason)
     load.prepare()
     return ([] if ours_only else [java_side(heap)]) + ([] if java_only else [our_side()])
 
@@ -143,7 +238,6 @@ def _bare_fdatasync(folder: Path | None) -> str:
     return str(probe_fdatasync(folder or Path(tempfile.gettempdir()), _PROBE_SECONDS))
 
 
-@app.command()
 def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
@@ -161,13 +255,8 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
         typer.Option("--set", metavar="KEY=VALUE", help="A broker property for both sides; repeatable."),
     ] = None,
     heap: Annotated[str, typer.Option(help="Heap of the Java broker.")] = "2g",
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", exists=True, file_okay=False, resolve_path=True, help="Folder for temporary stores."),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", dir_okay=False, help="Write all figures to this file.")
-    ] = None,
+    folder: Folder = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send or a delivery fails."""
     synced = flush is Flush.SYNC_FLUSH
@@ -176,28 +265,16 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     given += [each for scenario in scenarios for each in scenario.properties]
     options = Options(rounds, seconds, warm, scenarios, given, folder)
     rows: list[Row] = []
-    with failures_reported("side_by_side"):
-        both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
-        run = heading({"rounds": rounds, "seconds": seconds, "warm": warm, "set": " ".join(options.properties) or "-"})
-        if synced:
-            run["disk before"] = _bare_fdatasync(folder)
-        print("\n".join(f"{name}: {value}" for name, value in run.items()), flush=True)
-        for row in measure(both, options):
-            rows.append(row)
-            say(row, rounds)
-        if synced:
-            run["disk after"] = _bare_fdatasync(folder)
-            print(f"disk after: {run['disk after']}")
-    print("\n" + report.markdown(report.lines(rows)))
-    raise typer.Exit(report.conclude(run, rows, json_file))
-
-
-def main() -> int:
-    """Run the command and return its exit status."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))  # so that the servers are stopped cleanly
-    app()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
+    run = heading(rounds=rounds, seconds=seconds, warm=warm, set=" ".join(options.properties) or "-")
+    if synced:
+        run["disk before"] = _bare_fdatasync(folder)
+        print(f"disk before: {run['disk before']}", flush=True)
+    for row in measure(both, options):
+        rows.append(row)
+        say(row, rounds)
+    if synced:
+        run["disk after"] = _bare_fdatasync(folder)
+        print(f"disk after: {run['disk after']}")
+    print("\n" + comparison(lines(rows)))
+    raise typer.Exit(conclude(run, rows, json_file))

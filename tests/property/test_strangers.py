@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.loop_probe import probing
-from bench.measure import anonymous_mib
+from bench.measure import anonymous_mib, probing
 from rocketbroker.codec.remoting.handler import Route
 from tests.property.test_fuzz_requests import broker as processors
 from tests.support import stranger_broker

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench.analytics import GROWING, PLAIN, SPARK, app, made
+from bench.analytics import GROWING, PLAIN, SPARK, made
 from bench.analytics_cases import CASES, one_percent
 from bench.analytics_spark import CASES as SPARK_CASES
+from bench.harness import application
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
 
@@ -60,4 +61,4 @@ def test_a_store_that_is_kept_is_used_again(tmp_path: Path):
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--gib", "x"], ["--cores", "0"]])
 def test_wrong_options_are_rejected(arguments: list[str]):
-    assert CliRunner().invoke(app, arguments).exit_code == 2
+    assert CliRunner().invoke(application("analytics"), arguments).exit_code == 2

@@ -2,7 +2,7 @@
 
 import json
 
-from bench.analytics_figures import AIMS, Measure, as_json, lines, markdown, ratios
+from bench.analytics import AIMS, Measure, as_json, lines, markdown, ratios
 
 
 def run(name: str, cpu: float, number: int = 1, gib: int = 1, cores: int = 0, wall: float = 1.0, peak: float = 100.0):

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from bench import big_store
 from bench.big_store import FRESH, MIDDLE, QUEUES, SENT, Pass, count_for, generator_of, made_in, middle_of, table
+from bench.harness import application
 
 GIB = 1 << 30
 
@@ -50,7 +51,7 @@ def test_the_command_uses_a_store_that_is_there(tmp_path: Path, capsys: pytest.C
     assert "2,000 messages written" in capsys.readouterr().out
     arguments = ["--messages", "2000", "--pull", "160", "--rounds", "1", "--store", str(store), "--dir", str(tmp_path)]
 
-    done = CliRunner().invoke(big_store.app, arguments)
+    done = CliRunner().invoke(application("big_store"), arguments)
 
     assert done.exit_code == 0, done.output
     assert "messages written" not in done.output
@@ -61,7 +62,7 @@ def test_the_command_uses_a_store_that_is_there(tmp_path: Path, capsys: pytest.C
 def test_a_disk_that_is_too_small_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(big_store, "room", lambda folder: GIB >> 4)
 
-    done = CliRunner().invoke(big_store.app, ["--pull", "400000", "--dir", str(tmp_path)])
+    done = CliRunner().invoke(application("big_store"), ["--pull", "400000", "--dir", str(tmp_path)])
 
     assert done.exit_code == 1
     assert "has room for 0 messages only, fewer than --pull" in done.output

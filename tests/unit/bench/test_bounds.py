@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.bounded_broker import shorten
-from bench.bounds import sides, table
+from bench.bounds import shorten, sides, table
 from bench.send_path import DroppingTransport, send_frame, send_path
 
 

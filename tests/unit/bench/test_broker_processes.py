@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.broker_processes import Rate, Sender, measure, table
-from bench.raw_load import LoadError
+from bench.broker_scale import Rate, Sender, measure, table
+from bench.harness import BenchError
 from bench.servers import several
 from tests.support.raw_client import raw_frame, raw_header
 
@@ -44,7 +44,7 @@ def test_answers_are_counted_however_they_come() -> None:
     ("codes", "text"), [([0] * 63 + [1], "rejected a message"), ([0] * 63, "closed the connection")]
 )
 def test_a_rejection_and_a_lost_connection_are_errors(codes: list[int], text: str) -> None:
-    with pytest.raises(LoadError, match=text):
+    with pytest.raises(BenchError, match=text):
         counted(answers(*codes), 1 << 16)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.broker_scale import Run, _raise_open_files
-from bench.raw_load import LoadError
+from bench.harness import BenchError
 from bench.servers import opened
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'
 
 def test_more_connections_than_open_files_are_refused() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with pytest.raises(LoadError, match=r"connections need .* open files"):
+    with pytest.raises(BenchError, match=r"connections need .* open files"):
         _raise_open_files(hard)
 
 

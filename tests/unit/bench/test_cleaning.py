@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bench import cleaning, raw_load
-from bench.cleaning import expire, generator_of, table
-from bench.raw_load import LoadError
-from bench.steady_load import Latencies
+from bench import raw_load
+from bench.cleaning import Latencies, expire, generator_of, table
+from bench.harness import BenchError, application
 
 FILE_SIZE = 16 << 20
 HOUR = 3600
@@ -40,7 +39,7 @@ def test_the_table_has_a_line_for_each_time():
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]) -> Any:
     monkeypatch.setattr(raw_load, "ask", ask)
     arguments = ["--segments", "2", "--mib", "16", "--seconds", "1", "--rate", "200", "--dir", str(tmp_path)]
-    return CliRunner().invoke(cleaning.app, arguments)
+    return CliRunner().invoke(application("cleaning"), arguments)
 
 
 @linux
@@ -64,7 +63,7 @@ def test_sends_are_measured_until_the_files_are_gone(tmp_path: Path, monkeypatch
 @linux
 def test_a_rejection_by_the_broker_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(address: str, code: int) -> None:
-        raise LoadError("the broker answered 3: not supported")
+        raise BenchError("the broker answered 3: not supported")
 
     done = run(tmp_path, monkeypatch, refuse)
 

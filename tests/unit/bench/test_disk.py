@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.disk import drop_from_page_cache, probe_fdatasync, room, sync_figures
+from bench.measure import drop_from_page_cache, probe_fdatasync, room, sync_figures
 
 
 def test_figures_are_of_all_syncs():

@@ -1,6 +1,6 @@
-"""The time to a first message: one round in this process, and the table of all rounds."""
+"""The time to a first message: one round in this process, and the times_table of all rounds."""
 
-from bench.first_message import Times, embedded, table
+from bench.starts import Times, embedded, times_table
 
 
 async def test_a_round_has_three_times():
@@ -14,6 +14,6 @@ async def test_a_round_has_three_times():
 def test_the_table_has_medians_and_longest_times():
     rounds = [Times(ready, 20.0, 1234.4) for ready in (1.0, 3.0, 2.0)]
 
-    assert table({"ours": rounds}).splitlines()[2:] == [
+    assert times_table({"ours": rounds}).splitlines()[2:] == [
         "| ours | 3 | 2 (longest 3) | 20 (longest 20) | 1,234 (longest 1,234) |"
     ]

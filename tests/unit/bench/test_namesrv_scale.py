@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from bench.harness import BenchError
 from bench.namesrv_scale import Layout, _accepted, figures
-from bench.raw_load import LoadError
 from tests.support.raw_client import RawAnswer
 
 
@@ -30,7 +30,7 @@ def test_each_phase_has_its_figures() -> None:
 
 
 def test_a_rejected_registration_ends_the_run() -> None:
-    with pytest.raises(LoadError, match="answered 1: maxBrokers"):
+    with pytest.raises(BenchError, match="answered 1: maxBrokers"):
         _accepted(RawAnswer({"code": 1, "remark": "maxBrokers: too many"}, b""))
-    with pytest.raises(LoadError, match="closed a connection"):
+    with pytest.raises(BenchError, match="closed a connection"):
         _accepted(None)

@@ -1,19 +1,19 @@
-"""The profile of batches sends what it says it sends, and its steps make up the whole."""
+"""The batch_profile of batches sends what it says it sends, and its steps make up the whole."""
 
 from pathlib import Path
 
 import pytest
 
-from bench.profile_batch import STEPS, parted, profile, table, timings
+from bench.profiles import BATCH_STEPS, batch_parts, batch_profile, batch_table, timings
 from bench.send_path import QUEUES, TOPIC, batch_frame, body_of, send_path
 from rocketbroker.codec.message.message_batch import split_batch
 
 
 async def test_the_steps_make_up_the_whole(tmp_path: Path):
-    steps, together, pulled = await profile(tmp_path, count=5, size=10, bursts=2)
+    steps, together, pulled = await batch_profile(tmp_path, count=5, size=10, bursts=2)
 
-    assert list(steps) == [*STEPS, "whole"]
-    assert sum(steps[step] for step in STEPS) == pytest.approx(steps["whole"])
+    assert list(steps) == [*BATCH_STEPS, "whole"]
+    assert sum(steps[step] for step in BATCH_STEPS) == pytest.approx(steps["whole"])
     assert together > 0
     assert pulled > 0
 
@@ -38,7 +38,7 @@ def test_a_frame_holds_the_messages_of_a_batch():
 def test_no_step_is_counted_twice():
     least = {"decode": 1.0, "split": 2.0, "encode": 3.0, "properties": 1.0, "store": 6.0, "process": 10.0, "index": 1.0}
 
-    steps = parted(least)
+    steps = batch_parts(least)
 
     assert (steps["process"], steps["store"], steps["whole"]) == (2.0, 2.0, 12.0)
-    assert "| encode | 3.00 | 25% |" in "\n".join(table(steps))
+    assert "| encode | 3.00 | 25% |" in "\n".join(batch_table(steps))

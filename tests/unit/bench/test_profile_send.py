@@ -1,21 +1,20 @@
-"""The profile sends what it says it sends, and its steps make up the whole."""
+"""The send_profile sends what it says it sends, and its steps make up the whole."""
 
 from pathlib import Path
 
 import pytest
 
-from bench.burst import Burst
-from bench.profile_send import BOUNDS, STEPS, parted, profile, table
+from bench.profiles import BOUNDS, SEND_STEPS, Burst, send_parts, send_profile, send_table
 from bench.send_path import QUEUES, TOPIC, DroppingTransport, body_of, send_frame, send_path
 from rocketbroker.codec.message.message_decoder import decode_messages
 from tests.support.stores import fetch, pulled
 
 
 async def test_the_steps_make_up_the_whole(tmp_path: Path):
-    steps, middle = await profile(tmp_path, size=10, frames=64, bursts=2)
+    steps, middle = await send_profile(tmp_path, size=10, frames=64, bursts=2)
 
-    assert list(steps) == list(middle) == [*STEPS, *BOUNDS]
-    assert sum(steps[step] for step in STEPS) == pytest.approx(steps["whole"])
+    assert list(steps) == list(middle) == [*SEND_STEPS, *BOUNDS]
+    assert sum(steps[step] for step in SEND_STEPS) == pytest.approx(steps["whole"])
     assert steps["whole"] > steps["append"] > 0
 
 
@@ -56,8 +55,8 @@ def test_no_step_is_counted_twice():
         "stored": 7.0, "index": 1.0, "alone": 30.0,
     }  # fmt: skip
 
-    steps = parted(timed)
+    steps = send_parts(timed)
 
     assert (steps["process"], steps["dispatch"], steps["rest"]) == (5.0, 3.0, 2.0)
     assert (steps["answered"], steps["stored"]) == (4.0, 8.0)
-    assert "| append | 4.00 | 4.00 | 20% |" in "\n".join(table(steps, steps))
+    assert "| append | 4.00 | 4.00 | 20% |" in "\n".join(send_table(steps, steps))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.big_store import QUEUES, TOPIC, generator_of
-from bench.raw_load import LoadError, commit_offsets, log_end, pull, send
+from bench.harness import BenchError
+from bench.raw_load import commit_offsets, log_end, pull, send
 from bench.servers import Opened, opened
 from bench.store_generator import StoreGenerator
 from tests.support.raw_client import RawClient
@@ -37,7 +38,7 @@ def test_each_queue_is_pulled_from_where_it_is_said(broker: Opened):
 
 
 def test_messages_that_are_not_there_are_an_error(broker: Opened):
-    with pytest.raises(LoadError, match="the broker answered 19: "):
+    with pytest.raises(BenchError, match="the broker answered 19: "):
         pull(broker.address, TOPIC, [120] * QUEUES, 50)
 
 

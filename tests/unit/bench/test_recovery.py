@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bench import recovery
-from bench.record_template import with_number
-from bench.recovery import Options, body_of, generator_of, starts
-from bench.servers import ServerError
-from bench.store_generator import StoreGenerator
+from bench import starts as starts_module
+from bench.harness import BenchError, application
+from bench.starts import Options, body_of, generator_of, starts
+from bench.store_generator import StoreGenerator, with_number
 from rocketbroker.codec.message.message_decoder import decode_messages
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="servers are measured on Linux")
@@ -37,7 +36,7 @@ def test_bodies_have_the_size_asked_for(tmp_path: Path, size: int):
 
 @linux
 def test_the_command_tells_each_start_and_leaves_nothing(tmp_path: Path):
-    done = CliRunner().invoke(recovery.app, ["--mib", "1", "--rounds", "1", "--dir", str(tmp_path)])
+    done = CliRunner().invoke(application("recovery"), ["--mib", "1", "--rounds", "1", "--dir", str(tmp_path)])
 
     assert done.exit_code == 0, done.output
     assert "store opened after an unclean stop" in done.output
@@ -51,14 +50,14 @@ def test_a_log_that_ends_too_early_is_an_error(tmp_path: Path):
     made.write()
     claimed = StoreGenerator(made.config, made.messages, made.count + 1)
 
-    with pytest.raises(ServerError, match=r"the log ends at \d+ after recovery instead of \d+"):
+    with pytest.raises(BenchError, match=r"the log ends at \d+ after recovery instead of \d+"):
         list(starts(claimed, tmp_path, Options(1, 0.5, index_known=True, cold=True)))
 
 
 def test_a_store_that_has_no_room_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recovery, "room", lambda folder: 1 << 20)
+    monkeypatch.setattr(starts_module, "room", lambda folder: 1 << 20)
 
-    done = CliRunner().invoke(recovery.app, ["--mib", "64", "--dir", str(tmp_path)])
+    done = CliRunner().invoke(application("recovery"), ["--mib", "64", "--dir", str(tmp_path)])
 
     assert done.exit_code == 1
     assert "has no room for" in done.output

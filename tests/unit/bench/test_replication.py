@@ -10,21 +10,22 @@ import pytest
 from typer.testing import CliRunner
 
 from bench import load, replication, side_by_side
+from bench.harness import application
 from bench.replication import Progress, Sample, added_latency
-from bench.report import Line
 from bench.servers import Registered
+from bench.side_by_side import Line
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_a_slave_that_copied_all_is_measured_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(side_by_side, "missing_tools", lambda: None)
     monkeypatch.setattr(load, "prepare", lambda: None)
-    monkeypatch.setattr(replication, "heading", lambda options: {"commit": "abc"})
+    monkeypatch.setattr(replication, "heading", lambda **_: {"commit": "abc"})
     file = tmp_path / "out.json"
     (tmp_path / "stores").mkdir()
     options = ["--ours-only", "--only", "catch_up", "--mib", "8", "--dir", f"{tmp_path}/stores", "--json", str(file)]
 
-    done = CliRunner().invoke(replication.app, options)
+    done = CliRunner().invoke(application("replication"), options)
 
     assert done.exit_code == 0, done.output
     for figure in ("copied", "dispatched", "cpu_mib", "slave_cpu_mib", "slave_anon"):
@@ -66,7 +67,7 @@ def test_a_slave_is_measured_however_fast_it_copies(
 
 
 def test_an_unknown_part_is_rejected():
-    done = CliRunner().invoke(replication.app, ["--only", "loads,drain"])
+    done = CliRunner().invoke(application("replication"), ["--only", "loads,drain"])
 
     assert done.exit_code == 2
     assert "unknown part 'drain'" in done.output

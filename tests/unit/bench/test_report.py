@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import Line, Row, as_json, conclude, lines, markdown, troubles
+from bench.side_by_side import Line, Row, as_json, comparison, conclude, lines, troubles
 
 ROWS = [
     Row(1, "java", "start", {"start": 4.0}),
@@ -40,7 +40,7 @@ def test_without_both_sides_there_is_no_ratio(java: float | None, ours: float | 
 
 
 def test_the_table_is_markdown():
-    rows = markdown(lines(ROWS)).splitlines()
+    rows = comparison(lines(ROWS)).splitlines()
 
     assert rows[1].count("|") == rows[0].count("|") == 6
     assert rows[3] == "| sync64 | rate | 30,000 | 50,000 | 1.67 |"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bench.scale import PB, TB, Rate, app, cores_for, hosts_for, rates
+from bench.analytics import PB, TB, Rate, cores_for, hosts_for, rates
+from bench.harness import application
 
 GIB = 1 << 30
 
@@ -50,11 +51,11 @@ def test_cores_and_hosts_are_enough_and_not_one_too_many():
 def test_the_command_prints_both_tables_or_says_what_is_missing(tmp_path: Path):
     path = tmp_path / "figures.json"
     path.write_text(json.dumps(MEASURED))
-    printed = CliRunner().invoke(app, [str(path), "--gigabits", "25"])
+    printed = CliRunner().invoke(application("scale"), [str(path), "--gigabits", "25"])
     assert printed.exit_code == 0
     assert "| spark_traffic | 429 | 50 % | 1.25 | 2.00 of 2 |" in printed.stdout
     assert "| 1,000 TB | 24 h | 27 | 4 |" in printed.stdout
     path.write_text('{"medians": []}')
-    nothing = CliRunner().invoke(app, [str(path)])
+    nothing = CliRunner().invoke(application("scale"), [str(path)])
     assert nothing.exit_code == 1
     assert "has none of the cases spark_traffic" in nothing.stderr

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench.scenarios import SCENARIOS, Scenario, chosen, warm_up
+from bench.load import SCENARIOS, Scenario, chosen, warm_up
 
 
 def names(only: str | None) -> list[str]:

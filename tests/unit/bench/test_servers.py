@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.harness import BenchError
 from bench.measure import anonymous_mib
-from bench.servers import ServerError, Side, our_side, running
+from bench.servers import Side, our_side, running
 from tests.support.java_process import cluster_info
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -32,7 +33,7 @@ def test_a_broker_that_ends_at_once_is_reported_with_what_it_printed(tmp_path: P
     side = Side("ours", our_side().namesrv_command, broken)
 
     with (
-        pytest.raises(ServerError, match=r"the broker ended with exit status 1:\nno such heap"),
+        pytest.raises(BenchError, match=r"the broker ended with exit status 1:\nno such heap"),
         running(side, tmp_path, []),
     ):
         pass

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench import load, side_by_side
+from bench.harness import application
 from bench.load import Outcome
 from bench.servers import Running, Side
 
@@ -38,7 +39,7 @@ class Bench:
         return self.outcomes.get(arguments[2], GOOD)
 
     def invoke(self, *arguments: str) -> Any:
-        return CliRunner().invoke(side_by_side.app, arguments)
+        return CliRunner().invoke(application("side_by_side"), arguments)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, O
     monkeypatch.setattr(load, "prepare", lambda: None)
     monkeypatch.setattr(side_by_side, "running", made.running)
     monkeypatch.setattr(side_by_side, "missing_tools", lambda: None)
-    monkeypatch.setattr(side_by_side, "heading", lambda options: {"commit": "abc"})
+    monkeypatch.setattr(side_by_side, "heading", lambda **_: {"commit": "abc"})
     monkeypatch.setattr(side_by_side, "java_side", lambda heap: Side("java", [heap], []))
     return made
 

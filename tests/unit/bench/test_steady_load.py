@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.raw_load import LoadError
-from bench.steady_load import SteadySender, latencies
+from bench.cleaning import SteadySender, latencies
+from bench.harness import BenchError
 from tests.support.raw_client import raw_frame
 
 
@@ -58,7 +58,7 @@ async def test_a_refusal_ends_the_load():
     sender = SteadySender("T", 10, rate=10_000)
     sender.connection_made(Answers(sender, code=14))
 
-    with pytest.raises(LoadError, match="the broker answered 14: why"):
+    with pytest.raises(BenchError, match="the broker answered 14: why"):
         await sender.run(lambda: False)
 
 
@@ -67,5 +67,5 @@ async def test_a_lost_connection_ends_the_load():
     sender.connection_made(Answers(sender))
     sender.connection_lost(ConnectionResetError("gone"))
 
-    with pytest.raises(LoadError, match="the broker closed the connection: gone"):
+    with pytest.raises(BenchError, match="the broker closed the connection: gone"):
         await sender.run(lambda: False)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.record_template import HOST, NUMBER, Messages, with_number
-from bench.store_generator import StoreGenerator
+from bench.store_generator import HOST, NUMBER, Messages, StoreGenerator, with_number
 from rocketbroker.codec.message.message_id import decode_unique_id
 from rocketbroker.codec.storefile.checkpoint_layout import decode_checkpoint
 from rocketbroker.common.config import MessageStoreConfig

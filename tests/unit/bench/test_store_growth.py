@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from bench.store_growth import GrownStore
+from bench.mixed_store import GrownStore
 from rocketbroker.audit.store_audit import audit
 from rocketbroker.codec.storefile.audit_rules import Severity
 from tests.support.mixed_store import MixedStore

@@ -1,25 +1,24 @@
-"""Stores of many gibibytes grown from one full segment: each further segment is a copy with new offsets and times.
-
-Writing a mixed store of a gibibyte takes minutes, copying its segment seconds. Offsets continue, and times advance by
-the segment's span; queues refer to all messages. There is no index, and no group has consumed anything.
-"""
+"""Mixed stores for measuring analytics: written message by message, or grown from copies of one full segment."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import typer
 
-from bench.store_files import PagedFiles
+from bench.store_generator import PagedFiles
 from rocketbroker.codec.storefile.checkpoint_layout import StoreCheckpoint
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.store_file import offset_to_file_name
 from tests.support.mixed_store import MixedStore
+from tests.support.store_damage import damage, places, tear
 
 SEGMENT: Final = 1 << 30
 QUEUE_FILE: Final = 6_000_000
@@ -131,3 +130,28 @@ def _longs(data: npt.NDArray[np.uint8], at: Longs) -> Longs:
 def _add(data: npt.NDArray[np.uint8], at: Longs, more: int) -> None:
     values = (_longs(data, at) + more).astype(">i8")
     data[at[:, None] + np.arange(8)] = values.view(np.uint8).reshape(-1, 8)
+
+
+def analytics_store(
+    root: Annotated[Path, typer.Argument(help="The store's folder, which must not exist.", resolve_path=True)],
+    gib: Annotated[int, typer.Option(min=1, help="Segments of 1 GiB.")] = 1,
+    messages: Annotated[int, typer.Option(min=0, help="So many messages instead, with an index.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of all that is chance, with --messages.")] = 1,
+    segment_mib: Annotated[int, typer.Option(min=1, help="Size of a commit-log file, with --messages.")] = 64,
+    damaged: Annotated[int, typer.Option(min=0, help="Damage so many places afterwards.")] = 0,
+) -> None:
+    """Generate a mixed store."""
+    if root.exists():
+        raise typer.BadParameter(f"{root} is there already")
+    begun = time.monotonic()
+    if messages:
+        MixedStore(root, messages, seed, mapped_file_size_commit_log=segment_mib << 20).make()
+    else:
+        messages = write_mixed(root, gib)
+    print(f"{messages:,} messages in {time.monotonic() - begun:.0f} s")
+    if damaged:
+        log = root / "commitlog"
+        records = list(places(log))
+        for each in damage(log, records, seed, damaged):
+            print(f"{each.file} {each.position} +{each.length} {each.kind}")
+        print(f"torn at {tear(log, records).position}")
