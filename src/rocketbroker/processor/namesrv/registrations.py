@@ -4,14 +4,14 @@ import asyncio
 import zlib
 from concurrent.futures import Executor
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
 from rocketbroker.codec.remoting.bodies.register_broker_body import RegisterBrokerBody, RegistrationLimits
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.namesrv import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
@@ -22,14 +22,16 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     UnRegisterBrokerRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
-from rocketbroker.namesrv.broker_table import BrokerIdentity, BrokerRegistration, BrokerTable, registration_of
+from rocketbroker.namesrv.broker_table import BrokerIdentity, BrokerRegistration, registration_of
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.names import check_address, check_broker_name, check_key
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.support.request_checks import MOST_VALUES
+from rocketbroker.processor.support.request_family import answers
 
 Request = RemotingCommand[RegisterBrokerRequestHeader]
 
@@ -44,38 +46,40 @@ _MAX_HEARTBEAT_TIMEOUT_MS = 86_400_000
 _CRC_BITS = 0x7FFFFFFF
 # Longest body that is read on the event loop: 50 topics, or 20 ms of the slowest dialect.
 _INLINE_BYTES = 8_192
+_LARGEST_VERSION = 1_024
+# RocketMQ does not clear the initial remark of GET_BROKER_MEMBER_GROUP.
+_REMARK = "not set any response code"
 
 
-class RegisterBrokerProcessor:
-    """Accepts registrations; a slave's answer names its master, and every answer may carry the order topics.
+@dataclass(slots=True)
+class RegistrationRequests:
+    """Registrations of brokers, and requests that keep or end them.
 
     A body that is large, or grows when it is decompressed, is decoded on a thread, and then swapped in at once.
     Registrations are accepted in the order in which they arrive. Brokers repeat theirs every 30 s: a large body that
     has not changed is not decoded again.
 
-    Args:
+    Attributes:
         config: settings, read at each use.
-        routes: the tables.
+        manager: the tables.
         kv_configs: source of the order topics.
         decoder: one thread that reads large bodies, so that their order is kept.
     """
 
-    def __init__(
-        self, config: NamesrvConfig, routes: RouteInfoManager, kv_configs: KVConfigManager, decoder: Executor
-    ) -> None:
-        self._config = config
-        self._routes = routes
-        self._kv_configs = kv_configs
-        self._decoder = decoder
-        self._waiting_bytes = 0
+    config: NamesrvConfig
+    manager: RouteInfoManager
+    kv_configs: KVConfigManager
+    decoder: Executor
+    _waiting_bytes: int = field(default=0, init=False)
 
-    def process(self, connection: Connection, command: Request) -> Command | asyncio.Future[Command]:
-        """Answer a registration.
+    @answers(RequestCode.REGISTER_BROKER, RegisterBrokerRequestHeader, Audience.BROKER, takes_large_bodies=True)
+    def register_broker(self, connection: Connection, command: Request) -> Command | asyncio.Future[Command]:
+        """Accept a registration; a slave's answer names its master, and every answer may carry the order topics.
 
         Raises:
             BrokerResponseError: A name, an id or the body is wrong, the place is taken, or a limit is exceeded.
         """
-        check(command.header)
+        _check(command.header)
         if self._waiting_bytes or len(command.body) > _INLINE_BYTES or _is_compressed(command):
             return self._decode_later(connection, command)
         return self._answer(self._decode(connection, command))
@@ -90,14 +94,14 @@ class RegisterBrokerProcessor:
         digest = _digest(command) if len(command.body) > _INLINE_BYTES else b""
         if former and former.digest == digest and former.broker == _identity(command.header):
             return replace(former, connection=connection)
-        config = self._config
+        config = self.config
         limits = RegistrationLimits(
             config.max_registration_size, config.max_topics_per_broker, config.max_filter_servers_per_broker
         )
-        return replace(registration(connection, command, limits), digest=digest)
+        return replace(_registration(connection, command, limits), digest=digest)
 
     def _decode_later(self, connection: Connection, command: Request) -> asyncio.Future[Command]:
-        size, limit = len(command.body), self._config.max_waiting_registration_size
+        size, limit = len(command.body), self.config.max_waiting_registration_size
         if self._waiting_bytes + size > limit:
             text = (
                 f"maxWaitingRegistrationSize: {self._waiting_bytes + size:,} bytes of waiting registrations exceed the "
@@ -109,9 +113,9 @@ class RegisterBrokerProcessor:
         self._waiting_bytes += size
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Command] = loop.create_future()
-        live = self._routes.brokers.live.get(command.header.broker_addr)
+        live = self.manager.brokers.live.get(command.header.broker_addr)
         former = None if live is None else live.registration
-        decoding = loop.run_in_executor(self._decoder, self._decode, connection, held, former)
+        decoding = loop.run_in_executor(self.decoder, self._decode, connection, held, former)
         decoding.add_done_callback(partial(self._decoded, connection, size, answer))
         return answer
 
@@ -138,19 +142,71 @@ class RegisterBrokerProcessor:
     def _answer(self, received: BrokerRegistration | None) -> Command:
         if received is None:
             return response(ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerResponseHeader())
-        result = self._routes.register_broker(received)
+        result = self.manager.register_broker(received)
         if result is None:
             return response(ResponseCode.SYSTEM_ERROR, "register broker failed", RegisterBrokerResponseHeader())
         answer = RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr)
         return response(header=answer, body=self._order_topics())
 
     def _order_topics(self) -> bytes:
-        if not self._config.return_order_topic_config_to_broker:
+        if not self.config.return_order_topic_config_to_broker:
             return b""
-        return self._kv_configs.encoded_order_topics()
+        return self.kv_configs.encoded_order_topics()
+
+    @answers(RequestCode.UNREGISTER_BROKER, UnRegisterBrokerRequestHeader, Audience.BROKER)
+    def unregister_broker(
+        self, connection: Connection, command: RemotingCommand[UnRegisterBrokerRequestHeader]
+    ) -> Command:
+        """Remove the broker with a name and an address; an unknown one is not an error.
+
+        Raises:
+            BrokerResponseError: The broker is alive, and the request comes from another host.
+        """
+        self.manager.unregister_broker(command.header.broker_addr, command.header.broker_name, connection)
+        return response()
+
+    @answers(RequestCode.QUERY_DATA_VERSION, QueryDataVersionRequestHeader, Audience.BROKER)
+    def query_data_version(
+        self, connection: Connection, command: RemotingCommand[QueryDataVersionRequestHeader]
+    ) -> Command:
+        """Return this server's version of a broker's tables, and note that the broker is alive.
+
+        Raises:
+            BrokerResponseError: The body is not a DataVersion.
+        """
+        where = (command.header.cluster_name, command.header.broker_addr)
+        changed = self.manager.is_broker_topic_config_changed(*where, _asked_version(command))
+        self.manager.update_broker_info_update_timestamp(*where, connection)
+        known = self.manager.data_version(*where)
+        header = QueryDataVersionResponseHeader(changed=changed)
+        return response(header=header, body=b"" if known is None else known.encode())
+
+    @answers(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequestHeader, Audience.BROKER)
+    def broker_heartbeat(
+        self, connection: Connection, command: RemotingCommand[BrokerHeartbeatRequestHeader]
+    ) -> Command:
+        """Note that a broker is alive; an unregistered broker is not an error."""
+        header = command.header
+        self.manager.update_broker_info_update_timestamp(header.cluster_name, header.broker_addr, connection)
+        return response()
+
+    @answers(RequestCode.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequestHeader, Audience.BROKER)
+    def get_broker_member_group(
+        self, connection: Connection, command: RemotingCommand[GetBrokerMemberGroupRequestHeader]
+    ) -> Command:
+        """Return the addresses of a broker name by id, none for an unknown name."""
+        header = command.header
+        data = self.manager.brokers.by_name.get(header.broker_name)
+        group = BrokerMemberGroup(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_addrs={} if data is None else data.broker_addrs,
+        )
+        body = GetBrokerMemberGroupResponseBody(broker_member_group=group)
+        return response(ResponseCode.SUCCESS, _REMARK, body=body.encode())
 
 
-def check(header: RegisterBrokerRequestHeader) -> None:
+def _check(header: RegisterBrokerRequestHeader) -> None:
     """Check the names, id and timeout of a registration.
 
     Raises:
@@ -171,7 +227,7 @@ def check(header: RegisterBrokerRequestHeader) -> None:
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, text)
 
 
-def registration(connection: Connection, command: Request, limits: RegistrationLimits) -> BrokerRegistration:
+def _registration(connection: Connection, command: Request, limits: RegistrationLimits) -> BrokerRegistration:
     """Decode the registration in a request.
 
     Raises:
@@ -221,46 +277,7 @@ def _body(command: Request, limits: RegistrationLimits) -> RegisterBrokerBody:
     return RegisterBrokerBody.decode_within(command.body, limits)
 
 
-class UnregisterBrokerProcessor:
-    """Removes the broker with a name and an address; an unknown one is not an error."""
-
-    def __init__(self, routes: RouteInfoManager) -> None:
-        self._routes = routes
-
-    def process(self, connection: Connection, command: RemotingCommand[UnRegisterBrokerRequestHeader]) -> Command:
-        """Remove a broker.
-
-        Raises:
-            BrokerResponseError: The broker is alive, and the request comes from another host.
-        """
-        self._routes.unregister_broker(command.header.broker_addr, command.header.broker_name, connection)
-        return response()
-
-
-_LARGEST_VERSION = 1_024
-
-
-class QueryDataVersionProcessor:
-    """Compares versions; the request counts as a heartbeat."""
-
-    def __init__(self, routes: RouteInfoManager) -> None:
-        self._routes = routes
-
-    def process(self, connection: Connection, command: RemotingCommand[QueryDataVersionRequestHeader]) -> Command:
-        """Return this server's version of a broker's tables, and note that the broker is alive.
-
-        Raises:
-            BrokerResponseError: The body is not a DataVersion.
-        """
-        where = (command.header.cluster_name, command.header.broker_addr)
-        changed = self._routes.is_broker_topic_config_changed(*where, asked_version(command))
-        self._routes.update_broker_info_update_timestamp(*where, connection)
-        known = self._routes.data_version(*where)
-        header = QueryDataVersionResponseHeader(changed=changed)
-        return response(header=header, body=b"" if known is None else known.encode())
-
-
-def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> DataVersion | None:
+def _asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> DataVersion | None:
     """Decode the broker's own version, ``None`` if it sent no body."""
     if not command.body:
         return None
@@ -272,37 +289,3 @@ def asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> Da
     except CodecError as error:
         text = f"the body of QUERY_DATA_VERSION is not a DataVersion: {error}"
         raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error
-
-
-class BrokerHeartbeatProcessor:
-    """Records that a broker is alive; an unregistered broker is not an error."""
-
-    def __init__(self, routes: RouteInfoManager) -> None:
-        self._routes = routes
-
-    def process(self, connection: Connection, command: RemotingCommand[BrokerHeartbeatRequestHeader]) -> Command:
-        header = command.header
-        self._routes.update_broker_info_update_timestamp(header.cluster_name, header.broker_addr, connection)
-        return response()
-
-
-# RocketMQ does not clear the initial remark of this answer.
-_REMARK = "not set any response code"
-
-
-class GetBrokerMemberGroupProcessor:
-    """Answers addresses by id, none for an unknown name."""
-
-    def __init__(self, brokers: BrokerTable) -> None:
-        self._brokers = brokers
-
-    def process(self, connection: Connection, command: RemotingCommand[GetBrokerMemberGroupRequestHeader]) -> Command:
-        header = command.header
-        data = self._brokers.by_name.get(header.broker_name)
-        group = BrokerMemberGroup(
-            cluster=header.cluster_name,
-            broker_name=header.broker_name,
-            broker_addrs={} if data is None else data.broker_addrs,
-        )
-        body = GetBrokerMemberGroupResponseBody(broker_member_group=group)
-        return response(ResponseCode.SUCCESS, _REMARK, body=body.encode())

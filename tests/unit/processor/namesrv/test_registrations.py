@@ -26,7 +26,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.namesrv.registrations import VERSION_3_0_11, RegisterBrokerProcessor
+from rocketbroker.processor.namesrv.registrations import VERSION_3_0_11, RegistrationRequests
 from tests.support.namesrv_fixture import NamesrvFixture
 from tests.support.namesrv_session import recorded_answer, recorded_requests
 
@@ -126,8 +126,8 @@ def large(count: int = 200) -> bytes:
     return RegisterBrokerBody(TopicConfigAndMappingSerializeWrapper(configs, DataVersion(1, count))).encode()
 
 
-def processor(namesrv: NamesrvFixture) -> RegisterBrokerProcessor:
-    return RegisterBrokerProcessor(namesrv.config, namesrv.manager, namesrv.kv_configs, namesrv.executor)
+def registrations(namesrv: NamesrvFixture) -> RegistrationRequests:
+    return RegistrationRequests(namesrv.config, namesrv.manager, namesrv.kv_configs, namesrv.executor)
 
 
 def command(body: bytes, **fields: object) -> Command:
@@ -145,7 +145,7 @@ async def test_a_large_body_is_read_by_the_thread_and_kept_from_the_connection_s
     reading = threading.Event()
     namesrv.executor.submit(reading.wait)
     asked = command(large())
-    answer = processor(namesrv).process(namesrv.connection, asked)
+    answer = registrations(namesrv).register_broker(namesrv.connection, asked)
     asked.body = b""
     reading.set()
     assert isinstance(answer, asyncio.Future)
@@ -158,27 +158,27 @@ async def test_a_large_body_is_read_by_the_thread_and_kept_from_the_connection_s
 
 async def test_a_small_body_waits_for_the_large_ones_before_it(namesrv: NamesrvFixture) -> None:
     namesrv.config.__dict__["delete_topic_with_broker_registration"] = True
-    register = processor(namesrv)
-    first = register.process(namesrv.connection, command(large()))
-    second = register.process(namesrv.connection, command(BODY.encode()))
+    register = registrations(namesrv)
+    first = register.register_broker(namesrv.connection, command(large()))
+    second = register.register_broker(namesrv.connection, command(BODY.encode()))
     assert isinstance(first, asyncio.Future)
     assert isinstance(second, asyncio.Future)
     await asyncio.gather(first, second)
     assert topics(namesrv) == ["T", "U"]
-    assert isinstance(register.process(namesrv.connection, command(BODY.encode())), RemotingCommand)
+    assert isinstance(register.register_broker(namesrv.connection, command(BODY.encode())), RemotingCommand)
 
 
 async def test_bodies_that_wait_are_bounded(make_namesrv: Callable[..., NamesrvFixture]) -> None:
     namesrv = make_namesrv(maxWaitingRegistrationSize=16 << 20)
-    register = processor(namesrv)
+    register = registrations(namesrv)
     body = large() + b" " * (6 << 20)
-    waiting = [register.process(namesrv.connection, command(body)) for _ in range(2)]
+    waiting = [register.register_broker(namesrv.connection, command(body)) for _ in range(2)]
     with pytest.raises(BrokerResponseError, match=r"maxWaitingRegistrationSize: 18,9.* exceed the limit of 16,777,216"):
-        register.process(namesrv.connection, command(body))
+        register.register_broker(namesrv.connection, command(body))
     for answer in waiting:
         assert isinstance(answer, asyncio.Future)
         await answer
-    assert isinstance(register.process(namesrv.connection, command(BODY.encode())), RemotingCommand)
+    assert isinstance(register.register_broker(namesrv.connection, command(BODY.encode())), RemotingCommand)
 
 
 async def test_a_large_body_that_has_not_changed_is_not_decoded_again(
@@ -192,10 +192,10 @@ async def test_a_large_body_that_has_not_changed_is_not_decoded_again(
         return decode(body, limits)
 
     monkeypatch.setattr(RegisterBrokerBody, "decode_within", counted)
-    register = processor(namesrv)
+    register = registrations(namesrv)
 
     async def registered(body: bytes, **fields: object) -> int:
-        answer = register.process(namesrv.connection, command(body, **fields))
+        answer = register.register_broker(namesrv.connection, command(body, **fields))
         assert isinstance(answer, asyncio.Future)
         assert (await answer).code == (1 if fields.get("body_crc32") else 0)
         return len(decoded)
@@ -215,7 +215,7 @@ async def test_a_large_body_that_has_not_changed_is_not_decoded_again(
 
 
 async def test_a_broker_that_left_while_its_body_was_read_is_not_registered(namesrv: NamesrvFixture) -> None:
-    answer = processor(namesrv).process(namesrv.connection, command(large()))
+    answer = registrations(namesrv).register_broker(namesrv.connection, command(large()))
     namesrv.connection.close("gone")
     assert isinstance(answer, asyncio.Future)
     with pytest.raises(asyncio.CancelledError):
