@@ -57,8 +57,9 @@ async def test_calls_a_send():
     assert c / sends <= 61.2
 
 
+# The handler takes 27.4 C functions a message; beside other tests some loop turns serve fewer messages each.
 @pytest.mark.parametrize(
-    ("handles", "most_python", "most_c"), [(True, 33.0, 27.5), (False, 23.5, 22.0)], ids=["handler", "loop"]
+    ("handles", "most_python", "most_c"), [(True, 33.0, 28.0), (False, 23.5, 22.0)], ids=["handler", "loop"]
 )
 async def test_calls_a_consumed_message(most_python: float, most_c: float, *, handles: bool):
     complete = asyncio.Event()
