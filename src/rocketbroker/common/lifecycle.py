@@ -23,7 +23,7 @@ RESTART_S = 1.0
 #: Seconds between two looks of a part that looks for work.
 TICK_S = 0.5
 # Longest delay of what is due in a tick or later. Not 0: a timer may fire a moment before its tick, which then is over.
-_LATE_S = 0.05
+LATE_S = 0.05
 #: Longest sleep of an idle thread in seconds, should nobody wake it.
 IDLE_S = 10.0
 
@@ -95,7 +95,7 @@ class TaskOwner:
                 log.exception("%s.%s failed; next try in %s s", self._name, name, retry_s)
                 pause_s = retry_s
             # What the action looks for, such as a message that is due, may come right after the pause.
-            await asyncio.sleep(until_tick(pause_s, _LATE_S))
+            await asyncio.sleep(until_tick(pause_s, LATE_S))
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -155,14 +155,18 @@ class ServiceThread:
 
     An action that returns true found nothing to do. The thread is idle then: it next acts when woken, or after
     ``IDLE_S``. ``stop`` wakes it, lets it call ``action`` a last time, and joins it. Errors of ``action`` are logged.
+
+    Attributes:
+        is_idle: the last action found nothing to do.
+        is_stopping: ``stop`` was called.
     """
 
     def __init__(self, name: str, interval_s: float, action: Callable[[], bool | None]) -> None:
         self._action = action
         self._interval_s = interval_s
-        self._is_idle = False
+        self.is_idle = False
         self._work = threading.Event()
-        self._stopped = False
+        self.is_stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -175,12 +179,12 @@ class ServiceThread:
 
     def wake_idle(self) -> None:
         """Wake the thread if it is idle; otherwise it acts within its interval by itself."""
-        if self._is_idle:
+        if self.is_idle:
             self._work.set()
 
     def stop(self) -> None:
         """Call ``action`` a last time and join the thread (blocks; not for the event loop)."""
-        self._stopped = True
+        self.is_stopping = True
         self._work.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -188,14 +192,14 @@ class ServiceThread:
     def _run(self) -> None:
         last = False
         while not last:
-            self._work.wait(max(self._interval_s, IDLE_S) if self._is_idle else self._interval_s)
+            self._work.wait(max(self._interval_s, IDLE_S) if self.is_idle else self._interval_s)
             self._work.clear()
             # Before the action: who finds work for an idle thread later must wake it.
-            self._is_idle = False
+            self.is_idle = False
             # Read before the action: a call that is running when `stop` is called may have missed the last work.
-            last = self._stopped
+            last = self.is_stopping
             try:
-                self._is_idle = bool(self._action())
+                self.is_idle = bool(self._action())
             except Exception:
                 log.exception("%s failed; it continues", self._thread.name)
 

@@ -88,8 +88,8 @@ async def test_what_is_due_after_a_pause_waits_for_no_later_tick(monkeypatch):
     for part in range(20):
         now = begin + TICK_S * part / 20
         monkeypatch.setattr(loop, "time", lambda now=now: now)
-        ends.append(now + until_tick(TICK_S, lifecycle._LATE_S))
-        assert 0 < ends[-1] - now < TICK_S + lifecycle._LATE_S + 1e-6
+        ends.append(now + until_tick(TICK_S, lifecycle.LATE_S))
+        assert 0 < ends[-1] - now < TICK_S + lifecycle.LATE_S + 1e-6
         monkeypatch.undo()
     # It is a tick all the same, and a timer that fired a moment early skips the one that has come.
     assert ends == pytest.approx([begin + TICK_S] * 18 + [begin + 2 * TICK_S] * 2)
@@ -110,7 +110,7 @@ async def test_what_is_looked_for_whenever_it_is_due_is_hardly_late(monkeypatch)
     tasks.whenever(action, 60.0, "act")
     await until(lambda: len(pauses) > 1)
     await tasks.stop()
-    assert set(pauses) == {(3.0, lifecycle._LATE_S)}
+    assert set(pauses) == {(3.0, lifecycle.LATE_S)}
 
 
 async def test_a_pause_below_a_tick_is_kept():
@@ -135,7 +135,7 @@ def test_what_comes_while_the_last_action_runs_is_acted_on_before_the_stop():
     work.append(2)
     stopping = threading.Thread(target=thread.stop)
     stopping.start()
-    while not thread._stopped:
+    while not thread.is_stopping:
         pass
     go.set()
     stopping.join(60)
@@ -169,11 +169,11 @@ def test_a_thread_that_never_began_may_be_stopped():
 
 def test_an_idle_thread_sleeps_on_until_it_is_woken(monkeypatch):
     monkeypatch.setattr(lifecycle, "IDLE_S", 60)
-    calls: list[bool] = []
+    calls: list[None] = []
     acted = threading.Semaphore(0)
 
     def act() -> bool:
-        calls.append(thread._work.is_set())
+        calls.append(None)
         acted.release()
         return len(calls) >= 3
 
@@ -181,7 +181,7 @@ def test_an_idle_thread_sleeps_on_until_it_is_woken(monkeypatch):
     thread.start()
     for _ in range(3):
         assert acted.acquire(timeout=60)
-    while not thread._is_idle:
+    while not thread.is_idle:
         pass
     assert not acted.acquire(timeout=0.05)
     thread.wake_idle()
@@ -190,14 +190,15 @@ def test_an_idle_thread_sleeps_on_until_it_is_woken(monkeypatch):
 
 
 def test_a_busy_thread_is_left_to_its_interval():
-    calls: list[None] = []
-    thread = ServiceThread("Busy", 60, lambda: calls.append(None))
+    acted = threading.Semaphore(0)
+    thread = ServiceThread("Busy", 60, acted.release)
     thread.start()
     thread.wake_idle()
 
-    assert not thread._work.is_set()
+    assert not acted.acquire(timeout=0.05)
     thread.stop()
-    assert len(calls) == 1
+    assert acted.acquire(blocking=False)
+    assert not acted.acquire(blocking=False), "the last action was the only one"
 
 
 class Slow:

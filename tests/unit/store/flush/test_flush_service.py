@@ -62,6 +62,19 @@ class Seen(list[int | None]):
         return self.now
 
 
+class Clock:
+    """Monotonic clock of the flush thread; it advances by 10 ms with each look, and counts them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        self.now += 0.01
+        return self.now
+
+
 class Log:
     """A CommitLog's files and what its flusher tells of them."""
 
@@ -162,26 +175,21 @@ def test_nothing_is_acknowledged_while_the_checkpoint_cannot_go_back(tmp_path: P
     log.queue.close()
 
 
-async def test_a_few_bytes_wait_for_the_thorough_interval(tmp_path: Path):
+async def test_a_few_bytes_wait_for_the_thorough_interval(tmp_path: Path, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(flush_service, "time", clock)
     log = Log(tmp_path, flush_interval_commit_log=1, flush_commit_log_thorough_interval=600_000)
     log.flusher.start()
     file = log.queue.files[0]
     await until(lambda: log.now > 0)  # the first round is a thorough one
     file.wrote = 100
     log.flusher.look()
-    rounds: list[int] = []
-    due = log.flusher._flush_due
-
-    def look() -> None:
-        due()
-        rounds.append(0)
-
-    log.flusher._thread._action = look
-    await until(lambda: len(rounds) > 2)
+    looks = clock.looks
+    await until(lambda: clock.looks > looks + 3)
 
     assert file.flushed == 0
 
-    log.flusher._thorough_at = 0
+    clock.now += 600
     await until(lambda: file.flushed == 100)
     await log.stop()
 
@@ -204,18 +212,22 @@ async def test_enough_pages_are_synced_at_the_interval(tmp_path: Path):
 
 async def test_a_thread_without_work_sleeps_until_the_log_has_grown(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(lifecycle, "IDLE_S", 60)
+    clock = Clock()
+    monkeypatch.setattr(flush_service, "time", clock)
     log = Log(tmp_path, flush_interval_commit_log=1, flush_commit_log_thorough_interval=1)
     log.flusher.start()
-    thread, file = log.flusher._thread, log.queue.files[0]
-    await until(lambda: thread._is_idle)
-    log.flusher.look()
-    assert not thread._work.is_set()
+    file = log.queue.files[0]
+    await until(lambda: log.now > 0)
+    looks = clock.looks
+    for _ in range(20):
+        log.flusher.look()
+        await asyncio.sleep(0.001)
+    assert clock.looks == looks, "there is nothing to sync"
 
     file.wrote = 100
     log.flusher.look()
 
     await until(lambda: file.flushed == 100)
-    await until(lambda: thread._is_idle)
     await log.stop()
 
 
@@ -306,11 +318,11 @@ class Unwalked(deque[Any]):
 
 
 async def test_only_those_that_are_late_are_looked_at_when_they_are(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(flush_service, "deque", Unwalked)
     log = Log(tmp_path)
     syncing = threading.Event()
     monkeypatch.setattr(log.flusher, "flush", lambda: syncing.wait(60))
     log.queue.files[0].wrote = 100
-    log.flusher._waiting = Unwalked()
     log.flusher.start()
     told: list[int] = []
     log.flusher.when_flushed(30, lambda _: told.append(30), 0.01)
@@ -318,7 +330,6 @@ async def test_only_those_that_are_late_are_looked_at_when_they_are(tmp_path: Pa
 
     await until(lambda: told == [30])
 
-    assert len(log.flusher._waiting) == 1
     syncing.set()
     monkeypatch.undo()
     await until(lambda: told == [30, 60])
@@ -331,13 +342,17 @@ async def test_the_sends_of_a_run_count_for_the_next_sync(tmp_path: Path, monkey
     log.flusher.start()
     counts: list[tuple[str, int]] = []
     for name in ("ask", "joined", "served"):
-        monkeypatch.setattr(log.flusher._group, name, lambda sends, name=name: counts.append((name, sends)))
+
+        def count(group: GroupCommit, sends: int, name=name, method=getattr(GroupCommit, name)) -> None:
+            counts.append((name, sends))
+            method(group, sends)
+
+        monkeypatch.setattr(GroupCommit, name, count)
     told: list[bool] = []
 
     log.flusher.when_flushed(40, lambda outcome: told.append(outcome.ok), 600.0, sends=25)
     log.flusher.when_flushed(60, lambda outcome: told.append(outcome.ok))
     log.flusher.when_flushed(90, lambda outcome: told.append(outcome.ok), 600.0, sends=6)
-    log.flusher._thread.wakeup()
     await until(lambda: len(told) == 3)
     log.flusher.when_flushed(100, lambda outcome: told.append(outcome.ok), 600.0, sends=3)
 
