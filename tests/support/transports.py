@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
 from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route, RunAnswers
 from rocketbroker.codec.remoting.header_template import INT, VaryingField
@@ -229,6 +231,26 @@ def attach(endpoint: Endpoint) -> tuple[RemotingConnection, FakeTransport]:
     transport.protocol = connection
     connection.connection_made(transport)
     return connection, transport
+
+
+def made_transports(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.BaseTransport]:
+    """Return the list that gets the transport of each connection made from now on."""
+    made: list[asyncio.BaseTransport] = []
+    connection_made = RemotingConnection.connection_made
+
+    def note(connection: RemotingConnection, transport: asyncio.BaseTransport) -> None:
+        made.append(transport)
+        connection_made(connection, transport)
+
+    monkeypatch.setattr(RemotingConnection, "connection_made", note)
+    return made
+
+
+def set_clock_forward(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Set the clock of the running event loop forward."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + seconds)
 
 
 def feed(connection: RemotingConnection, data: bytes, cuts: Sequence[int] = ()) -> None:

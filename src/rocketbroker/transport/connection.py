@@ -235,6 +235,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Number of requests of the peer without an answer."""
         return self._responder.open_requests
 
+    @property
+    def awaited_answers(self) -> int:
+        """Number of requests of this side without an answer."""
+        return len(self._outgoing.pending)
+
     def held_bytes(self) -> int:
         """Return the memory that is kept until a later event: incomplete frames, open requests, unsent answers."""
         return self._buffer.held + len(self._unread) + self._responder.body_bytes + self._writer.unsent_bytes

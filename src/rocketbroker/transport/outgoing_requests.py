@@ -35,6 +35,7 @@ class OutgoingRequests:
 
     Attributes:
         was_answered: the peer has answered a request.
+        pending: requests without an answer by opaque, each with its deadline.
     """
 
     def __init__(self, peer: Connection, writer: FrameWriter, endpoint: Endpoint) -> None:
@@ -45,8 +46,7 @@ class OutgoingRequests:
         self._before_request = endpoint.hooks.before_request
         self._loop = asyncio.get_running_loop()
         self.was_answered = False
-        # Requests without an answer by opaque, each with its deadline.
-        self._pending: dict[int, tuple[asyncio.Future[Command], float]] = {}
+        self.pending: dict[int, tuple[asyncio.Future[Command], float]] = {}
         # One timer for all of them, since answers are expected: it runs at the earliest deadline it has seen.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -82,7 +82,7 @@ class OutgoingRequests:
         command.opaque = opaque = next(self._opaques) & MAX_OPAQUE
         future: asyncio.Future[Command] = loop.create_future()
         deadline = loop.time() + timeout_s
-        self._pending[opaque] = future, deadline
+        self.pending[opaque] = future, deadline
         try:
             self._push(command)
             if deadline < self._timer_at:
@@ -92,7 +92,7 @@ class OutgoingRequests:
             text = f"no answer from {address} to request code {command.code} within {round(timeout_s, 2):g} s"
             raise RemotingTimeoutError(text) from None
         finally:
-            self._pending.pop(opaque, None)
+            self.pending.pop(opaque, None)
 
     def _expire_at(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
@@ -103,10 +103,10 @@ class OutgoingRequests:
         """Fail the requests whose deadline has passed."""
         now = loop.time()
         self._timer, self._timer_at = None, math.inf
-        for future, deadline in self._pending.values():
+        for future, deadline in self.pending.values():
             if deadline <= now and not future.done():
                 future.set_exception(TimeoutError())
-        left = [deadline for _, deadline in self._pending.values() if deadline > now]
+        left = [deadline for _, deadline in self.pending.values() if deadline > now]
         if left:
             self._expire_at(min(left), loop)
 
@@ -131,7 +131,7 @@ class OutgoingRequests:
 
     def answered(self, command: Command) -> None:
         """Complete the request that an answer belongs to."""
-        future, _ = self._pending.pop(command.opaque, _NOTHING)
+        future, _ = self.pending.pop(command.opaque, _NOTHING)
         if future is None or future.done():
             log.debug("%s answered %d, which nobody waits for", self._peer.remote_address, command.opaque)
             return
@@ -143,7 +143,7 @@ class OutgoingRequests:
         """Fail all requests without an answer."""
         if self._timer is not None:
             self._timer.cancel()
-        for future, _ in self._pending.values():
+        for future, _ in self.pending.values():
             if not future.done():
                 future.set_exception(RemotingSendError(f"the connection to {self._peer.remote_address} was lost"))
-        self._pending.clear()
+        self.pending.clear()

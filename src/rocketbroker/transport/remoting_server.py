@@ -40,10 +40,10 @@ def bind_sockets(host: str, port: int, second_below: int = 0, *, exclusive: bool
     for _ in range(_TRIES if port == 0 else 1):
         sockets: list[socket.socket] = []
         try:
-            sockets = _bind(host, port, exclusive=exclusive)
+            sockets = bind_port(host, port, exclusive=exclusive)
             second = port_of(sockets[0]) - second_below
             if second_below and second > 0:
-                return sockets + _bind(host, second, exclusive=exclusive)
+                return sockets + bind_port(host, second, exclusive=exclusive)
         except ConfigError as error:
             close_sockets(sockets)
             failed = error
@@ -91,7 +91,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def _bind(host: str, port: int, *, exclusive: bool) -> list[socket.socket]:
+def bind_port(host: str, port: int, *, exclusive: bool) -> list[socket.socket]:
     """Bind one port at all addresses of the host."""
     sockets: list[socket.socket] = []
     try:

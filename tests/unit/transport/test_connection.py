@@ -12,7 +12,19 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.transport import frame_reader
 from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.peer_limits import SHARED_SIZE, ConnectionLimits
-from tests.support.transports import ECHO, LATER, FakeTransport, Handlers, Runs, attach, connect, feed, frame, frames
+from tests.support.transports import (
+    ECHO,
+    LATER,
+    FakeTransport,
+    Handlers,
+    Runs,
+    attach,
+    connect,
+    feed,
+    frame,
+    frames,
+    set_clock_forward,
+)
 from tests.support.waiting import turns, until
 
 
@@ -309,7 +321,7 @@ class TestIdle:
         assert f"took none of the {transport.waiting} bytes" in caplog.text
         assert "(serverChannelMaxIdleTimeSeconds)" in caplog.text
 
-    async def test_one_that_takes_a_little_at_a_time_stays(self, handlers: Handlers):
+    async def test_one_that_takes_a_little_at_a_time_stays(self, handlers: Handlers, monkeypatch):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         now = connection.last_read
         transport.blocked = True
@@ -321,8 +333,8 @@ class TestIdle:
             connection.check(now)
         assert not transport.closed
 
+        set_clock_forward(monkeypatch, now - asyncio.get_running_loop().time())
         transport.drained()
-        connection._heard_at = now
         connection.check(now + 9)
         assert not transport.closed
         connection.check(now + 11)

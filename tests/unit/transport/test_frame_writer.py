@@ -18,7 +18,7 @@ from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
 from tests.support.certificates import server_context, tls_tunnel
 from tests.support.running import stopping
-from tests.support.transports import ECHO, HOLDING, LATER, Handlers
+from tests.support.transports import ECHO, HOLDING, LATER, Handlers, made_transports
 from tests.support.waiting import until
 
 
@@ -79,16 +79,15 @@ async def address(server: RemotingServer, context: ssl.SSLContext) -> AsyncItera
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
 async def test_requests_of_any_size_are_answered(
-    address: str, trusting: ssl.SSLContext, version: ssl.TLSVersion, size: int
+    address: str, trusting: ssl.SSLContext, version: ssl.TLSVersion, size: int, monkeypatch: pytest.MonkeyPatch
 ):
     trusting.minimum_version = trusting.maximum_version = version
+    transports = made_transports(monkeypatch)
     async with stopping(RemotingClient(tls=trusting)) as client:
         bodies = [b"%d" % number + bytes(size) for number in range(3)]
         answers = await asyncio.gather(*(client.invoke(address, request(ECHO, None, body), 60) for body in bodies))
-        connection = await client.connect(address)
         assert [answer.body for answer in answers] == bodies
-        transport = connection._writer.transport
-        assert isinstance(transport, TlsTransport)
+        [transport] = [each for each in transports if isinstance(each, TlsTransport)]
         assert transport.get_extra_info("ssl_object").version().replace(".", "_") == version.name
 
 

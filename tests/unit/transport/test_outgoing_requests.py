@@ -44,7 +44,7 @@ class TestRequests:
         late = response(0)
         late.opaque = transport.answers[0].opaque
         feed(connection, encode_frame(late))
-        assert connection._outgoing._pending == {}
+        assert connection.awaited_answers == 0
 
     async def test_a_lost_connection_ends_all_that_wait(self, handlers: Handlers):
         lost: list[object] = []
@@ -121,7 +121,7 @@ async def test_a_connection_that_is_lost_ends_requests_that_have_not_left(handle
         ends = await asyncio.gather(*tasks, return_exceptions=True)
 
     assert [isinstance(end, RemotingSendError) for end in ends] == [True] * 3
-    assert (bytes(transport.written), connection._outgoing._pending) == (b"", {})
+    assert (bytes(transport.written), connection.awaited_answers) == (b"", 0)
 
 
 class TestPushes:
@@ -147,7 +147,7 @@ class TestPushes:
         assert 9_000 < transport.waiting - waiting <= 10_000
         with pytest.raises(RemotingTooMuchRequestError, match=r"the limit of 10,000 \(maxPushBytesPerConnection\)"):
             await connection.invoke(request(FUTURE, None, bytes(900)), 5)
-        assert not connection._outgoing._pending
+        assert connection.awaited_answers == 0
 
         transport.drained()
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Route
-from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.transport.peer_limits import SHARED_SIZE, ConnectionLimits, ReceiveBuffer
-from tests.support.transports import ECHO, FUTURE, LATER, Handlers, attach, connect, feed, frame
+from tests.support.transports import ECHO, FUTURE, LATER, Handlers, attach, connect, feed, frame, set_clock_forward
 from tests.support.waiting import turns, until
 
 
@@ -185,10 +185,10 @@ class TestFrameTimeout:
         connection.check(began + 66)
         assert transport.aborted
 
-    async def test_each_frame_has_its_own(self, handlers: Handlers):
+    async def test_each_frame_has_its_own(self, handlers: Handlers, monkeypatch):
         connection, transport, _ = connect(handlers.routes(), limits=self.LIMITS)
         feed(connection, frame(ECHO)[:-1])
-        connection._progress.frame_began_at -= 59
+        set_clock_forward(monkeypatch, 59)
         feed(connection, b"}" + frame(ECHO)[:-1])
 
         connection.check(connection.last_read + 59)
@@ -201,7 +201,8 @@ class TestFrameTimeout:
         feed(connection, frame(ECHO)[:-1])
         began = connection.last_read
         transport.blocked = True
-        connection._writer.write([bytes(200)])
+        connection.send_oneway(request(ECHO, None, bytes(200)))
+        connection.flush()
         assert transport.stopped
         transport.waiting -= 1  # the peer takes its answers, though slowly
         connection.check(began + 70)

@@ -180,6 +180,10 @@ async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers):
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+def connects_under_way() -> int:
+    return sum("connect " in task.get_name() for task in asyncio.all_tasks())
+
+
 async def test_stop_ends_a_connect_under_way():
     async with stopping(RemotingClient(connect_timeout_s=60)) as client:
         # The queue of one place is full, so that the kernel does not answer.
@@ -187,7 +191,7 @@ async def test_stop_ends_a_connect_under_way():
             address = full.getsockname()
             first.connect(address)
             attempts = [asyncio.create_task(client.connect(f"127.0.0.1:{address[1]}")) for _ in range(2)]
-            await until(lambda: bool(client._attempts))
+            await until(connects_under_way)
 
             await client.stop()
 
@@ -232,7 +236,7 @@ async def test_waiters_share_a_connect_each_within_its_own_limit(client: Remotin
             return loop.time() - began
 
         waited = await asyncio.gather(*map(wait, (0.05, 0.15, 0.1)))
-        assert len(client._attempts) == 1
+        assert connects_under_way() == 1
         # uvloop's timers count whole milliseconds.
         assert all(
             limit_s - 0.005 <= took < limit_s + 1 for limit_s, took in zip((0.05, 0.15, 0.1), waited, strict=True)
@@ -286,36 +290,42 @@ async def test_connections_that_are_dropped_at_once_are_made_again_at_growing_pa
     await dropper.server.wait_closed()
 
 
-async def test_the_pause_ends_with_a_connection_that_was_useful(client: RemotingClient, handlers: Handlers):
+async def test_the_pause_ends_with_a_connection_that_was_useful(handlers: Handlers):
     losses: list[bool] = []
-    client._on_close = lambda _connection, proved: losses.append(proved)
     dropper = Dropper()
     address = await dropper.start()
-    for _ in range(2):
-        with pytest.raises((RemotingSendError, RemotingConnectError)):
-            await client.invoke(address, request(ECHO))
-        await until(lambda: not client._dialled)
-    assert client._useless[address].number == 2
-    dropper.server.close()
-    await dropper.server.wait_closed()
-    server = RemotingServer(handlers.routes(), host="127.0.0.1", port=int(address.rpartition(":")[2]))
-    await server.start()
-    assert (await client.invoke(address, request(ECHO))).code == 0
-    await server.stop()
-    await until(lambda: len(losses) == 3)
-    assert losses == [False, False, True]
-    assert client._useless == {}
+    loop = asyncio.get_running_loop()
+    async with stopping(RemotingClient(on_close=lambda _connection, proved: losses.append(proved))) as client:
+        for _ in range(4):
+            known = len(losses)
+            with pytest.raises((RemotingSendError, RemotingConnectError)):
+                await client.invoke(address, request(ECHO))
+            await until(lambda known=known: len(losses) > known)  # type: ignore[misc]
+        dropper.server.close()
+        await dropper.server.wait_closed()
+        server = RemotingServer(handlers.routes(), host="127.0.0.1", port=int(address.rpartition(":")[2]))
+        await server.start()
+        began = loop.time()
+        assert (await client.invoke(address, request(ECHO))).code == 0
+        assert loop.time() - began > 0.3, "the pause after four useless connections is 0.4 s"
+        await server.stop()
+        await until(lambda: len(losses) == 5)
+        began = loop.time()
+        with pytest.raises(RemotingConnectError):
+            await client.connect(address)
+        assert loop.time() - began < 0.3
+    assert losses == [False, False, False, False, True]
 
 
-async def test_a_connection_that_lasted_was_useful_without_an_answer(
-    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_connection_that_lasted_was_useful_without_an_answer(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(remoting_client, "_USEFUL_S", 0.02)
-    _, peer = await connected(client)
-    await asyncio.sleep(0.03)
-    peer.close()
-    await until(lambda: not client._dialled)
-    assert client._useless == {}
+    losses: list[bool] = []
+    async with stopping(RemotingClient(on_close=lambda _connection, proved: losses.append(proved))) as client:
+        _, peer = await connected(client)
+        await asyncio.sleep(0.03)
+        peer.close()
+        await until(lambda: losses)
+    assert losses == [True]
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
@@ -359,7 +369,7 @@ class TestPeersThatStall:
         assert "(frameTimeoutSeconds)" in caplog.text
         with pytest.raises(RemotingSendError, match="was lost"):
             await waiting
-        assert client._endpoint.held_bytes == 0
+        assert connection.memory.bytes == 0
         peer.close()
 
     async def test_one_that_takes_nothing_is_dropped(self, client: RemotingClient, caplog):
@@ -368,13 +378,13 @@ class TestPeersThatStall:
         for _ in range(10):
             connection.send_oneway(request(ECHO, None, bytes(1 << 20)))
         connection.check(now)
-        assert client._endpoint.held_bytes > 1 << 20
+        assert connection.memory.bytes > 1 << 20
 
         connection.check(now + 60)
         connection.check(now + 121)
 
         assert "took none of the" in caplog.text
-        assert client._endpoint.held_bytes == 0
+        assert connection.memory.bytes == 0
         peer.close()
 
     async def test_one_that_is_silent_stays(self, client: RemotingClient, address: str):

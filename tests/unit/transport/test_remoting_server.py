@@ -15,7 +15,7 @@ from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, listen, port_of
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running
-from tests.support.transports import ECHO, LATER, Handlers, frame, split_frames
+from tests.support.transports import ECHO, LATER, Handlers, frame, made_transports, split_frames
 from tests.support.waiting import until
 
 
@@ -91,7 +91,7 @@ def test_a_name_is_bound_at_each_of_its_addresses(monkeypatch: pytest.MonkeyPatc
 def test_a_free_port_that_is_taken_at_another_address_is_chosen_again(monkeypatch: pytest.MonkeyPatch):
     """The system chooses by the first address."""
     tries: list[int] = []
-    real = remoting_server._bind
+    real = remoting_server.bind_port
 
     def bind(host: str, port: int, *, exclusive: bool) -> list[socket.socket]:
         tries.append(port)
@@ -99,7 +99,7 @@ def test_a_free_port_that_is_taken_at_another_address_is_chosen_again(monkeypatc
             raise ConfigError(f"cannot listen on {host}: in use at its second address")
         return real(host, port, exclusive=exclusive)
 
-    monkeypatch.setattr(remoting_server, "_bind", bind)
+    monkeypatch.setattr(remoting_server, "bind_port", bind)
     close_sockets(bind_sockets(LOOPBACK, 0))
     assert tries == [0, 0]
     tries.clear()
@@ -267,9 +267,8 @@ async def test_a_peer_that_does_not_read_is_not_read_either(server: RemotingServ
         seen = len(handlers.seen)
         await asyncio.sleep(0.1)
         (connection,) = server.connections
-        assert connection._writer.transport is not None
         assert len(handlers.seen) == seen < count
-        assert connection._writer.transport.get_write_buffer_size() < 4 << 20
+        assert connection.held_bytes() < 4 << 20
         assert not sending.done()
 
         got = bytearray()
@@ -308,7 +307,8 @@ async def test_silent_connections_are_closed(handlers: Handlers, monkeypatch):
         busy = await Peer.open(server.port)
         assert (await busy.ask(frame(ECHO))).code == 0
 
-        connection.last_read = connection._heard_at = connection.last_read - 1_001
+        check = connection.check
+        monkeypatch.setattr(connection, "check", lambda now: check(now + 1_001))
 
         assert await silent.at_end() == b""
         assert (await busy.ask(frame(ECHO))).code == 0
@@ -334,7 +334,8 @@ async def test_one_that_takes_no_answers_is_dropped_though_it_was_closed_before(
         (connection,) = server.connections
         connection.close("no longer wanted")
 
-        connection._progress.taken_at -= 1_001
+        check = connection.check
+        monkeypatch.setattr(connection, "check", lambda now: check(now + 1_001))
 
         await until(lambda: lost)
         assert server.connections == set()
@@ -389,14 +390,14 @@ async def test_connections_leave_the_store_its_descriptors(handlers: Handlers, c
             await peer.close()
 
 
-async def test_what_the_kernel_holds_for_a_peer_is_bounded_where_it_is_asked_for(handlers: Handlers):
+async def test_what_the_kernel_holds_for_a_peer_is_bounded_where_it_is_asked_for(handlers: Handlers, monkeypatch):
     limits = ConnectionLimits(send_buffer=20_000)
+    transports = made_transports(monkeypatch)
     async with running(RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits)) as server:
         peer = await Peer.open(server.port)
         assert (await peer.ask(frame(ECHO))).code == 0
-        (connection,) = server.connections
-        assert connection._writer.transport is not None
-        sock = connection._writer.transport.get_extra_info("socket")
+        (transport,) = transports
+        sock = transport.get_extra_info("socket")
 
         # Linux doubles it, for its own bookkeeping.
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in {20_000, 40_000}

@@ -33,6 +33,7 @@ from tests.support.transports import (
     connect,
     feed,
     frame,
+    set_clock_forward,
 )
 from tests.support.waiting import until
 
@@ -214,12 +215,10 @@ class TestSlowRequests:
 
         assert caplog.text == ""
 
-    async def test_the_log_tells_turn_and_work(self, handlers: Handlers, caplog):
+    async def test_the_log_tells_turn_and_work(self, handlers: Handlers, caplog, monkeypatch):
         connection, transport, endpoint = connect(handlers.routes(), limits=SLOW)
         feed(connection, b"".join(frame(LATER, b"", opaque) for opaque in range(5)))
-        # As if they had come 2 s ago.
-        for command, _ in connection._responder._waiting:
-            command.received_at -= 2.0
+        set_clock_forward(monkeypatch, 2.0)
 
         handlers.gate.set()
         await until(lambda: len(transport.answers) == 5)

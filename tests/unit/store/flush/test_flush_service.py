@@ -341,13 +341,13 @@ async def test_the_sends_of_a_run_count_for_the_next_sync(tmp_path: Path, monkey
     log.queue.files[0].wrote = 100
     log.flusher.start()
     counts: list[tuple[str, int]] = []
-    for name in ("ask", "joined", "served"):
+    for method in (GroupCommit.ask, GroupCommit.joined, GroupCommit.served):
 
-        def count(group: GroupCommit, sends: int, name=name, method=getattr(GroupCommit, name)) -> None:
-            counts.append((name, sends))
+        def count(group: GroupCommit, sends: int, method=method) -> None:
+            counts.append((method.__name__, sends))
             method(group, sends)
 
-        monkeypatch.setattr(GroupCommit, name, count)
+        monkeypatch.setattr(GroupCommit, method.__name__, count)
     told: list[bool] = []
 
     log.flusher.when_flushed(40, lambda outcome: told.append(outcome.ok), 600.0, sends=25)
