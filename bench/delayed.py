@@ -26,6 +26,7 @@ from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
@@ -117,15 +118,13 @@ async def delayed(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
     config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
     store = MessageStore(config, _HOST, NoListener(), clock)
     levels = parse_delay_levels(config.message_delay_level)
-    stats = BrokerStatsManager(clock, "Bench")
+    copies = CopyDelivery(store.appender, store.entry_reader, BrokerStatsManager(clock, "Bench"), _HOST)
     schedule = ScheduleMessageService(
-        root / "delayOffset.json", store.appender, store.queues, store.entry_reader, store.flusher,
-        store_host=_HOST, delay_levels=levels, clock=clock, stats=stats,
+        root / "delayOffset.json", copies, store.queues, store.flusher, delay_levels=levels, clock=clock,
     )  # fmt: skip
     wheel = TimerMessageStore(
-        config, store.appender, store.queues, store.entry_reader, store.flusher,
-        TimerProgress(root / "timerProgress.json", store.flusher), _nothing_failed,
-        store_host=_HOST, clock=clock, stats=stats,
+        config, copies, store.queues, store.flusher,
+        TimerProgress(root / "timerProgress.json", store.flusher), _nothing_failed, clock=clock,
     )  # fmt: skip
     rewrite = HandleScheduleMessage(config, clock, len(levels), lambda: wheel.precision_ms)
     services: Sequence[Service] = (store, schedule, wheel)

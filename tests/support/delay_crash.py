@@ -16,6 +16,7 @@ from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import LOCAL, FileSystem
@@ -100,30 +101,25 @@ class Delays:
             replace_contents(table.path, table.encode(), file_system)
 
         self.store = store
-        config, stats = store.config, BrokerStatsManager(clock, "C")
+        config = store.config
+        copies = CopyDelivery(store.appender, store.entry_reader, BrokerStatsManager(clock, "C"), V4_HOST)
         self.schedule = ScheduleMessageService(
             config.config_dir / "delayOffset.json",
-            store.appender,
+            copies,
             store.queues,
-            store.entry_reader,
             store.flusher,
-            store_host=V4_HOST,
             delay_levels=parse_delay_levels(config.message_delay_level),
             clock=clock,
-            stats=stats,
             on_persist=write,
         )
         self.timer = TimerMessageStore(
             config,
-            store.appender,
+            copies,
             store.queues,
-            store.entry_reader,
             store.flusher,
             TimerProgress(config.config_dir / "timerProgress.json", store.flusher, write),
             nothing_to_wait_for,
-            store_host=V4_HOST,
             clock=clock,
-            stats=stats,
             file_system=file_system,
         )
         self._rewrite = HandleScheduleMessage(config, clock, self.schedule.max_delay_level, self._precision_ms)

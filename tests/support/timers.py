@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.longpolling.pull_request import Put
 from rocketbroker.broker.persist.config_manager import AnyConfigManager
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.broker.waiting_messages import CopyDelivery, Put
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common.config import MessageStoreConfig
@@ -30,7 +30,7 @@ class Timer:
     Args:
         store: started, with the clock.
         clock: the time.
-        put, may_deliver: see ``TimerMessageStore``.
+        put, may_deliver: see ``CopyDelivery``.
         settings: of ``MessageStoreConfig``.
     """
 
@@ -48,19 +48,15 @@ class Timer:
         self.config.config_dir.mkdir(exist_ok=True)
         self.path = self.config.config_dir / "timerProgress.json"
         progress = TimerProgress(self.path, store.flusher, self._write)
+        stats = BrokerStatsManager(clock, "C")
         self.service = TimerMessageStore(
             self.config,
-            store.appender,
+            CopyDelivery(store.appender, store.entry_reader, stats, V4_HOST, put=put, may_deliver=may_deliver),
             store.queues,
-            store.entry_reader,
             store.flusher,
             progress,
             nothing_failed,
-            store_host=V4_HOST,
             clock=clock,
-            stats=BrokerStatsManager(clock, "C"),
-            put=put,
-            may_deliver=may_deliver,
         )
         self.rewrite = HandleScheduleMessage(self.config, clock, 18, lambda: self.service.precision_ms)
 

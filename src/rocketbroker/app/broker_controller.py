@@ -37,8 +37,9 @@ from rocketbroker.broker.registration.escape_bridge import EscapeBridge
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.acting_master import Progress
+from rocketbroker.broker.slave.delivery_lease import DeliveryLease, MasterDeliveries
 from rocketbroker.broker.slave.master_client import MasterClient
-from rocketbroker.broker.slave.master_progress import DeliveryLease, MasterDeliveries, MasterProgressGate
+from rocketbroker.broker.slave.master_progress import MasterProgressGate
 from rocketbroker.broker.slave.slave_synchronize import CopiedTables, FollowedTables, SlaveSynchronize
 from rocketbroker.broker.timer.timer_message_store import TimerFollower, TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
@@ -51,6 +52,7 @@ from rocketbroker.broker.transaction.transactional_message_check_service import 
     TransactionalMessageCheckService,
 )
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Connection, Route
@@ -136,7 +138,7 @@ class BrokerController:
             topics=self.topic_configs.topics,
             replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
-        self.schedule, self.timer = self._make_schedule(), self._make_timer()
+        self.schedule, self.timer = self._make_deliveries()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
         self.transactions = TransactionalMessageService(
             self.store.appender,
@@ -211,39 +213,31 @@ class BrokerController:
             *self.replication.parts,
         )
 
-    def _make_schedule(self) -> ScheduleMessageService:
+    def _make_deliveries(self) -> tuple[ScheduleMessageService, TimerMessageStore]:
+        """Return the services that deliver delayed messages."""
         store, store_config = self.store, self._settings.store
-        return ScheduleMessageService(
-            store_config.config_dir / "delayOffset.json",
+        copies = CopyDelivery(
             store.appender,
-            store.queues,
             store.entry_reader,
+            self.stats,
+            self._store_host,
+            put=self._escape.put if self._is_slave else None,
+            may_deliver=self._lease.holds,
+        )
+        schedule = ScheduleMessageService(
+            store_config.config_dir / "delayOffset.json",
+            copies,
+            store.queues,
             store.flusher,
-            store_host=self._store_host,
             delay_levels=parse_delay_levels(store_config.message_delay_level),
             clock=self._clock,
-            stats=self.stats,
             on_persist=self._persist.submit,
-            put=self._escape.put if self._is_slave else None,
-            may_deliver=self._lease.holds,
         )
-
-    def _make_timer(self) -> TimerMessageStore:
-        store, store_config = self.store, self._settings.store
-        return TimerMessageStore(
-            store_config,
-            store.appender,
-            store.queues,
-            store.entry_reader,
-            store.flusher,
-            TimerProgress(store_config.config_dir / "timerProgress.json", store.flusher, self._persist.submit),
-            self._persist.drain,
-            store_host=self._store_host,
-            clock=self._clock,
-            stats=self.stats,
-            put=self._escape.put if self._is_slave else None,
-            may_deliver=self._lease.holds,
+        progress = TimerProgress(store_config.config_dir / "timerProgress.json", store.flusher, self._persist.submit)
+        timer = TimerMessageStore(
+            store_config, copies, store.queues, store.flusher, progress, self._persist.drain, clock=self._clock
         )
+        return schedule, timer
 
     def _make_half_recovery(self) -> HalfQueueRecovery:
         store = self.store

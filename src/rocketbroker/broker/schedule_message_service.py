@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, WaitingMessages, unbroken
 from rocketbroker.broker.message_copy import with_real_place
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
+from rocketbroker.broker.waiting_messages import CopyDelivery, is_settled
 from rocketbroker.codec.message.message_const import (
     PROPERTY_DELAY_TIME_LEVEL,
     TRANSACTION_COMMIT_TYPE,
@@ -25,17 +24,10 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
-from rocketbroker.store.commitlog.put_message import (
-    PERMANENT_FAILURES,
-    MessageExtBrokerInner,
-    PutMessageResult,
-    PutMessageStatus,
-)
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
-from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.read.message_fetcher import EntryReader
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +48,13 @@ def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
     value = get_property(message.properties, DELAY)
     if value is None or transaction_value(message.sys_flag) not in {TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE}:
         return
-    level = _level_of(value)
+    digits = value.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
+        raise BrokerResponseError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the property DELAY is {value[:64]!r}; set it to a delay level (1, 2, ...)",
+        )
+    level = int(value)
     if level <= 0:
         return
     properties = message.properties
@@ -68,25 +66,13 @@ def delay_rewrite(message: MessageExtBrokerInner, max_delay_level: int) -> None:
     message.queue_id = level - 1
 
 
-def _level_of(value: bytes) -> int:
-    digits = value.removeprefix(b"-")
-    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
-        raise BrokerResponseError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the property DELAY is {value[:64]!r}; set it to a delay level (1, 2, ...)",
-        )
-    return int(value)
-
-
 # Delivery of delayed messages (org.apache.rocketmq.broker.schedule.ScheduleMessageService).
 #
 # SCHEDULE_TOPIC_XXXX has one queue for each delay level. Its entries hold the delivery time in place of a tags code and
 # are due in order. ``config/delayOffset.json`` has the offset of each level up to which copies are delivered and on
 # disk. After a crash it may be behind, and messages delivered since are delivered once more.
 #
-# The progress of a slave that sends to another master returns to its own master, whose copy may be whole. So there a
-# level does not pass a message that the slave lacks or has damaged: it waits for the master.
-
+# At a slave that sends to another master, a level that comes to a missing or damaged message waits for the master.
 
 # Longest pause, short enough to notice a clock that jumps, and shortest, which bounds the cost of waking up for each
 # message.
@@ -106,49 +92,30 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     """Progress by delay level, and the task that delivers.
 
     Args:
-        path: ``config/delayOffset.json``.
-        appender: stores the messages that are due.
-        queues: hold the delayed messages.
-        entry_reader: reads them.
+        delivery: stores the messages that are due, or sends them.
         flusher: says which copies are on disk.
-        store_host: the broker's address as records hold it.
         delay_levels: ms by level, the first level being 1.
-        clock: decides what is due.
-        stats: counts the puts.
-        on_persist: see ``ConfigManager``.
-        put: takes the messages that are due, for another master; by default the appender does.
-        may_deliver: returns false while another broker may deliver the same messages.
     """
 
     file_name, contents = "delayOffset.json", DelayOffsetSerializeWrapper
 
-    def __init__(  # noqa: PLR0913 - a delivery depends on each of these
+    def __init__(
         self,
         path: Path,
-        appender: MessageAppender,
+        delivery: CopyDelivery,
         queues: ConsumeQueueStore,
-        entry_reader: EntryReader,
         flusher: CommitLogFlusher,
         *,
-        store_host: bytes,
         delay_levels: dict[int, int],
         clock: Clock,
-        stats: BrokerStatsManager,
         on_persist: OnPersist | None = None,
-        put: Put | None = None,
-        may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(path, on_persist)
-        self._may_deliver = may_deliver
-        self._appender = appender
-        self._put = put
+        self._delivery = delivery
         self._queues = queues
-        self._entry_reader = entry_reader
         self._flusher = flusher
-        self._waiting = WaitingMessages(RMQ_SYS_SCHEDULE_TOPIC, store_host)
         self._delay_levels = delay_levels
         self._clock = clock
-        self._stats = stats
         self._changed = False
         self._tasks = TaskOwner("ScheduleMessageService")
         self.offset_table: dict[int, int] = {}
@@ -169,7 +136,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
     async def start(self) -> None:
         """Start delivering; the file and the store must be loaded."""
         self._waiting_at.clear()
-        if self._put is None:
+        if not self._delivery.escapes:
             self.correct_delay_offset()
         self._tasks.whenever(self.deliver_due, DELAY_FOR_A_WHILE_S, "deliver")
 
@@ -269,51 +236,48 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
 
     async def _deliver_level(self, level: int, queue: ConsumeQueueInterface) -> float:
         """Deliver a batch of a level; return the seconds until the next batch."""
-        progress = self.offset_table.get(level, 0)
+        delivery, progress = self._delivery, self.offset_table.get(level, 0)
         offset = max(progress, queue.min_offset)
-        if self._put is not None and progress < offset:
+        if delivery.escapes and progress < offset:
             self._wait_for_master(level, progress)
             return DELAY_FOR_A_WHILE_S
-        entries = self._entry_reader.entries(queue, offset, BATCH)
+        entries = delivery.entry_reader.entries(queue, offset, BATCH)
         count, pause_s = self._count_due(entries, level)
         if not count:
             return pause_s
-        found = await self._read(level, queue, entries[:count])
-        if not self._may_deliver():
+        found, missing = await delivery.read(queue, entries[:count], f"delay level {level}: %d messages")
+        if missing is not None:
+            self._wait_for_master(level, missing)
+        if not delivery.may_deliver():
             return DELAY_FOR_A_WHILE_S
-        delivered_to, put = offset, self._put or self._appender.put_copy
+        delivered_to, put = offset, delivery.put
         try:
-            for queue_offset, _, message in found:
-                delivered_to = queue_offset
-                if not self._place(message, level, delivered_to):
+            for delivered_to, _, message in found:
+                place = delivery.waiting.place(message.properties)
+                if place is None:
+                    text = "delay level %s: message %s is discarded: it names no real topic and queue"
+                    log.error(text, level, delivered_to)
                     continue
+                message.topic, message.queue_id = place
                 result = put(message)
                 if not isinstance(result, PutMessageResult):
                     result = await result
-                if not self._is_done(message.topic, result, level, delivered_to) and not self._postpone(
-                    message, result, level
-                ):
+                if result.status is PutMessageStatus.PUT_OK:
+                    delivery.count(message.topic, result)
+                    continue
+                text = "delay level %s: message %s could not be stored in topic %s: %s %s"
+                log.error(text, level, delivered_to, message.topic, result.status, result.reason)
+                if not is_settled(result) and not self._postpone(message, result, level):
                     return DELAY_FOR_A_WHILE_S
-            delivered_to = offset + (count if self._put is None else len(found))
+            delivered_to = offset + count if missing is None else missing
         finally:
-            self._advance(level, offset, delivered_to)
+            if delivered_to != offset:
+                self.offset_table[level] = delivered_to
+                self._changed |= self._durable.advance()
+                self._durable.made(dict(self.offset_table))
+                delivery.dispatch()
         await asyncio.sleep(0)  # let others run
         return pause_s
-
-    async def _read(
-        self, level: int, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]
-    ) -> list[WaitingMessage]:
-        """Return the sound messages that entries name; for another master, those before the first missing one."""
-        records = await self._entry_reader.records(queue, entries)
-        found = [self._waiting.read(record) for record in records]
-        if len(found) == len(entries):
-            return found
-        if self._put is None:
-            log.error("delay level %s: %s messages are damaged or missing", level, len(entries) - len(found))
-            return found
-        found = unbroken(found, entries)
-        self._wait_for_master(level, entries[len(found)][0])
-        return found
 
     def _wait_for_master(self, level: int, offset: int) -> None:
         if self._waiting_at.get(level) != offset:
@@ -347,46 +311,12 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
                 return number, min(max((due_at - now) / 1000, LEAST_PAUSE_S), TICK_S)
         return len(entries), 0.0 if entries else TICK_S
 
-    def _advance(self, level: int, before: int, delivered_to: int) -> None:
-        """Note that a level is delivered up to an offset, and make the copies readable."""
-        if delivered_to == before:
-            return
-        self.offset_table[level] = delivered_to
-        self._changed |= self._durable.advance()
-        self._durable.made(dict(self.offset_table))
-        self._appender.dispatch()
-
-    def _place(self, message: MessageExtBrokerInner, level: int, queue_offset: int) -> bool:
-        """Set the real topic and queue of a message; return false (logged) if it names none."""
-        place = self._waiting.place(message.properties)
-        if place is None:
-            log.error("delay level %s: message %s is discarded: it names no real topic and queue", level, queue_offset)
-            return False
-        message.topic, message.queue_id = place
-        return True
-
     def _postpone(self, message: MessageExtBrokerInner, result: PutMessageResult, level: int) -> bool:
-        """Delay a message again whose queue alone has no room; return false if it has to be retried in its place.
-
-        A queue that cannot enter its next file stays so until somebody raises a limit, and the messages behind must not
-        wait for that. So the message is stored once more as a delayed one, which survives a restart like any other. Its
-        level rises, so that few copies are stored however long it takes. Where the log has no room either, this put
-        fails too, and nothing is lost.
-        """
-        if result.status is not PutMessageStatus.CREATE_MAPPED_FILE_FAILED or self._put is not None:
+        """Delay a message again whose queue alone has no room; return false if it has to be retried in its place."""
+        if not self._delivery.may_postpone(result):
             return False
         later = (number for number, ms in self._delay_levels.items() if number > level and ms >= _LEAST_POSTPONED_MS)
         level = min(later, default=self.max_delay_level)
         message.topic, message.queue_id = RMQ_SYS_SCHEDULE_TOPIC, level - 1
         message.properties, message.found = replace_property(message.properties, DELAY, b"%d" % level), None
-        return level > 0 and self._appender.put_copy(message).status is PutMessageStatus.PUT_OK
-
-    def _is_done(self, topic: str, result: PutMessageResult, level: int, queue_offset: int) -> bool:
-        """Count a delivery, or log its failure; return false to retry."""
-        if result.status is PutMessageStatus.PUT_OK:
-            if result.size:  # not one that another master has
-                self._stats.topic_put(topic).add(1, result.size)
-            return True
-        text = "delay level %s: message %s could not be stored in topic %s: %s %s"
-        log.error(text, level, queue_offset, topic, result.status, result.reason)
-        return result.status in PERMANENT_FAILURES
+        return level > 0 and self._delivery.store_again(message)

@@ -6,6 +6,7 @@ import pytest
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.persist.config_manager import ConfigManager
 from rocketbroker.broker.schedule_message_service import BATCH, LEAST_PAUSE_S, ScheduleMessageService, delay_rewrite
+from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import decode_properties, encode_properties
@@ -97,17 +98,15 @@ async def store(tmp_path, clock):
     await found.stop()
 
 
-def make(tmp_path, store, clock, on_persist=None, levels=LEVELS):
+def make(tmp_path, store, clock, on_persist=None, levels=LEVELS, **deliveries):
+    stats = BrokerStatsManager(clock, "C")
     return ScheduleMessageService(
         tmp_path / "delayOffset.json",
-        store.appender,
+        CopyDelivery(store.appender, store.entry_reader, stats, STORE_HOST, **deliveries),
         store.queues,
-        store.entry_reader,
         store.flusher,
-        store_host=STORE_HOST,
         delay_levels=levels,
         clock=clock,
-        stats=BrokerStatsManager(clock, "C"),
         on_persist=on_persist,
     )
 
@@ -152,13 +151,14 @@ async def test_the_progress_of_a_master_takes_no_level_back_within_its_queue(ser
     assert service.offset_table == {1: 5, 3: 1}
 
 
-async def test_nothing_is_delivered_while_another_broker_may_deliver(service, store, clock, monkeypatch):
+async def test_nothing_is_delivered_while_another_broker_may_deliver(tmp_path, store, clock):
     put(store, 1)
     clock.advance(10)
-    monkeypatch.setattr(service, "_may_deliver", lambda: False)
+    may_deliver = False
+    service = make(tmp_path, store, clock, may_deliver=lambda: may_deliver)
     await service.deliver_due()
     assert delivered(store) == []
-    monkeypatch.setattr(service, "_may_deliver", lambda: True)
+    may_deliver = True
     await service.deliver_due()
     assert len(delivered(store)) == 1
 
@@ -430,8 +430,7 @@ async def test_messages_may_go_to_another_master(tmp_path, store, clock):
         sent.append((message.topic, message.queue_id))
         return PutMessageResult(status)
 
-    service = make(tmp_path, store, clock)
-    service._put = send
+    service = make(tmp_path, store, clock, put=send)
     put(store, 1)
     put(store, 1)
     clock.advance(1)
@@ -552,14 +551,14 @@ class OtherMaster:
         return PutMessageResult(PutMessageStatus.PUT_OK)
 
 
-async def test_a_damaged_message_on_a_slave_waits_for_the_master(service, store, clock, caplog):
+async def test_a_damaged_message_on_a_slave_waits_for_the_master(tmp_path, store, clock, caplog):
     for body in (b"first", b"second", b"third"):
         put(store, 1, body=body)
     put(store, 2, body=b"other level")
     queue = store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0]
     overwrite(queue.queue.files[0], 20, bytes(queue.queue.files[0].buffer[:20]))
     other = OtherMaster()
-    service._put = other.put
+    service = make(tmp_path, store, clock, put=other.put)
     clock.advance(5)
 
     for _ in range(3):
@@ -569,12 +568,12 @@ async def test_a_damaged_message_on_a_slave_waits_for_the_master(service, store,
     assert caplog.text.count("delay level 1 waits for the master: this slave lacks message 1") == 1
 
 
-async def test_messages_that_a_slave_never_had_wait_for_the_master(service, store, clock):
+async def test_messages_that_a_slave_never_had_wait_for_the_master(tmp_path, store, clock):
     for body in (b"missing", b"second"):
         put(store, 1, body=body)
     store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0].min_offset = 1
     other = OtherMaster()
-    service._put = other.put
+    service = make(tmp_path, store, clock, put=other.put)
     clock.advance(1)
     async with running(service):
         await service.deliver_due()
@@ -584,11 +583,11 @@ async def test_messages_that_a_slave_never_had_wait_for_the_master(service, stor
     assert (other.got, service.offset_table) == ([b"second"], {1: 2})
 
 
-async def test_a_slave_keeps_progress_before_its_queue(service, store):
+async def test_a_slave_keeps_progress_before_its_queue(tmp_path, store, clock):
     put(store, 1)
     put(store, 1)
     store.queues.queues_of("SCHEDULE_TOPIC_XXXX")[0].min_offset = 2
-    service._put = OtherMaster().put
+    service = make(tmp_path, store, clock, put=OtherMaster().put)
     service.offset_table = {1: 1}
     async with running(service):
         assert service.offset_table == {1: 1}

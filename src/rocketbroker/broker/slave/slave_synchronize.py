@@ -1,23 +1,31 @@
-"""Copies of the master's tables on a slave, and consumer offsets that return to it (SlaveSynchronize)."""
+"""Copies of the master's tables on a slave (org.apache.rocketmq.broker.slave.SlaveSynchronize).
+
+Each table is fetched whole, checked, and then taken over in one step. A failed, broken or partial answer changes
+nothing, and neither does an invalid entry. Consumer filters need no request: consumers send their heartbeats to
+slaves as well.
+
+Topics and groups are taken over at once. Progress of consumers and of deliveries waits until the own log has all that
+it counts (``master_progress.py``).
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
-from rocketbroker.broker.offset.consumer_offset_manager import TOPIC_GROUP_SEPARATOR, ConsumerOffsetManager, OffsetTable
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist
 from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.master_client import LogState, MasterClient, MasterNames
-from rocketbroker.broker.slave.master_progress import MasterProgress, MasterProgressGate
+from rocketbroker.broker.slave.master_client import LogState, MasterClient
+from rocketbroker.broker.slave.master_progress import MasterProgress, MasterProgressGate, OffsetReturn
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
 from rocketbroker.codec.remoting.bodies.offset import MessageRequestModeSerializeWrapper, TimerMetricsSerializeWrapper
-from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
@@ -25,7 +33,14 @@ from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
 
+INTERVAL_S: Final = 10.0
+LOOK_S: Final = 1.0
+_MOST_LEVELS: Final = 255
+_MOST_QUEUES: Final = 65_536
+
 T = TypeVar("T", bound=RemotingSerializable)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class CopiedTable(ConfigManager[T]):
@@ -82,86 +97,73 @@ class CopiedTables(NamedTuple):
         )
 
 
-#: Times that an offset is sent before it is given up, as the master does not take it.
-MOST_SENDS: Final = 6
+class MasterNames:
+    """Tells what a master deleted from what it lost.
 
-
-class _Round(NamedTuple):
-    """State of a queue in the last round: this broker's offset, the master's, and how often the former was sent."""
-
-    offset: int
-    at_master: int
-    sends: int
-
-
-class OffsetReturn:
-    """Sends such offsets to the master until its table has them.
-
-    RocketMQ leaves this to the consumers, whose progress is lost if they stop before the master is back. An offset is
-    sent only while the master's stays the same for a round: else a consumer commits there again, and an older offset
-    would set it back. A consumer that commits first between the round and the send is still set back, by the messages
-    that it consumed in that moment.
+    A name is deleted if the master had it and has it no longer. A master whose version went back, or that has none of a
+    slave's own entries at its first request, was restarted without its tables: then nothing is deleted.
 
     Args:
-        offsets: the offsets of this broker.
-        client: sends commits to the master.
+        title: the table in log lines, such as ``topics``.
+        built_in: names that each broker has by itself, and that are never deleted.
     """
 
-    def __init__(self, offsets: ConsumerOffsetManager, client: MasterClient) -> None:
-        self._offsets = offsets
-        self._client = client
-        self._rounds: dict[tuple[str, int], _Round] = {}
+    def __init__(self, title: str, built_in: Container[str] = ()) -> None:
+        self._title = title
+        self._built_in = built_in
+        self._names: frozenset[str] = frozenset()
+        self._version: DataVersion | None = None
+        self._keeps = False
 
-    async def send(self, of_master: OffsetTable) -> None:
-        """Send the offsets that are ahead of the master's table; forget those that it has, or does not take.
+    def gone(
+        self,
+        own: Collection[str],
+        own_version: DataVersion,
+        names: Collection[str],
+        version: DataVersion,
+        in_use: Container[str] = (),
+    ) -> list[str]:
+        """Note the master's names and version; return those of this broker's names that it deleted.
 
-        Raises:
-            RemotingError: The master does not answer.
+        At the first request names in use stay: the master may have lost them, and have got some of its entries again.
         """
-        for key, queues in list(self._offsets.slave_commits.items()):
-            for queue_id, offset in list(queues.items()):
-                at_master = of_master.get(key, {}).get(queue_id, -1)
-                if at_master >= offset:
-                    self._forget(key, queue_id)
-                    continue
-                last = self._rounds.get((key, queue_id))
-                if last is None or last.at_master != at_master:
-                    self._rounds[key, queue_id] = _Round(offset, at_master, 0)
-                    continue
-                sends = last.sends + 1 if last.offset == offset else 1
-                self._rounds[key, queue_id] = _Round(offset, at_master, sends)
-                topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-                if sends > MOST_SENDS:
-                    log.error(
-                        "SlaveSynchronize: the master does not take offset %d of group %s in topic %s, queue %d; it is "
-                        "given up",
-                        *(offset, group, topic, queue_id),
-                    )
-                    self._forget(key, queue_id)
-                    continue
-                await self._client.commit(group, topic, queue_id, offset)
+        is_first = self._version is None
+        before = own_version if self._version is None else self._version
+        had = own if is_first else self._names
+        has_lost = _number(before) > _number(version)
+        if is_first and not any(name in own for name in names if name not in self._built_in):
+            has_lost = True
+        missing = [name for name in had if name not in names and name not in self._built_in]
+        self._names, self._version = frozenset(names), version.copy()
+        if missing and has_lost:
+            text = (
+                "SlaveSynchronize: the master lacks %d of this slave's %s, such as %s, and its table is older or empty:"
+                " they are kept; if the master lost its config folder, stop it and restore the folder from this slave"
+            )
+            log.error(text, len(missing), self._title, missing[0])
+            self._keeps = True
+            return []
+        self._keeps = self._keeps and any(name not in names and name not in self._built_in for name in own)
+        if is_first and (used := [name for name in missing if name in in_use]):
+            text = (
+                "SlaveSynchronize: the master lacks %d of this slave's %s that have messages here, such as %s: they "
+                "are kept; if the master lost them, create them there; if it deleted them, delete them here too"
+            )
+            log.warning(text, len(used), self._title, used[0])
+        return [name for name in missing if not (is_first and name in in_use)]
 
-    def _forget(self, key: str, queue_id: int) -> None:
-        self._rounds.pop((key, queue_id), None)
-        self._offsets.forget_slave_commit(key, queue_id)
+    def version(self, own: DataVersion, version: DataVersion) -> DataVersion:
+        """Return the version for this broker's table after ``gone``: the master's, unless lost names are kept.
+
+        Then it is one above all that the master will have, so that a restart does not take them for deleted.
+        """
+        if not self._keeps:
+            return version
+        return DataVersion(own.timestamp, own.counter, max(own.state_version, version.state_version + 1))
 
 
-# Copies of the master's tables on a slave (org.apache.rocketmq.broker.slave.SlaveSynchronize).
-#
-# Each table is fetched whole, checked, and then taken over in one step. A failed, broken or partial answer changes
-# nothing, and neither does an invalid entry. Consumer filters need no request: consumers send their heartbeats to
-# slaves as well.
-#
-# Topics and groups are taken over at once. Progress of consumers and of deliveries waits until the own log has all that
-# it counts (``master_progress.py``).
-
-INTERVAL_S: Final = 10.0
-LOOK_S: Final = 1.0
-_MOST_LEVELS: Final = 255
-_MOST_QUEUES: Final = 65_536
-
-K = TypeVar("K")
-V = TypeVar("V")
+def _number(version: DataVersion) -> tuple[int, int]:
+    return version.state_version, version.counter
 
 
 class FollowedTables(NamedTuple):

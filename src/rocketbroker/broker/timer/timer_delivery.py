@@ -1,14 +1,13 @@
-"""Rates at which timer messages are read from their queue and delivered (PerfCounter)."""
+"""Delivery of the timer messages of due slots, and the rates of the timer (TimerMessageStore, PerfCounter)."""
 
 import logging
 from collections.abc import Callable, Sequence
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, WaitingMessages, unbroken
 from rocketbroker.broker.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.timer.timer_rewrite import delete_key, key_of, postponed, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
+from rocketbroker.broker.waiting_messages import CopyDelivery, WaitingMessage, is_settled
 from rocketbroker.codec.message.message_properties import (
     MAX_PROPERTIES_LENGTH,
     MAX_SENT_PROPERTIES_LENGTH,
@@ -16,15 +15,8 @@ from rocketbroker.codec.message.message_properties import (
 )
 from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.common.clock import Clock
-from rocketbroker.store.commitlog.put_message import (
-    PERMANENT_FAILURES,
-    MessageExtBrokerInner,
-    PutMessageResult,
-    PutMessageStatus,
-)
-from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
-from rocketbroker.store.read.message_fetcher import EntryReader
 
 log = logging.getLogger(__name__)
 
@@ -54,53 +46,27 @@ _POSTPONED_MS = 300_000
 class TimerDelivery:
     """Delivers the messages of due slots.
 
-    The progress of a slave that sends to another master returns to its own master, whose log may be whole. Progress
-    covers all messages before a slot and an offset. So all messages wait for the master after one that the slave
-    lacks or has damaged, and after one that is not due yet: its cancel would not find it at the other master.
+    Progress covers all messages before a slot and an offset. So at a slave that sends to another master, all messages
+    wait for its own master after one that the slave lacks or has damaged, and after one that is not due yet: its cancel
+    would not find it at the other master.
 
     Args:
-        appender: stores the copies.
-        entry_reader: reads the records.
-        waiting: decodes the records.
-        clock: dates the copies.
-        stats: counts the copies.
         advance: called after each batch with the slot time in ms, the slot, and the queue offset before which it is
             delivered.
-        put: takes the copies in place of the appender, for another master.
 
     Attributes:
-        count: number of stored copies.
+        number: number of stored copies.
         precision_ms: width of a slot.
         waits_for_master: true once a slave may deliver nothing more.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a delivery depends on each of these
-        self,
-        appender: MessageAppender,
-        entry_reader: EntryReader,
-        waiting: WaitingMessages,
-        clock: Clock,
-        stats: BrokerStatsManager,
-        advance: Callable[[int, Slot, int], None],
-        put: Put | None = None,
-        may_deliver: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._may_deliver = may_deliver
-        self._appender = appender
-        self._put = put
-        self._entry_reader = entry_reader
-        self._waiting = waiting
+    def __init__(self, copies: CopyDelivery, clock: Clock, advance: Callable[[int, Slot, int], None]) -> None:
+        self._copies = copies
         self._clock = clock
-        self._stats = stats
         self._advance = advance
         self.precision_ms = 0
-        self.count = 0
+        self.number = 0
         self.waits_for_master = False
-
-    @property
-    def escapes(self) -> bool:
-        """True if the copies go to another master."""
-        return self._put is not None
 
     def wait_for_master(self, why: str) -> None:
         """Deliver nothing more."""
@@ -115,21 +81,12 @@ class TimerDelivery:
     async def read(
         self, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]
     ) -> tuple[list[WaitingMessage], int | None]:
-        """Return the sound messages that entries name.
-
-        For another master, return those before the first missing one, and its offset.
+        """Return the sound messages that entries name, as ``CopyDelivery.read`` does.
 
         Raises:
             StoreError: The disk cannot be read.
         """
-        found = [self._waiting.read(record) for record in await self._entry_reader.records(queue, entries)]
-        if len(found) == len(entries):
-            return found, None
-        if not self.escapes:
-            log.error("%s timer messages are damaged or missing", len(entries) - len(found))
-            return found, None
-        found = unbroken(found, entries)
-        return found, entries[len(found)][0]
+        return await self._copies.read(queue, entries, "%d timer messages")
 
     async def deliver_batch(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> float:
         """Deliver a batch of a slot's messages; return the seconds until the next batch.
@@ -139,12 +96,12 @@ class TimerDelivery:
         """
         if not await self._read_deletes(queue, slot_ms, slot):
             return DELAY_FOR_A_WHILE_S
-        entries = self._entry_reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
+        copies = self._copies
+        entries = copies.entry_reader.entries_at(queue, slot.messages[slot.done : slot.done + BATCH])
         messages, missing = await self.read(queue, entries)
-        if not self._may_deliver():
+        if not copies.may_deliver():
             return DELAY_FOR_A_WHILE_S
-        delivered_to = slot.messages[slot.done] if entries else 0
-        put = self._put or self._appender.put_copy
+        delivered_to, put = slot.messages[slot.done] if entries else 0, copies.put
         try:
             for found in messages:
                 delivered_to = found.queue_offset
@@ -169,36 +126,37 @@ class TimerDelivery:
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
         """Read the messages of a slot that cancel others; return false to retry."""
-        reader, put = self._entry_reader, self._put or self._appender.put_copy
+        copies = self._copies
         while slot.deletes_read < len(slot.deletes):
-            entries = reader.entries_at(queue, slot.deletes[slot.deletes_read : slot.deletes_read + BATCH])
+            cancels = slot.deletes[slot.deletes_read : slot.deletes_read + BATCH]
+            entries = copies.entry_reader.entries_at(queue, cancels)
             messages, missing = await self.read(queue, entries)
-            if not self._may_deliver():
+            if not copies.may_deliver():
                 return False
             if missing is not None:
                 self.wait_for_message(missing)
                 return False
             for found in messages:
                 properties = found.message.properties
-                request = timer_request(properties, self._waiting.place(properties))
-                if request is not None and request.out_ms > slot_ms:
-                    copy = self._rolled(found)
-                    if self._is_early(copy):
-                        return False
-                    result = put(copy)
-                    if not isinstance(result, PutMessageResult):
-                        result = await result
-                    if not self._is_done(copy.topic, result):
-                        return False
-                else:
+                request = timer_request(properties, copies.waiting.place(properties))
+                if request is None or request.out_ms <= slot_ms:
                     slot.deleted.add(delete_key(properties))
+                    continue
+                copy = self._rolled(found)
+                if self._is_early(copy):
+                    return False
+                result = copies.put(copy)
+                if not isinstance(result, PutMessageResult):
+                    result = await result
+                if not self._is_done(copy.topic, result):
+                    return False
             slot.deletes_read += len(entries)
         return True
 
     def _copy(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> MessageExtBrokerInner | None:
         """Return the copy for the real topic, or for the timer's own; ``None`` for a message without a delivery."""
         message = found.message
-        place = self._waiting.place(message.properties)
+        place = self._copies.waiting.place(message.properties)
         request = timer_request(message.properties, place)
         if place is None or request is None or (slot.deleted and key_of(message.properties) in slot.deleted):
             return None
@@ -211,20 +169,16 @@ class TimerDelivery:
         return message
 
     def _postpone(self, copy: MessageExtBrokerInner, result: PutMessageResult) -> bool:
-        """Set a later time for a message whose queue alone has no room; return false if it has to be retried in place.
-
-        Such a queue stays so until somebody raises a limit, and the messages behind must not wait for that. The message
-        goes to the timer's queue once more: see ``ScheduleMessageService`` for delay levels.
-        """
-        if result.status is not PutMessageStatus.CREATE_MAPPED_FILE_FAILED or self.escapes or copy.topic == TIMER_TOPIC:
+        """Set a later time for a message whose queue alone has no room; return false if it has to be retried."""
+        if copy.topic == TIMER_TOPIC or not self._copies.may_postpone(result):
             return False
         copy.topic, copy.queue_id, copy.found = TIMER_TOPIC, 0, None
         copy.properties = rolled(postponed(copy.properties, self._clock.time_ms() + _POSTPONED_MS))
-        return self._appender.put_copy(copy).status is PutMessageStatus.PUT_OK
+        return self._copies.store_again(copy)
 
     def _is_early(self, copy: MessageExtBrokerInner) -> bool:
         """Return true, and wait for the master, if a copy for another master is not due yet."""
-        if not self.escapes or copy.topic != TIMER_TOPIC:
+        if not self._copies.escapes or copy.topic != TIMER_TOPIC:
             return False
         self.wait_for_master("one is due later than timerRollWindowSlot allows")
         return True
@@ -246,15 +200,14 @@ class TimerDelivery:
         """
         stored = found.message.properties
         properties = stamped(stored, found.store_timestamp, self.precision_ms, self._clock.time_ms())
-        limit = MAX_SENT_PROPERTIES_LENGTH if self.escapes else MAX_PROPERTIES_LENGTH
+        limit = MAX_SENT_PROPERTIES_LENGTH if self._copies.escapes else MAX_PROPERTIES_LENGTH
         return properties if len(properties) <= limit else stored
 
     def _is_done(self, topic: str, result: PutMessageResult) -> bool:
         """Count a delivery, or log its failure; return false to retry."""
         if result.status is PutMessageStatus.PUT_OK:
-            if result.size:  # not one that another master has
-                self._stats.topic_put(topic).add(1, result.size)
-            self.count += 1
+            self._copies.count(topic, result)
+            self.number += 1
             return True
         log.error("timer message for topic %s could not be stored: %s %s", topic, result.status, result.reason)
-        return result.status in PERMANENT_FAILURES
+        return is_settled(result)

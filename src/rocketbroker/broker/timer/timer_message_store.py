@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.longpolling.pull_request import Put, WaitingMessage, WaitingMessages
 from rocketbroker.broker.schedule_message_service import LEAST_PAUSE_S
 from rocketbroker.broker.timer.timer_delivery import Rates, TimerDelivery
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import timer_request
 from rocketbroker.broker.timer.timer_wheel import SLOT_FILE_MS, Slot, SlotFiles, TimerWheel
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
+from rocketbroker.broker.waiting_messages import CopyDelivery, WaitingMessage
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
 from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of
 from rocketbroker.common.clock import Clock
@@ -27,10 +26,8 @@ from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner, until_tick
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
-from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.read.message_fetcher import EntryReader
 
 log = logging.getLogger(__name__)
 
@@ -50,49 +47,31 @@ class TimerMessageStore:
     """Loads the timer's queue into slots, and delivers what is due.
 
     Args:
-        config: folders, precision, window and intervals.
-        appender: stores the messages that are due.
-        queues: hold the timer's queue.
-        entry_reader: reads it.
+        copies: stores the messages that are due, or sends them.
         flusher: syncs the log before slot files are written.
         progress: the delivered messages; loaded before the start.
         drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
-        store_host: the broker's address as records hold it.
-        clock: decides what is due.
-        stats: counts the puts.
-        file_system: the disk.
-        put: takes the messages that are due, for another master; by default the appender does.
-        may_deliver: returns false while another broker may deliver the same messages.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
         self,
         config: MessageStoreConfig,
-        appender: MessageAppender,
+        copies: CopyDelivery,
         queues: ConsumeQueueStore,
-        entry_reader: EntryReader,
         flusher: CommitLogFlusher,
         progress: TimerProgress,
         drain: Callable[[], Awaitable[Collection[Path]]],
         *,
-        store_host: bytes,
         clock: Clock,
-        stats: BrokerStatsManager,
         file_system: FileSystem = LOCAL,
-        put: Put | None = None,
-        may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
         self._config = config
-        self._appender = appender
+        self._copies = copies
         self._queues = queues
-        self._entry_reader = entry_reader
         self._flusher = flusher
         self.progress = progress
         self._drain = drain
-        self._waiting = WaitingMessages(TIMER_TOPIC, store_host)
-        self._delivery = TimerDelivery(
-            appender, entry_reader, self._waiting, clock, stats, self._advance, put, may_deliver
-        )
+        self._delivery = TimerDelivery(copies, clock, self._advance)
         self._clock = clock
         self._files = SlotFiles(Path(config.store_path_root_dir, "timerslots"), file_system)
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
@@ -124,7 +103,7 @@ class TimerMessageStore:
         self._thread = ThreadPoolExecutor(1, "TimerFlushService")
         await self.load()
         self._delivery.waits_for_master = False
-        if self._delivery.escapes:
+        if self._copies.escapes:
             await self._check_begin()
         self.progress.flush()
         self._tasks.whenever(self.advance, RETRY_S, "advance")
@@ -138,7 +117,7 @@ class TimerMessageStore:
         queue = self._queue()
         if queue is None or not queue.min_offset:
             return
-        found, _ = await self._delivery.read(queue, self._entry_reader.entries(queue, queue.min_offset, 1))
+        found, _ = await self._delivery.read(queue, self._copies.entry_reader.entries(queue, queue.min_offset, 1))
         window_ms = max(self._slots[1], self._old_slots[1])
         delivered = self.progress.delivered
         if not found or not is_delivered(delivered, found[0].store_timestamp + window_ms, queue.min_offset - 1):
@@ -263,7 +242,7 @@ class TimerMessageStore:
 
         Return false if a slave cannot read one.
         """
-        reader = self._entry_reader
+        reader = self._copies.entry_reader
         end = queue.max_offset
         while self._taken_in < end:
             if self._wheel.unwritten_count >= MOST_UNWRITTEN:
@@ -283,7 +262,7 @@ class TimerMessageStore:
 
     def _take_in_one(self, found: WaitingMessage) -> None:
         queue_offset, store_timestamp, message = found
-        request = timer_request(message.properties, self._waiting.place(message.properties))
+        request = timer_request(message.properties, self._copies.waiting.place(message.properties))
         if request is None:
             log.error("timer message %s is discarded: it names no delivery time, topic and queue", queue_offset)
             return
@@ -302,7 +281,7 @@ class TimerMessageStore:
             delivered_to = self._taken_in
         self.progress.advance()
         self.progress.deliver(slot_ms + 1, delivered_to)
-        self._appender.dispatch()
+        self._copies.dispatch()
 
     # -- writing
 
@@ -310,7 +289,7 @@ class TimerMessageStore:
         """Write progress and slot files periodically."""
         while True:
             await asyncio.sleep(until_tick(self._config.timer_flush_interval_ms / 1000))
-            self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivery.count)
+            self._rates.measure(asyncio.get_running_loop().time(), self._taken_in, self._delivery.number)
             try:
                 await self._write_when_due()
                 self.progress.flush()
@@ -408,13 +387,13 @@ class TimerMessageStore:
         Raises:
             StoreError: The disk cannot be read.
         """
-        queue = self._queue()
+        queue, reader, waiting = self._queue(), self._copies.entry_reader, self._copies.waiting
         while not self._is_loaded and queue is not None:
             self._passed = max(self._passed, queue.min_offset)
-            entries = self._entry_reader.entries(queue, self._passed, BATCH)
-            for record in await self._entry_reader.records(queue, entries):
-                found = self._waiting.read(record)
-                request = timer_request(found.message.properties, self._waiting.place(found.message.properties))
+            entries = reader.entries(queue, self._passed, BATCH)
+            for record in await reader.records(queue, entries):
+                found = waiting.read(record)
+                request = timer_request(found.message.properties, waiting.place(found.message.properties))
                 if request and not is_delivered(self.progress.durable, request.out_ms, found.queue_offset):
                     self._passed = found.queue_offset
                     return

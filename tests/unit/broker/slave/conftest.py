@@ -16,6 +16,7 @@ from rocketbroker.broker.slave.master_progress import MasterProgressGate
 from rocketbroker.broker.slave.slave_synchronize import CopiedTables, FollowedTables, SlaveSynchronize
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.fake_master import CONFIG, FakeMaster
@@ -51,14 +52,11 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         offsets=ConsumerOffsetManager(folder / "consumerOffset.json", clock),
         schedule=ScheduleMessageService(
             folder / "delayOffset.json",
-            store.appender,
+            CopyDelivery(store.appender, store.entry_reader, BrokerStatsManager(clock, "C"), V4_HOST),
             store.queues,
-            store.entry_reader,
             store.flusher,
-            store_host=V4_HOST,
             delay_levels={1: 1000},
             clock=clock,
-            stats=BrokerStatsManager(clock, "C"),
         ),
         timer=Timer(store, clock).service,
         copied=CopiedTables.within(folder),

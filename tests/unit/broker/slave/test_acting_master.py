@@ -9,8 +9,8 @@ from rocketbroker.broker.registration.broker_registration import Members
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.slave import acting_master
 from rocketbroker.broker.slave.acting_master import ActingMaster, BrokerPreOnlineService, Progress
+from rocketbroker.broker.slave.delivery_lease import DeliveryLease
 from rocketbroker.broker.slave.master_client import MasterClient
-from rocketbroker.broker.slave.master_progress import DeliveryLease
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode

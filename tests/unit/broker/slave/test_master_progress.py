@@ -1,132 +1,107 @@
-"""Deliveries of a master: a pause long enough for a name server ends them until the pre-online steps have run."""
-
-import asyncio
-from collections.abc import Callable
+"""Offsets that return from a slave to its master."""
 
 import pytest
 
-from rocketbroker.broker.slave import master_progress
-from rocketbroker.broker.slave.master_progress import DeliveryLease, MasterDeliveries, running_time
-from rocketbroker.common.config import BrokerConfig
-from tests.support.waiting import until
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.slave.master_client import MasterClient
+from rocketbroker.broker.slave.master_progress import MOST_SENDS, OffsetReturn
+from tests.support.fakes import FakeClock
 
 
-class Time:
-    now = 1000.0
+class Client(MasterClient):
+    """A client that collects commits."""
 
-    def __call__(self) -> float:
-        return self.now
+    def __init__(self):
+        self.sent: list[tuple[str, str, int, int]] = []
 
-
-class Steps:
-    """A part that notes its starts and stops in a list that all share; ``during`` runs amid each start."""
-
-    def __init__(self, name: str, log: list[str], during: Callable[[], None] = lambda: None) -> None:
-        self._name, self._log, self.during = name, log, during
-
-    async def start(self) -> None:
-        self._log.append(f"start {self._name}")
-        await asyncio.sleep(0)
-        self.during()
-
-    async def stop(self) -> None:
-        self._log.append(f"stop {self._name}")
+    async def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.sent.append((group, topic, queue_id, offset))
 
 
-def lease(time: Time, **settings: object) -> DeliveryLease:
-    config = BrokerConfig.model_validate({"enableSlaveActingMaster": "true", **settings})
-    return DeliveryLease(config, time)
+@pytest.fixture
+def offsets(tmp_path):
+    found = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    found.keep_commits()
+    return found
 
 
-def confirmed(time: Time, **settings: object) -> DeliveryLease:
-    made = lease(time, **settings)
-    made.renew()
-    assert made.confirm()
-    return made
+async def test_only_offsets_ahead_of_the_master_are_sent(offsets):
+    client = Client()
+    offsets.commit("G", "T", 0, 5)
+    offsets.commit("G", "T", 1, 9)
+
+    returning = OffsetReturn(offsets, client)
+    await returning.send({"T@G": {0: 5, 1: 8}})
+    assert client.sent == [], "a consumer may commit there just now"
+    await returning.send({"T@G": {0: 5, 1: 8}})
+
+    assert client.sent == [("G", "T", 1, 9)]
+    assert offsets.slave_commits == {"T@G": {1: 9}}
 
 
-def test_a_lease_is_lost_by_a_gap_that_may_have_been_too_long_for_a_name_server():
-    time = Time()
-    made = confirmed(time, brokerNotActiveTimeoutMillis=10_000, brokerHeartbeatInterval=1_000)
-    for _ in range(20):
-        time.now += 9.0
-        assert made.holds()
-    time.now += 9.001
-    assert not made.holds()
-    assert not made.holds(), "the next look comes soon after, and the lease is lost all the same"
-    made.renew()
-    assert not made.holds(), "it is not confirmed yet"
-    assert made.confirm()
-    assert made.holds()
+async def test_an_offset_that_the_master_does_not_take_is_given_up(offsets, caplog):
+    client = Client()
+    offsets.commit("G", "T", 0, 5)
+    returning = OffsetReturn(offsets, client)
+
+    for _ in range(MOST_SENDS + 2):
+        await returning.send({})
+
+    assert len(client.sent) == MOST_SENDS
+    assert offsets.slave_commits == {}
+    assert "the master does not take offset 5 of group G in topic T, queue 0" in caplog.text
 
 
-def test_a_pause_before_the_confirmation_counts():
-    time = Time()
-    made = confirmed(time)
-    made.renew()
-    time.now += 60.0
-    assert not made.confirm()
+async def test_an_offset_is_not_sent_while_a_consumer_commits_at_the_master(offsets):
+    client = Client()
+    offsets.commit("G", "T", 0, 100)
+    returning = OffsetReturn(offsets, client)
+
+    for offset in range(90, 98):
+        await returning.send({"T@G": {0: offset}})
+    assert client.sent == []
+
+    await returning.send({"T@G": {0: 97}})
+    assert client.sent == [("G", "T", 0, 100)]
 
 
-@pytest.mark.parametrize("settings", [{"enableSlaveActingMaster": "false"}, {"skipPreOnline": "true"}])
-def test_a_lease_always_holds_where_no_other_broker_delivers(settings: dict[str, str]):
-    time = Time()
-    made = confirmed(time, **settings)
-    time.now += 3600.0
-    assert made.holds()
+async def test_offsets_that_move_on_are_not_given_up(offsets, caplog):
+    client = Client()
+    returning = OffsetReturn(offsets, client)
+    offsets.commit("G", "T", 0, 0)
+
+    await returning.send({})
+    for offset in range(1, 3 * MOST_SENDS):
+        offsets.commit("G", "T", 0, offset)
+        await returning.send({})
+
+    assert client.sent[-1] == ("G", "T", 0, 3 * MOST_SENDS - 1)
+    assert caplog.text == ""
 
 
-def test_the_clock_counts_on():
-    first = running_time()
-    assert running_time() >= first > 0
+def test_they_survive_a_restart(offsets, tmp_path):
+    offsets.commit("G", "T", 0, 5)
+    again = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
+    again.decode(offsets.encode())
+
+    assert again.slave_commits == {"T@G": {0: 5}}
 
 
-async def test_a_pause_runs_the_pre_online_steps_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(master_progress, "_TICK_S", 0.001)
-    time, log = Time(), list[str]()
-    made, services = lease(time), Steps("services", log)
-    part = MasterDeliveries(made, Steps("pre-online", log), services, lambda: log.append("taken over"))
-    begin = ["start pre-online", "taken over", "start services"]
-    await part.start()
-    assert log == begin
+def test_own_offsets_stay_ahead_until_they_are_returned(offsets):
+    offsets.commit("G", "T", 0, 5)
 
-    time.now += 60.0
-    assert not made.holds()
-    await until(lambda: len(log) >= 7)
-    assert log == [*begin, "stop services", *begin]
-    assert made.holds()
+    offsets.follow({"T@G": {0: 3, 1: 4}, "U@G": {0: 1}}, None, {})
+    assert offsets.table == {"T@G": {0: 5, 1: 4}, "U@G": {0: 1}}
 
-    await part.stop()
-    assert log[7:] == ["stop services"]
+    offsets.forget_slave_commit("T@G", 0)
+    offsets.follow({"T@G": {0: 3}}, None, {})
+    assert offsets.query("G", "T", 0) == 3
+    assert offsets.query("G", "T", 1) == 4
 
 
-async def test_a_pause_amid_the_pre_online_steps_begins_them_anew():
-    time, log = Time(), list[str]()
+def test_a_master_keeps_no_commits(tmp_path):
+    master = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
 
-    def pause_once() -> None:
-        if log.count("start pre-online") == 1:
-            time.now += 60.0
+    master.commit("G", "T", 0, 5)
 
-    part = MasterDeliveries(lease(time), Steps("pre-online", log, pause_once), Steps("services", log), lambda: None)
-    await part.start()
-    await part.stop()
-    assert log == ["start pre-online", "start pre-online", "start services", "stop services"]
-
-
-async def test_services_that_cannot_start_are_tried_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(master_progress, "_TICK_S", 0.001)
-    monkeypatch.setattr("rocketbroker.common.lifecycle.RESTART_S", 0.001)
-    time, log = Time(), list[str]()
-    made, services = lease(time), Steps("services", log)
-    part = MasterDeliveries(made, Steps("pre-online", log), services, lambda: None)
-    await part.start()
-
-    def fail_once() -> None:
-        services.during = lambda: None
-        raise OSError("no disk")
-
-    services.during = fail_once
-    time.now += 60.0
-    await until(lambda: log.count("start services") == 3)
-    await part.stop()
-    assert log[-1] == "stop services"
+    assert master.slave_commits == {}

@@ -2,18 +2,17 @@ import logging
 
 import pytest
 
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.slave import slave_synchronize
-from rocketbroker.broker.slave.master_client import LogState, MasterClient
-from rocketbroker.broker.slave.slave_synchronize import MOST_SENDS, CopiedTables, OffsetReturn
+from rocketbroker.broker.slave.master_client import LogState
+from rocketbroker.broker.slave.slave_synchronize import CopiedTables, MasterNames
 from rocketbroker.codec.remoting.bodies.offset import TimerMetric, TimerMetricsSerializeWrapper
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.store.commitlog.put_message import Acknowledgement, PutMessageStatus
 from rocketbroker.store.dispatch.reput_message_service import LastRecord
-from tests.support.fakes import FakeClock
 from tests.support.golden_store import files
 from tests.support.stores import message
 from tests.support.waiting import until
@@ -46,105 +45,6 @@ def test_a_missing_file_is_an_empty_table(tmp_path):
 
     assert not modes.load()
     assert modes.content.message_request_mode_map == {}
-
-
-class Client(MasterClient):
-    """A client that collects commits."""
-
-    def __init__(self):
-        self.sent: list[tuple[str, str, int, int]] = []
-
-    async def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self.sent.append((group, topic, queue_id, offset))
-
-
-@pytest.fixture
-def offsets(tmp_path):
-    found = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
-    found.keep_commits()
-    return found
-
-
-async def test_only_offsets_ahead_of_the_master_are_sent(offsets):
-    client = Client()
-    offsets.commit("G", "T", 0, 5)
-    offsets.commit("G", "T", 1, 9)
-
-    returning = OffsetReturn(offsets, client)
-    await returning.send({"T@G": {0: 5, 1: 8}})
-    assert client.sent == [], "a consumer may commit there just now"
-    await returning.send({"T@G": {0: 5, 1: 8}})
-
-    assert client.sent == [("G", "T", 1, 9)]
-    assert offsets.slave_commits == {"T@G": {1: 9}}
-
-
-async def test_an_offset_that_the_master_does_not_take_is_given_up(offsets, caplog):
-    client = Client()
-    offsets.commit("G", "T", 0, 5)
-    returning = OffsetReturn(offsets, client)
-
-    for _ in range(MOST_SENDS + 2):
-        await returning.send({})
-
-    assert len(client.sent) == MOST_SENDS
-    assert offsets.slave_commits == {}
-    assert "the master does not take offset 5 of group G in topic T, queue 0" in caplog.text
-
-
-async def test_an_offset_is_not_sent_while_a_consumer_commits_at_the_master(offsets):
-    client = Client()
-    offsets.commit("G", "T", 0, 100)
-    returning = OffsetReturn(offsets, client)
-
-    for offset in range(90, 98):
-        await returning.send({"T@G": {0: offset}})
-    assert client.sent == []
-
-    await returning.send({"T@G": {0: 97}})
-    assert client.sent == [("G", "T", 0, 100)]
-
-
-async def test_offsets_that_move_on_are_not_given_up(offsets, caplog):
-    client = Client()
-    returning = OffsetReturn(offsets, client)
-    offsets.commit("G", "T", 0, 0)
-
-    await returning.send({})
-    for offset in range(1, 3 * MOST_SENDS):
-        offsets.commit("G", "T", 0, offset)
-        await returning.send({})
-
-    assert client.sent[-1] == ("G", "T", 0, 3 * MOST_SENDS - 1)
-    assert caplog.text == ""
-
-
-def test_they_survive_a_restart(offsets, tmp_path):
-    offsets.commit("G", "T", 0, 5)
-    again = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
-    again.decode(offsets.encode())
-
-    assert again.slave_commits == {"T@G": {0: 5}}
-
-
-def test_own_offsets_stay_ahead_until_they_are_returned(offsets):
-    offsets.commit("G", "T", 0, 5)
-
-    offsets.follow({"T@G": {0: 3, 1: 4}, "U@G": {0: 1}}, None, {})
-    assert offsets.table == {"T@G": {0: 5, 1: 4}, "U@G": {0: 1}}
-
-    offsets.forget_slave_commit("T@G", 0)
-    offsets.follow({"T@G": {0: 3}}, None, {})
-    assert offsets.query("G", "T", 0) == 3
-    assert offsets.query("G", "T", 1) == 4
-
-
-def test_a_master_keeps_no_commits(tmp_path):
-    master = ConsumerOffsetManager(tmp_path / "consumerOffset.json", FakeClock())
-
-    master.commit("G", "T", 0, 5)
-
-    assert master.slave_commits == {}
 
 
 TABLES = {
@@ -726,3 +626,49 @@ async def test_a_message_of_a_new_topic_fetches_the_tables_at_once(slave, filled
     slave.stored_topics.add("New")
 
     await until(lambda: "New" in slave.topics.topics)
+
+
+def at(counter, state=0):
+    return DataVersion(1, counter, state)
+
+
+def test_names_that_the_master_had_and_has_no_longer_are_gone():
+    names = MasterNames("topics", {"BUILT_IN"})
+
+    assert names.gone(["BUILT_IN"], at(0), ["BUILT_IN", "A", "B"], at(5)) == []
+    assert names.gone(["BUILT_IN", "A", "B", "OWN"], at(5), ["A"], at(6)) == ["B"]
+    assert names.version(at(5), at(6)) == at(6)
+
+
+def test_nothing_is_gone_from_an_older_table():
+    names = MasterNames("topics")
+    names.gone([], at(0), ["A", "B"], at(5))
+
+    assert names.gone(["A", "B"], at(5), ["B"], at(4)) == []
+    assert names.version(at(5), at(4)) == at(5, 1)
+    assert names.gone(["A", "B"], at(5, 1), ["B"], at(9)) == [], "kept until the master has it again"
+
+
+def test_names_come_back_with_the_masters_table():
+    names = MasterNames("topics")
+    names.gone([], at(0), ["A"], at(5))
+    names.gone(["A"], at(5), [], at(0))
+
+    assert names.gone(["A"], at(5, 1), ["A"], at(1)) == []
+    assert names.version(at(5, 1), at(1)) == at(1)
+
+
+def test_a_restart_keeps_what_the_master_had_lost():
+    assert MasterNames("topics").gone(["A", "B"], at(5, 1), ["B"], at(100)) == []
+
+
+@pytest.mark.parametrize("names", [["BUILT_IN"], ["BUILT_IN", "C", "D"]])
+def test_a_first_answer_without_any_own_name_deletes_nothing(names):
+    assert MasterNames("topics", {"BUILT_IN"}).gone(["A", "BUILT_IN"], at(1), names, at(100)) == []
+
+
+def test_a_name_in_use_is_not_deleted_by_a_first_answer():
+    names = MasterNames("topics")
+
+    assert names.gone(["A", "B", "C", "D"], at(1), ["C", "D"], at(100), {"A", "C"}) == ["B"]
+    assert names.gone(["A", "C", "D"], at(100), ["D"], at(101), {"A", "C"}) == ["C"], "the master had it"

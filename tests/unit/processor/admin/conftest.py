@@ -7,6 +7,7 @@ import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
+from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.bodies.client import (
     ConsumeFromWhere,
@@ -63,12 +64,9 @@ def schedule(parts: SimpleNamespace, store: MessageStore, tmp_path: Path) -> Sch
     """Delivery of delayed messages, not started."""
     return ScheduleMessageService(
         tmp_path / "delayOffset.json",
-        store.appender,
+        CopyDelivery(store.appender, store.entry_reader, parts.stats, host_bytes("127.0.0.1", 10911)),
         store.queues,
-        store.entry_reader,
         store.flusher,
-        store_host=host_bytes("127.0.0.1", 10911),
         delay_levels={1: 1000, 2: 5000, 3: 10000},
         clock=parts.clock,
-        stats=parts.stats,
     )
