@@ -10,17 +10,16 @@ messages at a steady rate under the real clock and compares the store time of ea
 import asyncio
 import gc
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Final
 
 import typer
 
-from bench.harness import Folder, commit
+from bench.harness import Folder, commit, temporary
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
@@ -31,56 +30,36 @@ from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_id import encode_unique_id, host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties, get_property
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 
-TOPIC = "Delayed"
-QUEUES = 8
+TOPIC: Final = "Delayed"
+QUEUES: Final = 8
 _HOST = host_bytes("127.0.0.1", 10911)
-_DELAY_MS = 1000
+_DELAY_MS, _SHORT_LEVEL = 1000, 1
 # Delay of the burst: long enough that all messages are stored before the first is due.
-_LONG_LEVEL, _SHORT_LEVEL = 18, 1
-_LONG_MS = 7_200_000
+_LONG_MS, _LONG_LEVEL = 7_200_000, 18
 _TICK_S = 0.005
 _WATCH_S = 0.001
 _LIMIT_S = 60
 
 
-class ForwardClock:
+class ForwardClock(SystemClock):
     """The system's clock, which can be put forward."""
 
-    def __init__(self) -> None:
-        self.ahead_ms = 0
+    ahead_ms = 0
 
     def time_ms(self) -> int:
         """Return the milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000 + self.ahead_ms
-
-    def monotonic(self) -> float:
-        """Return the seconds."""
-        return time.monotonic()
+        return super().time_ms() + self.ahead_ms
 
 
-class Service(Protocol):
-    """A service to start and stop."""
-
-    async def start(self) -> None:
-        """Start the service."""
-
-    async def stop(self) -> None:
-        """Stop the service."""
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Delayed:
-    """A store whose delayed messages are delivered while it is open.
-
-    Attributes:
-        timer: True for timer messages, False for messages of a delay level.
-        due: due time (ms) of each stored message, by key.
-    """
+    """A store with both delivery services; ``due`` is the time of each message by its key, in ms."""
 
     store: MessageStore
     clock: ForwardClock
@@ -90,8 +69,7 @@ class Delayed:
 
     def put(self, number: int, body: bytes, *, long: bool) -> None:
         """Store one message that is due in two hours (``long``) or in a second."""
-        delay_ms = _LONG_MS if long else _DELAY_MS
-        level = _LONG_LEVEL if long else _SHORT_LEVEL
+        delay_ms, level = (_LONG_MS, _LONG_LEVEL) if long else (_DELAY_MS, _SHORT_LEVEL)
         delay = {"TIMER_DELAY_MS": str(delay_ms)} if self.timer else {"DELAY": str(level)}
         key = f"{'long' if long else 'short'}-{number}"
         pairs = {"KEYS": key, "UNIQ_KEY": encode_unique_id(bytes(4), 1, 1, 0, number), "WAIT": "true", **delay}
@@ -106,13 +84,32 @@ class Delayed:
         else:
             self.due[key] = result.store_timestamp + delay_ms
 
-    def delivered(self) -> int:
-        """Return the number of delivered copies."""
-        return sum(queue.max_offset for queue in self.store.queues.queues_of(TOPIC).values())
+    def ends(self) -> dict[int, int]:
+        """Return the number of delivered copies by queue."""
+        return {queue_id: queue.max_offset for queue_id, queue in self.store.queues.queues_of(TOPIC).items()}
+
+    async def delivered(self, before: dict[int, int], count: int) -> None:
+        """Wait until ``count`` more messages are delivered than ``before``."""
+        async with asyncio.timeout(_LIMIT_S):
+            while sum(self.ends().values()) < sum(before.values()) + count:  # noqa: ASYNC110 - no signal
+                await asyncio.sleep(0.001)
+
+    def lateness(self, before: dict[int, int]) -> list[int]:
+        """Return the lateness of each copy delivered after ``before`` in ms, ascending."""
+        late = []
+        for queue_id, queue in self.store.queues.queues_of(TOPIC).items():
+            for offset in range(before.get(queue_id, 0), queue.max_offset):
+                entry = queue.entry(offset)
+                record = self.store.commit_log.record(entry[0]) if entry else None
+                if record is None:
+                    raise RuntimeError(f"message {offset} of queue {queue_id} cannot be read")
+                message = decode_record(record, read_body=False)
+                late.append(message.store_timestamp - self.due[message.keys[0]])
+        return sorted(late)
 
 
 @asynccontextmanager
-async def delayed(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
+async def delivering(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
     """Run a store in a folder with both delivery services."""
     clock = ForwardClock()
     config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
@@ -127,34 +124,19 @@ async def delayed(root: Path, *, timer: bool) -> AsyncIterator[Delayed]:
         TimerProgress(root / "timerProgress.json", store.flusher), _nothing_failed, clock=clock,
     )  # fmt: skip
     rewrite = HandleScheduleMessage(config, clock, len(levels), lambda: wheel.precision_ms)
-    services: Sequence[Service] = (store, schedule, wheel)
-    for service in services:
-        await service.start()
+    await store.start()
+    await schedule.start()
+    await wheel.start()
     try:
         yield Delayed(store, clock, rewrite, timer)
     finally:
-        for service in reversed(services):
-            await service.stop()
+        await wheel.stop()
+        await schedule.stop()
+        await store.stop()
 
 
 async def _nothing_failed() -> set[Path]:
     return set()
-
-
-class LoopWatch:
-    """Measures the longest time that the event loop was blocked."""
-
-    def __init__(self) -> None:
-        self.longest_s = 0.0
-
-    async def run(self) -> None:
-        """Sample until cancelled."""
-        last = time.perf_counter()
-        while True:
-            await asyncio.sleep(_WATCH_S)
-            now = time.perf_counter()
-            self.longest_s = max(self.longest_s, now - last - _WATCH_S)
-            last = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +159,29 @@ async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
     await asyncio.sleep(1)  # lets the timer take its messages in
     gc.collect()
     gc.freeze()  # as the broker does once it is up
-    before = found.delivered()
-    watch = LoopWatch()
-    watching = asyncio.ensure_future(watch.run())
+    longest_s = 0.0
+
+    async def watch() -> None:
+        nonlocal longest_s
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            now = time.perf_counter()
+            longest_s = max(longest_s, now - last - _WATCH_S)
+            last = now
+
+    before, watching = found.ends(), asyncio.ensure_future(watch())
     found.clock.ahead_ms += _LONG_MS + 2000
     started, cpu = time.perf_counter(), time.process_time()
-    await _until(lambda: found.delivered() == before + messages)
+    await found.delivered(before, messages)
     took, cpu = time.perf_counter() - started, time.process_time() - cpu
     watching.cancel()
-    return Burst(messages / took, watch.longest_s * 1000, cpu / messages * 1e6)
+    return Burst(messages / took, longest_s * 1000, cpu / messages * 1e6)
 
 
 async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[int]:
     """Store messages at a steady rate; return the lateness of each copy in ms, ascending."""
-    before = {queue_id: queue.max_offset for queue_id, queue in found.store.queues.queues_of(TOPIC).items()}
-    count, begun = rate * seconds, time.monotonic()
-    sent = 0
+    before, count, begun, sent = found.ends(), rate * seconds, time.monotonic(), 0
     while sent < count:
         wanted = min(count, int((time.monotonic() - begun) * rate))
         for number in range(sent, wanted):
@@ -200,61 +189,20 @@ async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[i
         found.store.appender.dispatch()
         sent = max(sent, wanted)
         await asyncio.sleep(_TICK_S)
-    end = sum(before.values()) + count
-    await _until(lambda: found.delivered() == end)
-    return sorted(_lateness(found, before))
+    await found.delivered(before, count)
+    return found.lateness(before)
 
 
-def _lateness(found: Delayed, before: dict[int, int]) -> list[int]:
-    late = []
-    for queue_id, queue in found.store.queues.queues_of(TOPIC).items():
-        for offset in range(before.get(queue_id, 0), queue.max_offset):
-            entry = queue.entry(offset)
-            record = found.store.commit_log.record(entry[0]) if entry else None
-            if record is None:
-                raise RuntimeError(f"message {offset} of queue {queue_id} cannot be read")
-            message = decode_record(record, read_body=False)
-            late.append(message.store_timestamp - found.due[message.keys[0]])
-    return late
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_LIMIT_S):
-        while not is_so():  # noqa: ASYNC110 - the store sends no signal
-            await asyncio.sleep(0.001)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of the command."""
-
-    messages: int
-    rate: int
-    seconds: int
-    size: int
-    timer: bool
-
-
-async def measure(root: Path, options: Options) -> tuple[Burst, list[int]]:
+async def measure(
+    root: Path, messages: int, rate: int, seconds: int, size: int, *, timer: bool
+) -> tuple[Burst, list[int]]:
     """Run both loads, one after the other, and return their results."""
-    body = b"x" * options.size
-    async with delayed(root, timer=options.timer) as found:
-        return await burst(found, options.messages, body), await steady(found, options.rate, options.seconds, body)
+    body = b"x" * size
+    async with delivering(root, timer=timer) as found:
+        return await burst(found, messages, body), await steady(found, rate, seconds, body)
 
 
-def report(options: Options, at_once: Burst, late: Sequence[int]) -> str:
-    """Return the results of both loads as text."""
-    kind = "in one slot of the timer" if options.timer else "of one delay level"
-    middle, most = late[len(late) // 2], late[len(late) * 99 // 100]
-    return (
-        f"{options.messages} messages of {options.size} B {kind}, due at once: {at_once.rate:,.0f} messages/s, "
-        f"{at_once.cpu_us:.1f} us of CPU each, event loop blocked for at most {at_once.longest_hold_ms:.1f} ms\n"
-        f"{options.rate} messages/s for {options.seconds} s: late by {middle} ms (p50), {most} ms (p99), "
-        f"{late[-1]} ms at the most; early by {max(0, -late[0])} ms"
-    )
-
-
-def run(
+def delayed(
     messages: Annotated[int, typer.Option(min=1, help="Messages that are due at once.")] = 100_000,
     rate: Annotated[int, typer.Option(min=1, help="Messages a second of the steady load.")] = 1000,
     seconds: Annotated[int, typer.Option(min=1, help="Length of the steady load in seconds.")] = 5,
@@ -263,8 +211,17 @@ def run(
     folder: Folder = None,
 ) -> None:
     """Print the delivery rate and the lateness of delayed messages."""
-    options = Options(messages, rate, seconds, size, timer)
-    with tempfile.TemporaryDirectory(prefix="rocketbroker-delayed-", dir=folder) as root:
-        at_once, late = asyncio.run(measure(Path(root), options))
+    with temporary(folder) as root:
+        at_once, late = asyncio.run(measure(root, messages, rate, seconds, size, timer=timer))
     print(f"commit {commit()}, Python {sys.version.split()[0]}\n")
-    print(report(options, at_once, late))
+    kind = "in one slot of the timer" if timer else "of one delay level"
+    print(
+        f"{messages} messages of {size} B {kind}, due at once: "
+        f"{at_once.rate:,.0f} messages/s, {at_once.cpu_us:.1f} us of CPU each, "
+        f"event loop blocked for at most {at_once.longest_hold_ms:.1f} ms"
+    )
+    middle, most = late[len(late) // 2], late[len(late) * 99 // 100]
+    print(
+        f"{rate} messages/s for {seconds} s: late by {middle} ms (p50), {most} ms (p99), "
+        f"{late[-1]} ms at the most; early by {max(0, -late[0])} ms"
+    )

@@ -87,14 +87,10 @@ def temporary(folder: Path | None = None) -> Iterator[Path]:
         yield Path(home)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """Return a Markdown table whose first ``texts`` columns are text, and all others numbers."""
-    line = "---|" * texts + "---:|" * (len(head) - texts)
-    return "\n".join([_line(head), f"|{line}", *map(_line, rows)])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> str:
+    """Return a Markdown table; ``align`` has a letter a column, l or r, by default l for the first and r for others."""
+    line = "".join("---|" if each == "l" else "---:|" for each in align or "l".ljust(len(head), "r"))
+    return "\n".join([f"| {' | '.join(head)} |", f"|{line}", *(f"| {' | '.join(cells)} |" for cells in rows)])
 
 
 def heading(**options: object) -> dict[str, str]:
