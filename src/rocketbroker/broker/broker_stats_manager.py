@@ -127,12 +127,7 @@ class _Totals(NamedTuple):
 
 
 class BrokerStatsManager:
-    """Counters of the broker. All methods are for the event loop.
-
-    Args:
-        clock: dates the samples.
-        cluster_name: the key of broker-wide values.
-    """
+    """Counters of the broker. All methods are for the event loop."""
 
     def __init__(self, clock: Clock, cluster_name: str) -> None:
         self._clock = clock
@@ -157,12 +152,10 @@ class BrokerStatsManager:
         self._mornings = [self._totals[0], self._totals[0]]
 
     async def start(self) -> None:
-        """Start sampling."""
         self._tasks.every(SAMPLE_PERIOD_S, self.sample, "sample")
         self._tasks.every(FORGET_PERIOD_S, self.forget_idle, "forget idle")
 
     async def stop(self) -> None:
-        """Stop sampling."""
         await self._tasks.stop()
 
     def topic_put(self, topic: str) -> StatsItem:

@@ -63,10 +63,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
     """Compiled filters by group and topic. All methods are for the event loop; threads that read may call ``get``.
 
     Args:
-        path: ``config/consumerFilter.json``.
         config: ``enablePropertyFilter``, without which nothing is registered, and ``filterDataCleanTimeSpan``.
-        clock: dates the creation and death of filters.
-        on_persist: see ``ConfigManager``.
     """
 
     file_name, contents = "consumerFilter.json", ConsumerFilterWrapper
@@ -129,27 +126,24 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
             )
             return False
         try:
-            made = self._made(group, subscription)
+            data = ConsumerFilterData(
+                group,
+                subscription.topic,
+                subscription.sub_string,
+                subscription.expression_type,
+                subscription.sub_version,
+                self._clock.time_ms(),
+                bloom_filter_data=_bloom_filter_data(group, subscription.topic),
+            )
+            registered = RegisteredFilter(data, filter_of(data.expression_type, data.expression))
         except MQFilterError as error:
             log.warning("consumer group %s: its filter for topic %s is rejected: %s", group, subscription.topic, error)
             self._count -= known is not None
             return filters.pop(subscription.topic, None) is not None
         self._count += known is None
-        self._by_group.setdefault(group, filters)[subscription.topic] = made
+        self._by_group.setdefault(group, filters)[subscription.topic] = registered
         log.info("consumer group %s filters topic %s by %.200r", group, subscription.topic, subscription.sub_string)
         return True
-
-    def _made(self, group: str, subscription: SubscriptionData) -> RegisteredFilter:
-        data = ConsumerFilterData(
-            group,
-            subscription.topic,
-            subscription.sub_string,
-            subscription.expression_type,
-            subscription.sub_version,
-            self._clock.time_ms(),
-            bloom_filter_data=_bloom_filter_data(group, subscription.topic),
-        )
-        return RegisteredFilter(data, filter_of(data.expression_type, data.expression))
 
     def unregister(self, group: str) -> None:
         """Mark the filters of a group without clients as dead."""
@@ -177,11 +171,8 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
         self._forget(self._clock.time_ms())
         return True
 
-    def _clean(self) -> None:
-        """Forget filters that have been dead for too long."""
-        self._forget(self._clock.time_ms() - self._config.filter_data_clean_time_span)
-
     def _forget(self, oldest: int) -> None:
+        """Forget the filters that have been dead since ``oldest`` in ms, or longer."""
         for group, filters in list(self._by_group.items()):
             for topic, known in list(filters.items()):
                 if known.data.dead and known.data.dead_time <= oldest:
@@ -211,7 +202,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilterWrapper]):
 
     def encode(self) -> bytes:
         """Return ``consumerFilter.json`` as RocketMQ writes it."""
-        self._clean()
+        self._forget(self._clock.time_ms() - self._config.filter_data_clean_time_span)
         file = ConsumerFilterWrapper()
         for group, filters in self._by_group.items():
             for topic, known in filters.items():
@@ -257,12 +248,7 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 
 
 class RetryMessageFilter:
-    """Applies the filter of each message's original topic; without one the message is delivered.
-
-    Args:
-        consumer_filters: the filters by group and topic.
-        group: the group of the retry topic.
-    """
+    """Applies the filter of each message's original topic; without one the message is delivered."""
 
     def __init__(self, consumer_filters: ConsumerFilterManager, group: str) -> None:
         self._consumer_filters = consumer_filters

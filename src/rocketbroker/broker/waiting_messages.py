@@ -107,7 +107,6 @@ class CopyDelivery:
     slave lacks or has damaged, while a master logs such a message and goes on.
 
     Args:
-        store_host: the broker's address as records hold it.
         put: takes the copies for another master; by default the appender does.
         may_deliver: returns false while another broker may deliver the same messages.
 

@@ -28,8 +28,6 @@ class ConsumerManager(ClientGroups):
     """Consumer groups with connected clients, by name. All methods are for the event loop.
 
     Args:
-        clock: measures the time since a client's last heartbeat.
-        channel_expired_timeout_s: seconds without a heartbeat after which a client is closed.
         on_ids_changed: called with a group whose clients or topics have changed, unless it is broadcasting or has
             notifications disabled (``notifyConsumerIdsChangedEnable``).
         on_unregister: called with a group whose last client has left.
@@ -220,11 +218,9 @@ class ConsumerIdsChangeListener:
         self._tasks = TaskOwner("ConsumerIdsChangeListener")
 
     async def start(self) -> None:
-        """Start notifying."""
         self._tasks.whenever(self._notify_next, RETRY_S, "notify")
 
     async def stop(self) -> None:
-        """Stop notifying."""
         await self._tasks.stop()
 
     def group_changed(self, info: ConsumerGroupInfo) -> None:

@@ -14,12 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerManager(ClientGroups):
-    """Producer groups with connected clients, by name. All methods are for the event loop.
-
-    Args:
-        clock: measures the time since a client's last heartbeat.
-        channel_expired_timeout_s: seconds without a heartbeat after which a client is closed.
-    """
+    """Producer groups with connected clients, by name. All methods are for the event loop."""
 
     kind = "producer"
 
@@ -99,11 +94,9 @@ class ClientHousekeepingService:
         self._tasks = TaskOwner("ClientHousekeepingService")
 
     async def start(self) -> None:
-        """Start scanning."""
         self._tasks.every(self._period_s, self.scan, "scan")
 
     async def stop(self) -> None:
-        """Stop scanning."""
         await self._tasks.stop()
 
     def scan(self) -> None:

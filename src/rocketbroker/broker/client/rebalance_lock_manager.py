@@ -48,7 +48,6 @@ class RebalanceLockManager:
     asks for the locks of many groups takes some megabytes, for a minute.
 
     Args:
-        clock: measures the time since a lock was renewed.
         config: ``maxQueueLocks``.
     """
 
@@ -71,7 +70,7 @@ class RebalanceLockManager:
         """
         client_id = _kept_id(client_id)
         now = self._clock.monotonic()
-        self._forget_expired_groups(now)
+        self.forget_expired()
         entries = self._table.get(group)
         if entries is None:
             entries = OrderedDict()
@@ -107,9 +106,7 @@ class RebalanceLockManager:
 
         A group stays in its place when its latest lock is released, so the others may be found up to a minute late.
         """
-        self._forget_expired_groups(self._clock.monotonic())
-
-    def _forget_expired_groups(self, now: float) -> None:
+        now = self._clock.monotonic()
         forgotten: list[str] = []
         locks = 0
         while self._table and locks < _MOST_FORGOTTEN:

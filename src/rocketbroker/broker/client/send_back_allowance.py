@@ -16,7 +16,6 @@ class SendBackAllowance:
 
     Args:
         config: ``consumerSendMsgBackBytesPerSecond``.
-        clock: measures what the rate allows.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:

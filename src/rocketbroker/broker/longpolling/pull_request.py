@@ -1,4 +1,4 @@
-"""Held pulls of a queue with their deadlines (PullRequest and ManyPullRequest of RocketMQ)."""
+"""Held pulls of a queue, and their deadlines (PullRequest and ManyPullRequest of RocketMQ)."""
 
 import asyncio
 import heapq

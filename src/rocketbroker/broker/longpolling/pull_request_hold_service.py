@@ -65,7 +65,6 @@ class PullRequestHoldService:
         self.waiting = False
 
     async def start(self) -> None:
-        """Start the check."""
         self._tasks.forever(self._check, "check")
 
     async def stop(self) -> None:

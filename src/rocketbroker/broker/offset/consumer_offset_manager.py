@@ -122,9 +122,6 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
     """Consumer offsets. All methods are for the event loop.
 
     Args:
-        path: ``config/consumerOffset.json``.
-        clock: dates the data version.
-        on_persist: see ``ConfigManager``.
         config: ``maxConsumerOffsetNums``.
     """
 
@@ -551,7 +548,6 @@ class OffsetFlushService:
         self._tasks = TaskOwner("OffsetFlushService")
 
     async def start(self) -> None:
-        """Start flushing."""
         config, store_config = self._config, self._store_config
         consumer, delay = self._consumer_offsets.flush, self._schedule_message_service.flush
         flush_consumer = partial(_repeat, lambda: config.flush_consumer_offset_interval, consumer)

@@ -1,4 +1,4 @@
-"""Groups that have not consumed messages about to be removed, for the log."""
+"""Resets of offsets by administrators, and the report of groups that lose messages to retention."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -66,8 +66,6 @@ class OffsetReset:
 
     Args:
         config: ``useServerSideResetOffset``.
-        offsets: the offsets.
-        hold_service: holds pulls, which a reset answers at once.
         drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
     """
 

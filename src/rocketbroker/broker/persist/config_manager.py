@@ -1,14 +1,9 @@
-"""Text of ``config/*.json`` built from pieces, where encoding the whole table each time would take too long.
+"""Tables that live in ``config/*.json`` (org.apache.rocketmq.common.ConfigManager).
 
-The shape is that of ``fastjson.dumps(table, indent=TAB)``:
-
-    {
-        "field":{
-            "name":value,
-            ...
-        },
-        ...
-    }
+The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` writes changed tables on a
+thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
+table is encoded there as well. Code that changes a table waits for the future of that write before it acknowledges
+the change; changes whose write fails are undone in memory.
 """
 
 import asyncio
@@ -37,6 +32,19 @@ from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, open_pops
 log = logging.getLogger(__name__)
 
 V = TypeVar("V", bound=msgspec.Struct)
+
+
+# Text of ``config/*.json`` built from pieces, where encoding the whole table each time would take too long.
+#
+# The shape is that of ``fastjson.dumps(table, indent=TAB)``:
+#
+#     {
+#         "field":{
+#             "name":value,
+#             ...
+#         },
+#         ...
+#     }
 
 
 def text_of(value: str) -> str:
@@ -79,13 +87,6 @@ class EntryTexts(Generic[V]):
         self._texts = texts
         return object_text([text for _, text in texts.values()], 1)
 
-
-# Tables that live in ``config/*.json`` (org.apache.rocketmq.common.ConfigManager).
-#
-# The event loop owns each table. ``persist`` marks it as changed; ``ConfigPersistService`` writes changed tables on a
-# thread of its own (``replace_contents``), so that at any moment the file or its ``.bak`` is whole. The text of a long
-# table is encoded there as well. Code that changes a table waits for the future of that write before it acknowledges
-# the change; changes whose write fails are undone in memory.
 
 RETRY_S = 5.0
 
@@ -192,13 +193,7 @@ AnyConfigManager: TypeAlias = ConfigManager[Any]
 
 
 class VersionedConfigManager(ConfigManager[F]):
-    """A table with a data version, by which copies are compared; each change raises it, and each undone change.
-
-    Args:
-        path: as in ``ConfigManager``.
-        clock: dates the data version.
-        on_persist: as in ``ConfigManager``.
-    """
+    """A table with a data version, by which copies are compared; each change raises it, and each undone change."""
 
     def __init__(self, path: Path, clock: Clock, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
@@ -272,9 +267,6 @@ class ConfigPersistService:
     """Writes changed tables, one at a time; changes during a write are coalesced into one more.
 
     A failed write is logged once and retried until it succeeds.
-
-    Args:
-        file_system: the disk.
     """
 
     def __init__(self, file_system: FileSystem = LOCAL) -> None:
@@ -306,7 +298,6 @@ class ConfigPersistService:
         return submitted
 
     async def start(self) -> None:
-        """Start writing."""
         self._executor = ThreadPoolExecutor(1, "ConfigPersistService")
         self._tasks.forever(self._run, "run")
 
@@ -336,16 +327,13 @@ class ConfigPersistService:
             if self._wake.is_set():
                 continue
             self._idle.set()
-            if self._changed:  # these failed: the disk may be writable after a while
-                await self._pause()
-
-    async def _pause(self) -> None:
-        """Wait until failed tables are due again, or another change comes, whose request waits for the answer."""
-        try:
-            async with asyncio.timeout(RETRY_S):
-                await self._wake.wait()
-        except TimeoutError:
-            self._wake.set()
+            if self._changed:
+                # These failed, and are due again after a while, or with another change, whose request waits.
+                try:
+                    async with asyncio.timeout(RETRY_S):
+                        await self._wake.wait()
+                except TimeoutError:
+                    self._wake.set()
 
     async def _write_changed(self) -> None:
         for path in list(self._changed):
@@ -362,7 +350,7 @@ class ConfigPersistService:
             return
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, self._replace, path, encode)
+            await loop.run_in_executor(self._executor, lambda: replace_contents(path, encode(), self._file_system))
         except asyncio.CancelledError:  # at stop: the thread continues this write, and gets it once more
             self._enqueue(manager).settled.add_done_callback(lambda again: _settle(submitted.settled, again.result()))
             raise
@@ -374,16 +362,10 @@ class ConfigPersistService:
         else:
             if self._logged.pop(path, ""):
                 log.warning("%s is written again", path)
-            self._settle_after(submitted.settled, manager.written())
-
-    def _replace(self, path: Path, encode: Callable[[], bytes]) -> None:
-        replace_contents(path, encode(), self._file_system)
-
-    def _settle_after(self, settled: Settled, waits: Sequence[asyncio.Future[None]]) -> None:
-        if waits:
-            self._tasks.start(_settle_later(settled, waits), "settle")
-        else:
-            _settle(settled, "")
+            if waits := manager.written():
+                self._tasks.start(_settle_later(submitted.settled, waits), "settle")
+            else:
+                _settle(submitted.settled, "")
 
     def _refused(
         self, path: Path, submitted: _Submitted, reason: str, text: str, error: Exception | None = None

@@ -83,9 +83,6 @@ class TableChanges(Generic[V]):
     A write covers the changes made before it began. When it fails, each entry that it covers goes back to its value on
     disk, unless it was changed again: that change belongs to the next write. Values are replaced, never altered in
     place.
-
-    Args:
-        table: the table, changed in place.
     """
 
     def __init__(self, table: dict[str, V]) -> None:

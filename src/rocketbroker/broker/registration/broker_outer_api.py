@@ -23,7 +23,6 @@ class BrokerOuterApi:
         config: addresses of the name servers, and the registration period.
         client: sends the requests; its owner stops it after this part.
         topic_configs: reports changed topics, and records ordered ones.
-        registration: makes the requests.
         master: gets the master that the name servers name to a slave.
     """
 
@@ -129,11 +128,6 @@ class BrokerOuterApi:
 
 class OuterNetwork:
     """Everything by which a broker reaches name servers and other brokers.
-
-    Args:
-        config: names and address of the broker, and its name servers.
-        store_config: address for slaves.
-        topic_configs: the topics to register.
 
     Attributes:
         client: sends the requests; the owner of the network stops it.

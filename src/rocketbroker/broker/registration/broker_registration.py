@@ -81,11 +81,6 @@ _PAUSE_S: Final = 0.2
 class KnownSlaves:
     """Asks each name server for the brokers of this broker's name. The last answer of a dead one stays.
 
-    Args:
-        config: name of broker and cluster.
-        client: sends the requests.
-        name_servers: returns the addresses of the name servers.
-
     Attributes:
         hosts: addresses of the slaves, one for each slave.
     """
@@ -101,7 +96,6 @@ class KnownSlaves:
         self.hosts: list[str] = []
 
     async def start(self) -> None:
-        """Begin to ask."""
         self._tasks.forever(self._run, "ask")
 
     async def stop(self) -> None:
@@ -159,13 +153,7 @@ _NOT_ALL: Final = "rocketbroker-not-all-topics"
 
 
 class BrokerRegistration:
-    """Builds the requests of a broker to name servers from its current settings and topics.
-
-    Args:
-        config: names and address of the broker.
-        store_config: address for slaves.
-        topic_configs: its topics.
-    """
+    """Builds the requests of a broker to name servers from its current settings and topics."""
 
     def __init__(
         self, config: BrokerConfig, store_config: MessageStoreConfig, topic_configs: TopicConfigManager
@@ -298,8 +286,6 @@ class BrokerHeartbeat:
 
     Args:
         config: ``enableSlaveActingMaster``, ``brokerHeartbeatInterval``.
-        client: sends the requests.
-        registration: makes them.
         name_servers: returns the name servers that this broker is registered at.
         register: registers this broker again.
     """
@@ -320,12 +306,10 @@ class BrokerHeartbeat:
         self._tasks = TaskOwner("BrokerHeartbeat")
 
     async def start(self) -> None:
-        """Start sending."""
         if self._config.enable_slave_acting_master:
             self._tasks.every(self._config.broker_heartbeat_interval / 1000, self._send_all, "send")
 
     async def stop(self) -> None:
-        """Stop sending."""
         await self._tasks.stop()
 
     async def _send_all(self) -> None:

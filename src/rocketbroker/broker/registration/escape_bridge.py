@@ -63,8 +63,6 @@ class EscapeBridge:
 
     Args:
         config: cluster, name and id of this broker.
-        client: sends the requests.
-        name_servers: returns the addresses of the name servers.
     """
 
     def __init__(self, config: BrokerConfig, client: RemotingClient, name_servers: Callable[[], list[str]]) -> None:

@@ -189,9 +189,7 @@ class NamesrvLink:
 
     Args:
         address: ``host:port`` of the name server.
-        client: sends the requests.
         config: timeouts, and ``forceRegister``.
-        registration: builds the requests.
         on_answer: called with this name server's address and its answer, ``None`` once it no longer answers.
     """
 

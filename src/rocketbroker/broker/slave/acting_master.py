@@ -46,8 +46,6 @@ class ActingMaster:
 
     Args:
         config: ``enableSlaveActingMaster``, ``brokerId``, ``syncBrokerMemberGroupPeriod``.
-        fetch: returns the live brokers that a name server knows.
-        name_servers: returns the addresses of the name servers.
         services: run while this broker acts and the log of no master arrives.
         master_delivers: returns true while the log of a master arrives.
 
@@ -91,7 +89,6 @@ class ActingMaster:
             self._tasks.forever(self._run, "run")
 
     async def stop(self) -> None:
-        """Stop acting."""
         await self._tasks.stop()
         self.is_acting = False
         await self._run_services()
@@ -212,12 +209,7 @@ class BrokerPreOnlineService:
 
     Args:
         config: ``enableSlaveActingMaster``, ``skipPreOnline``.
-        name_servers: returns the addresses of the name servers.
-        fetch: returns the live brokers that a name server knows.
         client_of: returns a client for the address of a slave.
-        own_addresses: returns the addresses of this master.
-        progress: the progress of this master, loaded.
-        clock: checks the times of the slaves.
     """
 
     def __init__(

@@ -82,9 +82,7 @@ class MasterDeliveries:
     """Starts the deliveries of a master after its pre-online steps, also after a pause.
 
     Args:
-        lease: the right to deliver.
         pre_online: takes over the progress of the slaves; all is done when its start returns.
-        services: deliver.
         on_taken_over: called after each of these steps; tells parts that do not restart, as they serve requests.
     """
 
@@ -113,7 +111,6 @@ class MasterDeliveries:
             self._tasks.forever(self._watch, "watch")
 
     async def stop(self) -> None:
-        """Stop the services."""
         async with self._switching:
             await self._tasks.stop()
         await self._stop_services()

@@ -56,10 +56,7 @@ class MasterProgressGate:
     Two rounds wait at most: the newest, and the oldest, which a log that is always behind reaches nevertheless.
 
     Args:
-        client: asks the master.
-        commit_log: the own log.
         last_record: returns the last record that is dispatched, ``None`` without one.
-        flusher: syncs the own log.
     """
 
     def __init__(

@@ -47,9 +47,7 @@ class CopiedTable(ConfigManager[T]):
     """A table that a slave replaces as a whole. A master of this kind has no such entries.
 
     Args:
-        path: as in ``ConfigManager``.
         empty: the table without entries; it must not be altered.
-        on_persist: as in ``ConfigManager``.
 
     Attributes:
         content: the table.
@@ -181,11 +179,7 @@ class SlaveSynchronize:
     """Fetches the master's tables every ``INTERVAL_S``, and at once from a new master or after a new topic's message.
 
     Args:
-        master: address of the master.
-        client: sends the requests.
-        tables: the tables of this broker.
         gate: holds progress back.
-        clock: checks the times of the master.
         register: registers this broker again, to learn of a master.
         stored_topics: returns the topics that have messages in this broker's store.
         other_log: returns why the master's log may not continue this broker's, empty if it does; until then only the
@@ -235,7 +229,6 @@ class SlaveSynchronize:
         self._tasks.forever(self._run, "run")
 
     async def stop(self) -> None:
-        """Stop following."""
         await self._tasks.stop()
 
     def look_again(self) -> None:

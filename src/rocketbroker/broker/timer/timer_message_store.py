@@ -441,7 +441,6 @@ class TimerFollower:
     """Keeps the first pending message of a slave's timer up to date, for retention.
 
     Args:
-        timer: the timer, which does not run.
         interval_s: seconds between two looks.
     """
 
@@ -455,7 +454,6 @@ class TimerFollower:
         self._tasks.every(self._interval_s, self._timer.pass_delivered, "pass")
 
     async def stop(self) -> None:
-        """End the task."""
         await self._tasks.stop()
 
 

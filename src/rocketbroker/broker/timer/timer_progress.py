@@ -16,9 +16,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
     """Progress of the timer, and its file.
 
     Args:
-        path: the file.
         log: the ends of the log; progress is written once its copies are on disk.
-        on_persist: see ``ConfigManager``.
     """
 
     file_name, contents = "timerProgress.json", TimerProgressFile

@@ -165,7 +165,6 @@ class HandleScheduleMessage:
 
     Args:
         config: the limits of timer messages.
-        clock: real time, compared with delivery times.
         max_delay_level: highest level of messageDelayLevel.
         precision_ms: returns the precision of the timer.
     """

@@ -42,12 +42,7 @@ def file_of(slot_ms: int) -> int:
 
 
 class SlotFiles:
-    """Slot files of one folder.
-
-    Args:
-        directory: ``timerslots``, created with the first file.
-        file_system: the disk.
-    """
+    """Slot files of one folder."""
 
     def __init__(self, directory: Path, file_system: FileSystem = LOCAL) -> None:
         self._directory = directory
@@ -210,12 +205,7 @@ class Slot:
 
 
 class TimerWheel:
-    """Undelivered messages by slot.
-
-    Args:
-        files: the slot files, for slots that are due later.
-        thread: the thread that reads and writes them.
-    """
+    """Undelivered messages by slot."""
 
     def __init__(self, files: SlotFiles, thread: Executor) -> None:
         self._files = files

@@ -48,10 +48,7 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
     """Consumer groups by name. All methods are for the event loop.
 
     Args:
-        path: ``config/subscriptionGroup.json``.
         config: whether a group is created when its first client arrives.
-        clock: dates the data version.
-        on_persist: see ``ConfigManager``.
     """
 
     file_name, contents = "subscriptionGroup.json", SubscriptionGroupWrapper

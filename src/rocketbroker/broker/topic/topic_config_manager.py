@@ -152,50 +152,31 @@ def alter_attributes(
     seen: set[str] = set()
     for signed_name, value in changes.items():
         sign, name = signed_name[:1], signed_name[1:]
-        _check_name(signed_name, name, seen)
-        if sign == "+":
-            _check_value(known, name, value, creating=current is None)
-            altered[name] = value
-        elif current is None:
+        if not name or "+" in name or "-" in name:
+            _refuse(f"kv string format wrong. key: {signed_name!r}, use a name with one + or - before it")
+        if name in seen:
+            _refuse(f"alter duplication key. key: {name}")
+        seen.add(name)
+        if sign != "+" and current is None:
             _refuse(f"only add attribute is supported while creating topic. key: {name}")
-        elif sign != "-":
+        if sign not in {"+", "-"}:
             _refuse(f"wrong format key: {name}")
-        else:
-            _check_deletable(known, name, current)
+        if sign == "-" and name not in (current or ()):
+            _refuse(f"attempt to delete a nonexistent key: {name}")
+        attribute = known.get(name)
+        if attribute is None:
+            _refuse(f"unsupported key: {name}")
+        if current is not None and not attribute.changeable:
+            _refuse(f"attempt to update an unchangeable attribute. key: {name}")
+        if sign == "-":
             del altered[name]
+            continue
+        if value in attribute.unserved:
+            _refuse(f"{name}={value} is not supported by this broker; use {attribute.takes}")
+        if not attribute.accepts(value):
+            _refuse(f"value is not in set: {name}={value}; use {attribute.takes}")
+        altered[name] = value
     return altered
-
-
-def _check_name(signed_name: str, name: str, seen: set[str]) -> None:
-    if not name or "+" in name or "-" in name:
-        _refuse(f"kv string format wrong. key: {signed_name!r}, use a name with one + or - before it")
-    if name in seen:
-        _refuse(f"alter duplication key. key: {name}")
-    seen.add(name)
-
-
-def _check_value(known: Mapping[str, Attribute], name: str, value: str, *, creating: bool) -> None:
-    attribute = _attribute(known, name)
-    if not creating and not attribute.changeable:
-        _refuse(f"attempt to update an unchangeable attribute. key: {name}")
-    if value in attribute.unserved:
-        _refuse(f"{name}={value} is not supported by this broker; use {attribute.takes}")
-    if not attribute.accepts(value):
-        _refuse(f"value is not in set: {name}={value}; use {attribute.takes}")
-
-
-def _check_deletable(known: Mapping[str, Attribute], name: str, current: Mapping[str, str]) -> None:
-    if name not in current:
-        _refuse(f"attempt to delete a nonexistent key: {name}")
-    if not _attribute(known, name).changeable:
-        _refuse(f"attempt to update an unchangeable attribute. key: {name}")
-
-
-def _attribute(known: Mapping[str, Attribute], name: str) -> Attribute:
-    attribute = known.get(name)
-    if attribute is None:
-        _refuse(f"unsupported key: {name}")
-    return attribute
 
 
 def _refuse(remark: str) -> NoReturn:
@@ -218,10 +199,7 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
     """Topics by name, including system topics. All methods are for the event loop.
 
     Args:
-        path: ``config/topics.json``.
         config: system topics, limits, and whether a first message creates its topic.
-        clock: dates the data version.
-        on_persist: see ``ConfigManager``.
     """
 
     file_name, contents = "topics.json", TopicConfigSerializeWrapper

@@ -7,7 +7,11 @@ from typing import Final
 
 from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.transaction.transactional_message_service import HalfOffsets, TransactionalMessageService
+from rocketbroker.broker.transaction.transactional_message_service import (
+    HalfOffsets,
+    TransactionalMessageService,
+    read_half,
+)
 from rocketbroker.broker.transaction.transactional_message_util import (
     CID_SYS_RMQ_TRANS,
     QUEUE_ID,
@@ -67,7 +71,6 @@ class HalfQueueRecovery:
     Args:
         commit_log: the log, recovered.
         queues: the queues, recovered.
-        queries: finds committed messages by their unique id.
         consumer_offsets: loaded; offsets beyond the end of a queue are set back already.
         transactions: receives the open half messages.
     """
@@ -192,13 +195,8 @@ class HalfMessageEscape:
     """Sends open half messages every ``transactionCheckInterval``.
 
     Args:
-        transactions: the open transactions.
-        recover: finds them.
-        queues: hold the half messages.
-        queries: reads them.
         offsets: keep the progress.
         put: sends a message to another master.
-        config: the interval.
         store_host: this broker's address as records hold it.
         may_send: returns false while another broker may deal with the same messages.
     """
@@ -234,7 +232,6 @@ class HalfMessageEscape:
         self._tasks.every(self._config.transaction_check_interval / 1000, self.send_open, "send")
 
     async def stop(self) -> None:
-        """Stop sending."""
         await self._tasks.stop()
 
     async def send_open(self) -> None:
@@ -256,7 +253,7 @@ class HalfMessageEscape:
 
     async def _send(self, queue: ConsumeQueueInterface, offset: int) -> bool:
         """Send a half message; return false to retry later. One that names no real topic is skipped."""
-        half = await self._read(queue, offset)
+        half = await read_half(self._queries, queue, offset)
         if not self._may_send():
             return False
         if half is None:
@@ -271,13 +268,6 @@ class HalfMessageEscape:
             return True
         log.error("half message %d of topic %s waits for the master: %s", offset, place[0], result.reason)
         return False
-
-    async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
-        entry = queue.entry(offset)
-        record = await self._queries.read_message(entry.physical_offset) if entry else None
-        half = decode_record(record) if record else None
-        is_sound = half is not None and (half.topic, half.queue_offset) == (RMQ_SYS_TRANS_HALF_TOPIC, offset)
-        return half if is_sound else None
 
     def _report(self, offset: int, why: str) -> None:
         if offset != self._reported:

@@ -11,7 +11,7 @@ import msgspec
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
+from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService, read_half
 from rocketbroker.broker.transaction.transactional_message_util import (
     QUEUE_ID,
     check_times,
@@ -24,7 +24,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     with_check_times,
 )
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP, PROPERTY_WAIT_STORE_MSG_OK
-from rocketbroker.codec.message.message_decoder import decode_record, encode_message
+from rocketbroker.codec.message.message_decoder import encode_message
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import create_message_id
 from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, replace_property
@@ -60,10 +60,7 @@ class TransactionalMessageCheckListener:
     """Asks producers for the outcome of transactions, and discards those without one.
 
     Args:
-        producers: the connected producers.
         topic_configs: creates TRANS_CHECK_MAX_TIME_TOPIC.
-        broker_name: name of the broker, for the producer.
-        store_host: the broker's address as records hold it.
     """
 
     def __init__(
@@ -150,17 +147,10 @@ class TransactionalMessageCheckService:
     """Tasks that check transactions, write op messages, and commit the progress.
 
     Args:
-        transactions: the open transactions.
-        listener: asks producers.
         recover: finds the open transactions at the start.
         appender: makes the copies readable.
-        queues: hold the half messages.
-        queries: reads them.
         acknowledgements: report when a copy may be read.
         config: intervals and limits of the checks.
-        store_config: retention time of messages.
-        store_host: the broker's address as records hold it.
-        clock: decides what is due.
         may_check: returns false while another broker may check the same transactions.
     """
 
@@ -247,25 +237,17 @@ class TransactionalMessageCheckService:
         kept = self._in_place.get(offset)
         if kept is not None and self._is_immune(self._clock.time_ms() - kept.born_timestamp, kept.immunity):
             return True
-        half = await self._read(queue, offset)
+        half = await read_half(self._queries, queue, offset)
         if not self._may_check():
             return False
         if not half_offsets.is_open(offset):
             return True  # it was ended in the meantime
         if half is None:
+            entry = queue.entry(offset)
+            log.error("half message %s is skipped: it is not at %s of the CommitLog, or is damaged", offset, entry)
             half_offsets.end(offset)
             return True
         return self._check_half(half if kept is None or not kept.times else with_check_times(half, kept.times))
-
-    async def _read(self, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
-        """Return a half message; ``None`` (logged) if it is lost."""
-        entry = queue.entry(offset)
-        record = await self._queries.read_message(entry.physical_offset) if entry else None
-        half = decode_record(record) if record else None
-        if half is None or (half.topic, half.queue_offset) != (RMQ_SYS_TRANS_HALF_TOPIC, offset):
-            log.error("half message %s is skipped: it is not at %s of the CommitLog, or is damaged", offset, entry)
-            return None
-        return half
 
     def _check_half(self, half: MessageExt) -> bool:
         times = check_times(half)

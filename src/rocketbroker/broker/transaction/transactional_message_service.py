@@ -1,4 +1,4 @@
-"""Open half messages by their queue offsets (removeMap and opMsgMap of TransactionalMessageServiceImpl).
+"""Open transactions, their half messages and their end (o.a.r.broker.transaction.queue).
 
 RocketMQ reads the op messages again for each check. Here they are read only at the start: only this process writes
 them, so that memory always knows whether a transaction is open.
@@ -19,6 +19,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     op_message,
     transaction_key,
 )
+from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
 from rocketbroker.common.clock import Clock
@@ -26,12 +27,23 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.read.message_queries import MessageQueries
 
 log = logging.getLogger(__name__)
 
 
+async def read_half(queries: MessageQueries, queue: ConsumeQueueInterface, offset: int) -> MessageExt | None:
+    """Return the half message at a queue offset; ``None`` if it is lost or damaged."""
+    entry = queue.entry(offset)
+    record = await queries.read_message(entry.physical_offset) if entry else None
+    half = decode_record(record) if record else None
+    is_sound = half is not None and (half.topic, half.queue_offset) == (RMQ_SYS_TRANS_HALF_TOPIC, offset)
+    return half if is_sound else None
+
+
 class HalfOffsets:
-    """Open half messages from ``position`` on. All methods are for the event loop.
+    """Open half messages from ``position`` on (removeMap and opMsgMap). All methods are for the event loop.
 
     Attributes:
         position: queue offset before which no half message is open: all were ended, put back, or discarded.
@@ -101,8 +113,6 @@ class HalfOffsets:
         return messages[0][0] if messages else self._op_end
 
 
-# Open transactions and their end (o.a.r.broker.transaction.queue.TransactionalMessageServiceImpl).
-#
 # A half message is open until it is committed, rolled back, discarded, or put back at the end of its queue, where its
 # copy is open instead. Op messages record which half messages are no longer open. Their offsets are collected
 # (TransactionalOpBatchService) and written every ``transactionOpBatchInterval`` or ``transactionOpMsgMaxSize`` bytes.
@@ -115,13 +125,9 @@ class TransactionalMessageService:
     """The open transactions of the broker. All methods are for the event loop.
 
     Args:
-        appender: stores half, op and real messages.
         flusher: knows what is on disk.
         consumer_offsets: keeps the progress in the half and op queues.
         config: when op messages are written, and their size.
-        store_host: the broker's address as records hold it.
-        clock: decides when op messages are due.
-        stats: counts the puts.
     """
 
     def __init__(
@@ -267,7 +273,11 @@ class TransactionalMessageService:
             return False
         result = self.put(op_message(offsets, self._clock.time_ms(), self._store_host))
         if result.status is not PutMessageStatus.PUT_OK:
-            self._log_rejected(result)
+            # Once for each cause: it is retried ten times a second.
+            if result.status.name != self._op_refused:
+                self._op_refused = result.status.name
+                text = "op messages of %s ended transactions could not be stored: %s %s; retrying"
+                log.error(text, len(self._batch), result.status, result.reason)
             return False
         self._op_refused = ""
         self.half_offsets.op_written(result.queue_offset, offsets)
@@ -288,14 +298,3 @@ class TransactionalMessageService:
             offsets.append(offset)
             length += len(str(offset)) + 1
         return offsets, length
-
-    def _log_rejected(self, result: PutMessageResult) -> None:
-        """Log why op messages wait, once for each cause: they are retried ten times a second."""
-        if result.status.name != self._op_refused:
-            self._op_refused = result.status.name
-            log.error(
-                "op messages of %s ended transactions could not be stored: %s %s; retrying",
-                len(self._batch),
-                result.status,
-                result.reason,
-            )
