@@ -23,7 +23,7 @@ from rocketbroker.codec.message.message_id import UniqueIds, encode_unique_id, h
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import MethodTable, Process, Route
+from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.headers.message import (
     FLAG_SUBSCRIPTION,
@@ -41,6 +41,7 @@ from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
 from rocketbroker.processor.support.put_answers import MessagePuts
+from rocketbroker.processor.support.request_family import routes_of
 from rocketbroker.processor.support.send_runs import SendRuns
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.message_store import MessageStore
@@ -126,20 +127,13 @@ async def send_path(root: Path) -> AsyncIterator[SendPath]:
         HandleScheduleMessage(store_config, clock, _MAX_DELAY_LEVEL, lambda: store_config.timer_precision_ms),
         BrokerFastFailure(config),
     )
-    table = MethodTable()
-    for code, runs in (
-        (RequestCode.SEND_MESSAGE_V2, processor.runs),
-        (RequestCode.SEND_BATCH_MESSAGE, processor.batch_runs),
-    ):
-        table.add(code, processor.process, SendMessageRequestHeaderV2, takes_large_bodies=True, runs=runs)
-    pulls = _pulls(root, config, store, topics, groups, stats, hold_service)
-    table.add(RequestCode.PULL_MESSAGE, pulls, PullMessageRequestHeader)
+    routes = routes_of([processor, _pulls(root, config, store, topics, groups, stats, hold_service)])
     await store.start()
     try:
-        route = table.routes[RequestCode.SEND_MESSAGE_V2]
+        route = routes[RequestCode.SEND_MESSAGE_V2]
         transport = DroppingTransport()
         connection = _connected(
-            Endpoint("profile", table.routes, hooks=EndpointHooks(store.appender.dispatch), throttles=False), transport
+            Endpoint("profile", routes, hooks=EndpointHooks(store.appender.dispatch), throttles=False), transport
         )
         bare = _connected(Endpoint("bare", {route.code: _bare(route)}, throttles=False), DroppingTransport())
         yield SendPath(store, route, processor.runs, connection, transport, bare)
@@ -155,7 +149,7 @@ def _pulls(
     groups: SubscriptionGroupManager,
     stats: BrokerStatsManager,
     hold_service: PullRequestHoldService,
-) -> Process:
+) -> PullMessageProcessor:
     clock = SystemClock()
     groups.update(SubscriptionGroupConfig(GROUP))
     filters = ConsumerFilterManager(root / "consumerFilter.json", config, clock)
@@ -173,7 +167,7 @@ def _pulls(
             SendBackAllowance(config, clock),
         ),
         hold_service,
-    ).process
+    )
 
 
 def _connected(endpoint: Endpoint, transport: DroppingTransport) -> RemotingConnection:

@@ -24,7 +24,7 @@ code that no server has gets the answer REQUEST_CODE_NOT_SUPPORTED (3); the [las
 RocketMQ.
 
 - *file*: the family that answers it, below `src/rocketbroker/processor/`. The method has the name of the code, in small
-  letters; the send and pull paths have a class each, whose method is `process`.
+  letters; a method for several codes has the name of one of them.
 - *audience*: the least kind of peer that may send it in [protected mode](../operations/security.md): a client, a
   broker, or administration.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
@@ -96,7 +96,6 @@ def rows(routes: dict[int, Route]) -> list[Row]:
 def _row(route: Route) -> Row:
     processor = type(getattr(route.process, "__self__"))  # noqa: B009 - a bound method, which its type does not say
     header = route.header_type
-    named = route.process.__name__ != "process"
     return Row(
         route.code,
         RequestCode(route.code).name,
@@ -104,12 +103,12 @@ def _row(route: Route) -> Row:
         Path(inspect.getfile(processor)).relative_to(_SOURCES / "processor"),
         route.process.__name__,
         header.__name__ if header else "",
-        _first_paragraph(route.process if named else processor),
+        _first_paragraph(route.process),
     )
 
 
-def _first_paragraph(processor: object) -> str:
-    text = inspect.getdoc(processor) or ""
+def _first_paragraph(method: object) -> str:
+    text = inspect.getdoc(method) or ""
     return " ".join(text.split("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")
 
 

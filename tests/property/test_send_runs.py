@@ -26,8 +26,8 @@ from rocketbroker.codec.message.message_batch import encode_batch
 from rocketbroker.codec.message.message_id import UniqueIds
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.frame import decode_frames, encode_frame
-from rocketbroker.codec.remoting.handler import MethodTable
-from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import BrokerConfig
@@ -36,6 +36,7 @@ from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.support import send_runs
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.put_answers import MessagePuts
+from rocketbroker.processor.support.request_family import routes_of
 from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
@@ -80,7 +81,7 @@ class Broker:
 
     store: MessageStore
     stats: BrokerStatsManager
-    table: MethodTable
+    routes: dict[int, Route]
 
     def stored(self) -> tuple[bytes, list[bytes]]:
         """Return the log, and the queues and index files."""
@@ -117,16 +118,9 @@ async def send_path(runs: list[int] | None = None, capacity: int = 10_000, **set
         if runs is not None:
             _note_runs(processor.runs, runs)
             _note_runs(processor.batch_runs, runs)
-        table = MethodTable()
-        for code, kind, handler in (
-            (10, SendMessageRequestHeader, processor.runs),
-            (310, SendMessageRequestHeaderV2, processor.runs),
-            (320, SendMessageRequestHeaderV2, processor.batch_runs),
-        ):
-            table.add(code, processor.process, kind, takes_large_bodies=True, runs=handler)
         await store.start()
         try:
-            yield Broker(store, stats, table)
+            yield Broker(store, stats, routes_of([processor]))
         finally:
             await store.stop()
 
@@ -136,7 +130,7 @@ async def sent(
 ) -> tuple[bytes, bytes, list[bytes], list[int]]:
     """Feed read events to the send path; return answers, log, queues with index, and counts."""
     async with send_path(runs, capacity, **settings) as broker:
-        connection, transport, endpoint = connect(broker.table.routes)
+        connection, transport, endpoint = connect(broker.routes)
         endpoint.hooks = EndpointHooks(broker.store.appender.dispatch)
         for event in events:
             feed(connection, event)
@@ -511,7 +505,7 @@ async def exchanged(
         connected = None
         for event in events:
             if connected is None:
-                connected = connection, transport, endpoint = connect(broker.table.routes)
+                connected = connection, transport, endpoint = connect(broker.routes)
                 endpoint.hooks = EndpointHooks(broker.store.appender.dispatch)
                 for data in [b"".join(teaching)] if together else teaching:
                     feed(connection, data)

@@ -147,7 +147,9 @@ class Transactions:
             **fields,
         }
         header = EndTransactionRequestHeader(**given)
-        answer = self.processor.process(FakeConnection(), request(RequestCode.END_TRANSACTION, header, oneway=oneway))
+        answer = self.processor.end_transaction(
+            FakeConnection(), request(RequestCode.END_TRANSACTION, header, oneway=oneway)
+        )
         self.store.appender.dispatch()
         assert isinstance(answer, RemotingCommand)
         return answer

@@ -27,19 +27,10 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.codec.message.message_id import UniqueIds
 from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
-from rocketbroker.codec.remoting.handler import Audience, MethodTable, Route
+from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.codec.remoting.headers.admin import (
     ExchangeHAInfoResponseHeader,
 )
-from rocketbroker.codec.remoting.headers.message import (
-    ConsumerSendMsgBackRequestHeader,
-    EndTransactionRequestHeader,
-    PullMessageRequestHeader,
-    RecallMessageRequestHeader,
-    SendMessageRequestHeader,
-    SendMessageRequestHeaderV2,
-)
-from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
@@ -62,14 +53,13 @@ from rocketbroker.processor.query_message import QueryMessageRequests
 from rocketbroker.processor.recall_message import RecallMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
-from rocketbroker.processor.slave_reads import SlaveReads
+from rocketbroker.processor.slave_reads import SlaveReads, SlaveState
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
 from rocketbroker.processor.support.put_answers import MessagePuts
 from rocketbroker.processor.support.request_family import routes_of
-from rocketbroker.processor.support.slave_refusals import SlaveState, with_slave_refusals
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
@@ -142,22 +132,22 @@ class BrokerParts:
 
 def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     """Route all codes that the broker serves."""
-    table = MethodTable()
-    # Shared, as in RocketMQ, where one thread pool serves sends and messages sent back.
-    fast_failure = BrokerFastFailure(parts.config)
-    _add_messages(table, parts, fast_failure)
-    _add_clients(table, parts)
-    is_slave = parts.slave is not None
-    families = _families(parts, fast_failure)
-    routes = with_slave_refusals(table.routes) if is_slave else table.routes
-    return routes | routes_of(families, is_slave=is_slave)
-
-
-def _families(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:
     admin = parts.admin
     store, encoder = parts.store, AnswerEncoder(parts.config, admin.executor)
     waiting = WaitingQueries(parts.config)
-    return [
+    # Shared, as in RocketMQ, where one thread pool serves sends and messages sent back.
+    fast_failure = BrokerFastFailure(parts.config)
+    families = [
+        *_messages(parts, fast_failure),
+        HeartBeatProcessor(
+            parts.topic_configs,
+            parts.subscription_groups,
+            parts.consumers,
+            parts.producers,
+            parts.consumer_filters,
+            parts.clock,
+            HeartbeatLimit(parts.config, parts.consumers, parts.producers, parts.subscription_groups),
+        ),
         SlaveRequests(
             offsets=parts.consumer_offsets,
             schedule=parts.schedule,
@@ -277,70 +267,47 @@ def _families(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[objec
             groups=parts.subscription_groups,
         ),
     ]
+    return routes_of(families, is_slave=parts.slave is not None)
 
 
-def _add_messages(table: MethodTable, parts: BrokerParts, fast_failure: BrokerFastFailure) -> None:
+def _messages(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:
+    """Return the processors that put messages into the store, and the one that reads them."""
     store = parts.store
     store_host = store.commit_log.store_host
     puts = MessagePuts.of(store)
-    retry_and_dlq = RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats)
     targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
-    send = SendMessageProcessor(
-        parts.config,
-        puts,
-        targets,
-        retry_and_dlq,
-        UniqueIds(store_host[:-4], os.getpid(), secrets.randbits(32), parts.clock.time_ms),
-        parts.handle_schedule_message,
-        fast_failure,
-    )
-    for code, header_type, runs in (
-        (RequestCode.SEND_MESSAGE, SendMessageRequestHeader, send.runs),
-        (RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2, send.runs),
-        (RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2, send.batch_runs),
-    ):
-        table.add(code, send.process, header_type, Audience.CLIENT, takes_large_bodies=True, runs=runs)
-    reply = SendReplyMessageProcessor(
-        parts.config,
-        puts,
-        targets,
-        parts.producers,
-        parts.clock,
-    ).process
-    table.add(RequestCode.SEND_REPLY_MESSAGE, reply, SendMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
-    table.add(
-        RequestCode.SEND_REPLY_MESSAGE_V2, reply, SendMessageRequestHeaderV2, Audience.CLIENT, takes_large_bodies=True
-    )
-    pull = _pulls(parts).process
-    table.add(RequestCode.PULL_MESSAGE, pull, PullMessageRequestHeader, Audience.CLIENT)
-    table.add(RequestCode.LITE_PULL_MESSAGE, pull, PullMessageRequestHeader, Audience.CLIENT)
-    send_back = ConsumerSendMsgBackProcessor(
-        parts.config,
-        parts.subscription_groups,
-        parts.topic_configs,
-        store.appender,
-        store.queries,
-        store.acknowledgements,
-        store_host=store_host,
-        schedule=parts.handle_schedule_message,
-        stats=parts.stats,
-        fast_failure=fast_failure,
-        allowance=parts.send_backs,
-    )
-    table.add(RequestCode.CONSUMER_SEND_MSG_BACK, send_back.process, ConsumerSendMsgBackRequestHeader, Audience.CLIENT)
-    end = EndTransactionProcessor(
-        parts.config, store.queries, store.acknowledgements, parts.transactions, store_host, parts.clock
-    )
-    table.add(RequestCode.END_TRANSACTION, end.process, EndTransactionRequestHeader, Audience.CLIENT)
-    recall = RecallMessageProcessor(
-        parts.config,
-        puts,
-        parts.topic_configs,
-        parts.handle_schedule_message,
-        parts.clock,
-        parts.stats,
-    )
-    table.add(RequestCode.RECALL_MESSAGE, recall.process, RecallMessageRequestHeader, Audience.CLIENT)
+    return [
+        SendMessageProcessor(
+            parts.config,
+            puts,
+            targets,
+            RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
+            UniqueIds(store_host[:-4], os.getpid(), secrets.randbits(32), parts.clock.time_ms),
+            parts.handle_schedule_message,
+            fast_failure,
+        ),
+        SendReplyMessageProcessor(parts.config, puts, targets, parts.producers, parts.clock),
+        _pulls(parts),
+        ConsumerSendMsgBackProcessor(
+            parts.config,
+            parts.subscription_groups,
+            parts.topic_configs,
+            store.appender,
+            store.queries,
+            store.acknowledgements,
+            store_host=store_host,
+            schedule=parts.handle_schedule_message,
+            stats=parts.stats,
+            fast_failure=fast_failure,
+            allowance=parts.send_backs,
+        ),
+        EndTransactionProcessor(
+            parts.config, store.queries, store.acknowledgements, parts.transactions, store_host, parts.clock
+        ),
+        RecallMessageProcessor(
+            parts.config, puts, parts.topic_configs, parts.handle_schedule_message, parts.clock, parts.stats
+        ),
+    ]
 
 
 def _pulls(parts: BrokerParts) -> PullMessageProcessor:
@@ -351,16 +318,3 @@ def _pulls(parts: BrokerParts) -> PullMessageProcessor:
     )
     needed = parts.config, parts.topic_configs, subscriptions, parts.store.fetcher, accounts, parts.hold_service
     return PullMessageProcessor(*needed) if parts.slave is None else SlaveReads(parts.slave, *needed)
-
-
-def _add_clients(table: MethodTable, parts: BrokerParts) -> None:
-    heart_beat = HeartBeatProcessor(
-        parts.topic_configs,
-        parts.subscription_groups,
-        parts.consumers,
-        parts.producers,
-        parts.consumer_filters,
-        parts.clock,
-        HeartbeatLimit(parts.config, parts.consumers, parts.producers, parts.subscription_groups),
-    )
-    table.add(RequestCode.HEART_BEAT, heart_beat.process, audience=Audience.CLIENT)

@@ -23,15 +23,17 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import replace_property
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, PERM_WRITE, SubscriptionGroupConfig
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.put_answers import acknowledged_answer, put_refusal
 from rocketbroker.processor.support.request_checks import check_client_group
+from rocketbroker.processor.support.request_family import NO_MESSAGES, Refusal, answers
 from rocketbroker.processor.support.table_change import topic_waits
 from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.message_appender import MessageAppender
@@ -48,6 +50,7 @@ UNIT_SUB_FLAG = 2
 V3_4_9 = 121
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 _SHOWN = 255
+_AT_SLAVE = Refusal(ResponseCode.SYSTEM_BUSY, NO_MESSAGES)
 
 
 class ConsumerSendMsgBackProcessor:
@@ -97,10 +100,13 @@ class ConsumerSendMsgBackProcessor:
         self._fast_failure = fast_failure
         self._allowance = allowance
 
-    def process(
+    @answers(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    def consumer_send_msg_back(
         self, connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request; with FLUSH_DISK_TIMEOUT if a sync for which it waits fails or takes too long.
+        """Store a message for a retry, or as a dead letter.
+
+        The answer is FLUSH_DISK_TIMEOUT if a sync for which it waits fails or takes too long.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR if no message is at the

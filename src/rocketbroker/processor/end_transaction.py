@@ -18,14 +18,16 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.message import EndTransactionRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.put_answers import answer_when_acknowledged, put_refusal
+from rocketbroker.processor.support.request_family import NO_OUTCOMES, Refusal, answers
 from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.read.message_queries import MessageQueries
 
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _OUTCOMES = f"{TRANSACTION_COMMIT_TYPE} (commit), {TRANSACTION_ROLLBACK_TYPE} (rollback) or {TRANSACTION_NOT_TYPE}"
 _SHOWN = 255
+_AT_SLAVE = Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, NO_OUTCOMES)
 
 
 class EndTransactionProcessor:
@@ -67,10 +70,13 @@ class EndTransactionProcessor:
         self._store_host = store_host
         self._clock = clock
 
-    def process(
+    @answers(RequestCode.END_TRANSACTION, EndTransactionRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    def end_transaction(
         self, connection: Connection, command: RemotingCommand[EndTransactionRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer the request; a commit under SYNC_FLUSH once the message is on disk, else FLUSH_DISK_TIMEOUT.
+        """Commit a transaction or roll it back.
+
+        Under SYNC_FLUSH a commit is answered once the message is on disk, or with FLUSH_DISK_TIMEOUT.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the outcome is unknown; SYSTEM_ERROR if there is no such half

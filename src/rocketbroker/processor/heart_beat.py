@@ -17,13 +17,15 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
-from rocketbroker.codec.remoting.handler import Buffer, Connection
+from rocketbroker.codec.remoting.handler import Audience, Buffer, Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.request_checks import check_client_group, read_body
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.processor.support.table_change import answer_within
 
 # Compiling a filter takes about 5 µs for each character, plus 60 µs.
@@ -171,10 +173,12 @@ class HeartBeatProcessor:
         self._clock = clock
         self._limit = limit
 
-    def process(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Answer the request; if it creates retry topics, once they are on disk and registered, or after a second.
+    @answers(RequestCode.HEART_BEAT, audience=Audience.CLIENT)
+    def heart_beat(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+        """Register a client's groups and create the retry topic of each group that consumes.
 
-        A slow disk or a dead name server fails no heartbeat.
+        The answer waits until new topics are on disk and registered, at most a second: a slow disk or a dead name
+        server fails no heartbeat.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR for a body that is not a heartbeat, INVALID_PARAMETER for an illegal name

@@ -12,7 +12,7 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import JOIN_LIMIT
-from rocketbroker.codec.remoting.handler import HELD, Buffer, Connection, Held, InTurn
+from rocketbroker.codec.remoting.handler import HELD, Audience, Buffer, Connection, Held, InTurn
 from rocketbroker.codec.remoting.headers.message import FLAG_SUBSCRIPTION, FLAG_SUSPEND, PullMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import pull_response_head
 from rocketbroker.codec.remoting.remoting_command import RemotingCommand
@@ -22,6 +22,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import HeldFilter, PullSubscriptions
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
@@ -92,12 +93,16 @@ class PullMessageProcessor:
         self._accounts = accounts
         self._hold_service = hold_service
         # Bound once, because each held pull keeps it.
-        self._run_again = self.process
+        self._run_again = self.pull_message
 
-    def process(
+    @answers(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, Audience.CLIENT)
+    @answers(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader, Audience.CLIENT)
+    def pull_message(
         self, connection: Connection, command: PullCommand, held: PullRequest | None = None
     ) -> list[Buffer] | InTurn | Held:
-        """Decide about a pull, fetch its messages, then answer or hold it; one that was ``held`` is not held again.
+        """Return messages of a queue from an offset on, or hold the pull until there are some.
+
+        Decide, fetch, then answer or hold, in this order. A pull that was ``held`` is not held again.
 
         Raises:
             BrokerResponseError: NO_PERMISSION, TOPIC_NOT_EXIST or INVALID_PARAMETER, or an error of its subscription;

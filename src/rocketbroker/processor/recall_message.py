@@ -12,19 +12,24 @@ from rocketbroker.codec.message.message_const import host_flags
 from rocketbroker.codec.message.message_id import RecallMessageHandle, decode_recall_handle
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.put_answers import MessagePuts, answer_when_acknowledged, put_refusal
+from rocketbroker.processor.support.request_family import Refusal, answers
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 
 RECALL_MESSAGE_TAG = "_RECALL_TAG_"
 _MAX_DIGITS = 18
 _SHOWN = 127
+_AT_SLAVE = Refusal(
+    ResponseCode.SLAVE_NOT_AVAILABLE, "this broker is a slave and recalls no messages; recall them at the master"
+)
 
 
 class RecallMessageProcessor:
@@ -59,10 +64,11 @@ class RecallMessageProcessor:
         self._clock = clock
         self._stats = stats
 
-    def process(
+    @answers(RequestCode.RECALL_MESSAGE, RecallMessageRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    def recall_message(
         self, connection: Connection, command: RemotingCommand[RecallMessageRequestHeader]
     ) -> Command | Awaitable[Command]:
-        """Answer with the unique key of the cancelled message; under SYNC_FLUSH once the cancellation is on disk.
+        """Cancel a message and return its unique key; under SYNC_FLUSH answer once the cancellation is on disk.
 
         Raises:
             BrokerResponseError: NO_PERMISSION, SERVICE_NOT_AVAILABLE, TOPIC_NOT_EXIST; ILLEGAL_OPERATION if the

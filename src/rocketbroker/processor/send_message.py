@@ -28,19 +28,22 @@ from rocketbroker.codec.message.topic_validator import (
     RMQ_SYS_TRACE_TOPIC,
     RMQ_SYS_TRANS_HALF_TOPIC,
 )
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.hot_responses import one_send_response, recall_handle_suffix, send_response
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.batch_send import BatchSend, SendCommand
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.put_answers import MessagePuts, put_refusal
+from rocketbroker.processor.support.request_family import NO_MESSAGES, Refusal, answers
 from rocketbroker.processor.support.send_answers import SendAnswers
 from rocketbroker.processor.support.send_runs import BatchRuns, SendRuns
 from rocketbroker.processor.support.sent_properties import BrokerProperties, KeyLimit
-from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTarget, TopicTargets, other_queue
+from rocketbroker.processor.support.topic_target import HEADER_V2, RetryAndDlq, TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 
 # Ends each pair of properties.
@@ -49,6 +52,8 @@ _PAIR_END: Final = 2
 _IPV4_HOST: Final = 8
 # Looking up a member in its enum takes 20 times as long.
 _PUT_OK: Final = PutMessageStatus.PUT_OK
+# Clients then try the next broker (SendMessageProcessor.rejectRequest).
+_AT_SLAVE: Final = Refusal(ResponseCode.SYSTEM_BUSY, NO_MESSAGES)
 
 
 class SendMessageProcessor:
@@ -96,7 +101,31 @@ class SendMessageProcessor:
         self.runs = SendRuns(appender.put_run, config, store_host, targets, self._key_limit, self._answers)
         self.batch_runs = BatchRuns(appender.put_batches, config, store_host, targets, self._key_limit, self._answers)
 
-    def process(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
+    @answers(
+        RequestCode.SEND_MESSAGE,
+        SendMessageRequestHeader,
+        Audience.CLIENT,
+        takes_large_bodies=True,
+        runs="runs",
+        at_slave=_AT_SLAVE,
+    )
+    @answers(
+        RequestCode.SEND_MESSAGE_V2,
+        HEADER_V2,
+        Audience.CLIENT,
+        takes_large_bodies=True,
+        runs="runs",
+        at_slave=_AT_SLAVE,
+    )
+    @answers(
+        RequestCode.SEND_BATCH_MESSAGE,
+        HEADER_V2,
+        Audience.CLIENT,
+        takes_large_bodies=True,
+        runs="batch_runs",
+        at_slave=_AT_SLAVE,
+    )
+    def send_message(self, connection: Connection, command: SendCommand) -> bytes | Awaitable[bytes | Command]:
         """Store one message, or a batch, and answer with its id and queue offset."""
         if self._must_wait or connection.waited_s:
             self._fast_failure.check(connection)

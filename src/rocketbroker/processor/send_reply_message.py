@@ -11,7 +11,7 @@ from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.codec.message.message_const import host_flags
 from rocketbroker.codec.message.message_id import create_message_id, host_text
 from rocketbroker.codec.message.message_properties import append_property, get_property_text, replace_property
-from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.message import ReplyMessageRequestHeader, SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -20,8 +20,9 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingError
 from rocketbroker.processor.support.put_answers import MessagePuts
+from rocketbroker.processor.support.request_family import NO_MESSAGES, Refusal, answers
 from rocketbroker.processor.support.sent_properties import KeyLimit
-from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets, other_queue
+from rocketbroker.processor.support.topic_target import HEADER_V2, TopicTarget, TopicTargets, other_queue
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIMEOUT_S = 10.0
 # "0" stands for no id: clients cannot read an answer without one.
 _NOT_STORED = ("0", 0)
+_AT_SLAVE = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, NO_MESSAGES)
 
 
 class SendReplyMessageProcessor:
@@ -67,8 +69,10 @@ class SendReplyMessageProcessor:
         self._store_host = store_host
         self._key_limit = KeyLimit(store_config.max_keys_per_message)
 
-    def process(self, connection: Connection, command: RemotingCommand[Header]) -> Awaitable[Command]:
-        """Answer the request once the client that asked has the reply.
+    @answers(RequestCode.SEND_REPLY_MESSAGE, Header, Audience.CLIENT, takes_large_bodies=True, at_slave=_AT_SLAVE)
+    @answers(RequestCode.SEND_REPLY_MESSAGE_V2, HEADER_V2, Audience.CLIENT, takes_large_bodies=True, at_slave=_AT_SLAVE)
+    def send_reply_message(self, connection: Connection, command: RemotingCommand[Header]) -> Awaitable[Command]:
+        """Pass a reply on, and answer once the client that asked has it.
 
         It does not wait for its turn among other requests of its connection: a dead client would delay the replies to
         all others by 10 s.

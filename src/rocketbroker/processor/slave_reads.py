@@ -4,7 +4,7 @@ RocketMQ's slave always sends consumers back to the master, even to a dead one, 
 (composeResponseHeader of PullMessageProcessor).
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -12,14 +12,16 @@ from rocketbroker.broker.longpolling.pull_request import PullRequest
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.codec.remoting.handler import Buffer, Connection, Held, InTurn
+from rocketbroker.codec.remoting.handler import Audience, Buffer, Connection, Held, InTurn
+from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.pull_message import Pull, PullCommand, PullMessageProcessor
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
-from rocketbroker.processor.support.slave_refusals import SlaveState
+from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
@@ -33,6 +35,16 @@ _BEYOND: Final = frozenset(
 )
 _OUTSIDE: Final = _BEYOND | {GetMessageStatus.OFFSET_TOO_SMALL}
 _WITH_OWN_CODE: Final = frozenset({GetMessageStatus.FOUND, GetMessageStatus.OFFSET_RESET})
+
+
+class SlaveState(Protocol):
+    """State of a slave towards its master."""
+
+    def has_master(self) -> bool:
+        """Return true while the master answers; false while the slave acts as master."""
+
+    def acting_as(self) -> int | None:
+        """Return the id by which consumers reach this slave while it acts as master, else ``None``."""
 
 
 class SlaveReads(PullMessageProcessor):
@@ -57,7 +69,9 @@ class SlaveReads(PullMessageProcessor):
         super().__init__(config, topic_configs, subscriptions, fetcher, accounts, hold_service)
         self._state = state
 
-    def process(
+    @answers(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, Audience.CLIENT)
+    @answers(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader, Audience.CLIENT)
+    def pull_message(
         self, connection: Connection, command: PullCommand, held: PullRequest | None = None
     ) -> list[Buffer] | InTurn | Held:
         """Process a pull as a master does, unless this slave serves none.
@@ -69,7 +83,7 @@ class SlaveReads(PullMessageProcessor):
         if not self._config.slave_read_enable:
             remark = "this slave serves no pulls: slaveReadEnable is false; pull from the master"
             raise BrokerResponseError(ResponseCode.SYSTEM_BUSY, remark)
-        return super().process(connection, command, held)
+        return super().pull_message(connection, command, held)
 
     def _finish(
         self, pull: Pull, result: GetMessageResult, code: ResponseCode | None = None, suggested: int | None = None

@@ -22,7 +22,7 @@ from tests.support.processors import heart_beat_processor
 def client_table(parts):
     table = MethodTable()
     heart_beat = heart_beat_processor(parts)
-    table.add(RequestCode.HEART_BEAT, heart_beat.process)
+    table.add(RequestCode.HEART_BEAT, heart_beat.heart_beat)
     unregister = family(ClientManageRequests, parts)
     table.add(RequestCode.UNREGISTER_CLIENT, unregister.unregister_client, UnregisterClientRequestHeader)
     consumer_list = family(ClientManageRequests, parts)

@@ -86,7 +86,7 @@ def send_back(processor, offset, group="g", delay_level=0, version=513, connecti
     header = ConsumerSendMsgBackRequestHeader(offset, group, delay_level, **fields)
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
     command.version = version
-    answer = processor.process(connection or FakeConnection(), command)
+    answer = processor.consumer_send_msg_back(connection or FakeConnection(), command)
     processor._appender.dispatch()
     return answer
 
@@ -141,7 +141,7 @@ def test_a_consumer_that_fails_at_all_messages_sends_all_of_them_back(processor,
     consumer = FakeConnection()
     header = PullMessageRequestHeader("g", "T", 2, 0, 32, FLAG_SUBSCRIPTION, 0, 0, 0, "*")
     pull = pull_processor(parts, store, PullRequestHoldService(parts.config))
-    pull.process(consumer, request(RequestCode.PULL_MESSAGE, header))
+    pull.pull_message(consumer, request(RequestCode.PULL_MESSAGE, header))
 
     answers = [send_back(processor, offset, connection=consumer) for offset in offsets]
 
@@ -350,7 +350,7 @@ def test_one_that_waited_for_its_turn_is_rejected_under_any_flush(parts, store):
     command = request(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader(put(store), "g", 0))
 
     with pytest.raises(BrokerResponseError, match="period in queue: 500ms"):
-        make(parts, store).process(connection, command)
+        make(parts, store).consumer_send_msg_back(connection, command)
 
 
 def test_a_client_sends_nothing_back_for_a_group_of_the_broker(processor, parts, store):

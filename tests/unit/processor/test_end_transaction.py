@@ -218,7 +218,7 @@ async def test_under_sync_flush_a_commit_is_answered_when_it_is_on_disk(tmp_path
     half = transactions.send()
     await transactions.store.flusher.sync()
     header = EndTransactionRequestHeader("PG", half.queue_offset, half.commit_log_offset, COMMIT, "id")
-    waiting = transactions.processor.process(FakeConnection(), request(CODE, header))
+    waiting = transactions.processor.end_transaction(FakeConnection(), request(CODE, header))
     assert not isinstance(waiting, RemotingCommand)
     assert transactions.bodies() == []
     assert (await waiting).code == ResponseCode.SUCCESS
@@ -240,7 +240,7 @@ async def test_the_recorded_requests_end_what_they_ended_there(transactions: Tra
         half = transactions.send(group="PG_Tx")
         header = command.header
         header.tran_state_table_offset, header.commit_log_offset = half.queue_offset, half.commit_log_offset
-        answer = transactions.processor.process(FakeConnection(), command)
+        answer = transactions.processor.end_transaction(FakeConnection(), command)
         assert isinstance(answer, RemotingCommand)
         assert answer.code == ResponseCode.SUCCESS
     transactions.store.appender.dispatch()

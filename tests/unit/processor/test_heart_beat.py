@@ -43,7 +43,7 @@ def heartbeat(*groups, producers=(), client="c1", **fields):
 def test_registers_producers_and_consumers(processor, parts):
     changes = HeardTopics()
     parts.topic_configs.on_change(changes)
-    answer = processor.process(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
+    answer = processor.heart_beat(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
     assert answer.header == {"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": True}
     assert parts.consumers.group_info("g").client_ids() == ["c1"]
     assert parts.producers.find_channel("c1") is not None
@@ -58,7 +58,7 @@ def test_cpp_client_sends_ordinals(processor, parts):
         b'"subscriptionDataSet":[{"codeSet":[0],"subString":"TagA","subVersion":"17","topic":"T"}]}],'
         b'"producerDataSet":[]}\n'
     )
-    processor.process(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
+    processor.heart_beat(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
     info = parts.consumers.group_info("g")
     assert info.message_model is MessageModel.CLUSTERING
     assert info.find_subscription_data("T").sub_version == 17
@@ -69,13 +69,13 @@ def test_retry_topic_follows_the_group(processor, parts):
     group = parts.subscription_groups.find("g")
     group.retry_queue_nums = 3
     parts.topic_configs.update(TopicConfig("Ordered", 4, 4, order=True))
-    processor.process(FakeConnection(), heartbeat(("g", ["Ordered"])))
+    processor.heart_beat(FakeConnection(), heartbeat(("g", ["Ordered"])))
     assert parts.topic_configs.select("%RETRY%g") == TopicConfig("%RETRY%g", 3, 3, 6, order=True)
 
 
 def test_unknown_group_without_auto_create_is_left_out(processor, parts, tmp_path):
     parts.subscription_groups._config = parts.config.model_copy(update={"auto_create_subscription_group": False})
-    processor.process(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
+    processor.heart_beat(FakeConnection(), heartbeat(("g", ["T"]), producers=["p"]))
     assert parts.consumers.groups == {}
     assert "p" in parts.producers.groups
 
@@ -84,7 +84,7 @@ def test_unknown_group_without_auto_create_is_left_out(processor, parts, tmp_pat
 def test_illegal_names_are_rejected_and_legal_groups_registered(processor, parts, name):
     for groups, producers in (([(name, [])], []), ([("h", [name])], []), ([], [name])):
         with pytest.raises(BrokerResponseError, match="illegal characters") as error:
-            processor.process(FakeConnection(), heartbeat(("g", ["T"]), *groups, producers=["p", *producers]))
+            processor.heart_beat(FakeConnection(), heartbeat(("g", ["T"]), *groups, producers=["p", *producers]))
         assert error.value.code == ResponseCode.INVALID_PARAMETER
     assert list(parts.consumers.groups) == ["g"]
     assert list(parts.producers.groups) == ["p"]
@@ -94,7 +94,7 @@ def test_illegal_names_are_rejected_and_legal_groups_registered(processor, parts
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"clientID":"c","consumerDataSet":[{}]}', b'{"clientID":7}'])
 def test_body_that_is_no_heartbeat(processor, parts, body):
     with pytest.raises(BrokerResponseError, match="the body of the request") as error:
-        processor.process(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
+        processor.heart_beat(FakeConnection(), request(RequestCode.HEART_BEAT, body=body))
     assert error.value.code == ResponseCode.SYSTEM_ERROR
     assert (parts.consumers.groups, parts.producers.groups) == ({}, {})
 
@@ -109,11 +109,11 @@ def test_filters_on_properties_are_registered_and_end_with_the_last_client(proce
         "consumerDataSet": [group | {"subscriptionDataSet": [subscription]}],
     }
     connection = FakeConnection()
-    processor.process(connection, request(RequestCode.HEART_BEAT, body=json.dumps(body).encode()))
+    processor.heart_beat(connection, request(RequestCode.HEART_BEAT, body=json.dumps(body).encode()))
     found = parts.consumer_filters.get("T", "g")
     assert (found.client_version, found.data.expression, found.data.dead) == (7, "a > 1", False)
     without = heartbeat(("g", []), client="c", heartbeatFingerprint=1, withoutSub=True)
-    processor.process(connection, without)
+    processor.heart_beat(connection, without)
     assert not found.data.dead, "a heartbeat without subscriptions says nothing of them"
     parts.consumers.close_connection(connection)
     assert found.data.dead
@@ -126,21 +126,21 @@ def sub_change(answer):
 def test_heartbeat_v2(processor, parts):
     connection = FakeConnection()
     first = heartbeat(("g", ["T"]), heartbeatFingerprint=11)
-    assert not sub_change(processor.process(connection, first))
+    assert not sub_change(processor.heart_beat(connection, first))
     without = heartbeat(("g", []), heartbeatFingerprint=11, withoutSub=True)
-    assert not sub_change(processor.process(connection, without))
+    assert not sub_change(processor.heart_beat(connection, without))
     assert parts.consumers.find_subscription_data("g", "T") is not None
     other = heartbeat(("g", ["U"]), client="c2", heartbeatFingerprint=12)
-    assert sub_change(processor.process(FakeConnection(), other))
-    assert sub_change(processor.process(connection, without))
+    assert sub_change(processor.heart_beat(FakeConnection(), other))
+    assert sub_change(processor.heart_beat(connection, without))
 
 
 def test_broker_that_does_not_know_the_subscriptions_asks_for_them(processor):
     without = heartbeat(("g", []), heartbeatFingerprint=11, withoutSub=True)
     connection = FakeConnection()
-    assert sub_change(processor.process(connection, without))
-    processor.process(connection, heartbeat(("g", ["T"]), heartbeatFingerprint=11))
-    assert not sub_change(processor.process(connection, without))
+    assert sub_change(processor.heart_beat(connection, without))
+    processor.heart_beat(connection, heartbeat(("g", ["T"]), heartbeatFingerprint=11))
+    assert not sub_change(processor.heart_beat(connection, without))
 
 
 def test_a_subscription_that_is_too_long_keeps_its_group_alone_out(processor, parts):
@@ -150,7 +150,7 @@ def test_a_subscription_that_is_too_long_keeps_its_group_alone_out(processor, pa
     command.body = json.dumps(body).encode()
 
     with pytest.raises(BrokerResponseError, match=r"maxSubscriptionTags: a subscription of 2,001 tags") as error:
-        processor.process(FakeConnection(), command)
+        processor.heart_beat(FakeConnection(), command)
 
     assert error.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert list(parts.consumers.groups) == ["h"]
@@ -159,7 +159,7 @@ def test_a_subscription_that_is_too_long_keeps_its_group_alone_out(processor, pa
 
 def refusal(processor, command, connection=None):
     with pytest.raises(BrokerResponseError) as error:
-        processor.process(connection or FakeConnection(), command)
+        processor.heart_beat(connection or FakeConnection(), command)
     return error.value.code, error.value.remark
 
 
@@ -204,7 +204,7 @@ def test_a_process_with_many_producers_and_consumers_is_one_ordinary_client(proc
         producers=[f"producer-{number}" for number in range(200)],
     )
 
-    processor.process(FakeConnection(), command)
+    processor.heart_beat(FakeConnection(), command)
 
     assert (len(parts.consumers.groups), len(parts.producers.groups)) == (300, 200)
 
@@ -212,13 +212,13 @@ def test_a_process_with_many_producers_and_consumers_is_one_ordinary_client(proc
 def test_groups_of_earlier_heartbeats_count(processor, parts):
     connection = FakeConnection()
     for number in range(512):
-        processor.process(connection, heartbeat((f"g{number}", [f"T{number}-{topic}" for topic in range(2)])))
-    processor.process(connection, heartbeat(("g0", [f"T{topic}" for topic in range(2)])))
+        processor.heart_beat(connection, heartbeat((f"g{number}", [f"T{number}-{topic}" for topic in range(2)])))
+    processor.heart_beat(connection, heartbeat(("g0", [f"T{topic}" for topic in range(2)])))
     assert refusal(processor, heartbeat(("h", [])), connection)[1].startswith("maxGroupsPerClient: 513 groups")
     too_many = heartbeat(("g0", [f"T{topic}" for topic in range(3)]))
     assert refusal(processor, too_many, connection)[1].startswith("maxSubscriptionsPerClient: 1,025 subscriptions")
     parts.consumers.unregister("g1", connection)
-    processor.process(connection, heartbeat(("h", [])))
+    processor.heart_beat(connection, heartbeat(("h", [])))
 
 
 def test_the_length_of_all_subscriptions_counts(processor):
@@ -226,7 +226,7 @@ def test_the_length_of_all_subscriptions_counts(processor):
     for number in range(2):
         command = heartbeat((f"g{number}", [f"T{topic}" for topic in range(10)]))
         command.body = command.body.replace(b'"*"', b'"' + b"a" * 12_000 + b'"')
-        processor.process(connection, command)
+        processor.heart_beat(connection, command)
     command.body = command.body.replace(b'"g1"', b'"g2"')
     assert refusal(processor, command, connection)[1].startswith(
         "maxHeartbeatSize: 360,150 characters of subscriptions exceed the limit of 262,144"
@@ -235,7 +235,7 @@ def test_the_length_of_all_subscriptions_counts(processor):
 
 def test_no_group_of_a_heartbeat_is_created_when_there_is_no_room_for_all(processor, parts):
     apply_updates([parts.config], {"maxAutoCreateGroupNums": "10"})
-    processor.process(FakeConnection(), heartbeat(("a", [])))
+    processor.heart_beat(FakeConnection(), heartbeat(("a", [])))
     connection = FakeConnection()
     command = heartbeat(("a", []), ("b", []), ("c", []), producers=["p"], client="c2")
     code, remark = refusal(processor, command, connection)
@@ -246,7 +246,7 @@ def test_no_group_of_a_heartbeat_is_created_when_there_is_no_room_for_all(proces
     assert set(parts.producers.groups) == {"p"}
     parts.producers.unregister("p", connection)
     assert_nothing_left(parts, ["a"])
-    processor.process(FakeConnection(), heartbeat(("a", []), ("b", [])))
+    processor.heart_beat(FakeConnection(), heartbeat(("a", []), ("b", [])))
 
 
 @pytest.mark.parametrize("command", [heartbeat(("g" * 263, [])), heartbeat(producers=["p" * 263])])
@@ -296,7 +296,7 @@ def test_all_that_is_kept_of_subscriptions_counts(processor, large):
     ]
     connection = FakeConnection()
     for group in groups[:-1]:
-        processor.process(connection, heartbeat(consumerDataSet=[group]))
+        processor.heart_beat(connection, heartbeat(consumerDataSet=[group]))
     code, remark = refusal(processor, heartbeat(consumerDataSet=groups[-1:]), connection)
     assert code == ResponseCode.INVALID_PARAMETER
     assert "characters of subscriptions exceed the limit of 262,144" in remark

@@ -91,7 +91,7 @@ class Puller:
             "subscription": "*",
         }
         header = PullMessageRequestHeader(**(values | fields))
-        return self.processor.process(self.connection, request(code, header))
+        return self.processor.pull_message(self.connection, request(code, header))
 
     def refused(self, **fields: Any) -> tuple[int, str]:
         with pytest.raises(BrokerResponseError) as error:
@@ -207,7 +207,7 @@ async def test_a_held_pull_keeps_no_text(puller: Puller):
     header = PullMessageRequestHeader("G", "T", 0, 0, 32, SUBSCRIPTION | SUSPEND, 0, 60_000, 100, **texts)
     command = request(PULL, header, b"view")
     command.language = command.remark = command.serialize_type = long
-    assert puller.processor.process(puller.connection, command) is HELD
+    assert puller.processor.pull_message(puller.connection, command) is HELD
 
     (held,) = puller.holds.suspended
     assert sum(map(len, texts_of(held.command))) < 100
@@ -455,7 +455,7 @@ def test_recorded_pulls_are_answered_in_the_same_shape(puller: Puller, code: int
         if missing < 0:
             continue
         puller.put(*["tag"] * missing, topic=header.topic, queue_id=header.queue_id)
-        pieces = puller.processor.process(puller.connection, wanted)
+        pieces = puller.processor.pull_message(puller.connection, wanted)
         assert isinstance(pieces, list)
         ours = decoded(pieces)
         assert isinstance(ours.header, dict)

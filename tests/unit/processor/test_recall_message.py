@@ -51,11 +51,11 @@ def test_recorded_recalls(parts, store, processor):
         parts.clock.advance((int(handle.deliver_ms) - 60_000 - parts.clock.time_ms()) / 1000)
         apply_updates([parts.config], {"recallMessageEnable": str(theirs.code == 0).lower()})
         if theirs.code:
-            code, remark = refusal(processor.process, wanted.header)
+            code, remark = refusal(processor.recall_message, wanted.header)
             assert code == theirs.code
             assert remark.startswith(str(theirs.remark))
             continue
-        ours = call(processor.process, wanted.header)
+        ours = call(processor.recall_message, wanted.header)
         assert (ours.code, ours.fields) == (0, theirs.fields)
         marker = waiting(store)[-1]
         assert marker.properties["TIMER_OUT_MS"] == str(int(handle.deliver_ms) - 1), "the slot of what it cancels"
@@ -64,7 +64,7 @@ def test_recorded_recalls(parts, store, processor):
 
 
 def test_a_cancel_waits_for_the_slot_of_its_message(parts, store, processor):
-    answer = call(processor.process, header(parts))
+    answer = call(processor.recall_message, header(parts))
     assert answer.fields == {"msgId": "KEY", "MSG_REGION": "DefaultRegion"}
     (marker,) = waiting(store)
     assert marker.body == b"0"
@@ -84,7 +84,7 @@ def test_a_cancel_waits_for_the_slot_of_its_message(parts, store, processor):
 def test_no_group_is_fine(parts, store, processor):
     wanted = header(parts)
     wanted.producer_group = None
-    assert call(processor.process, wanted).code == 0
+    assert call(processor.recall_message, wanted).code == 0
 
 
 @pytest.mark.parametrize(
@@ -105,44 +105,44 @@ def test_no_group_is_fine(parts, store, processor):
     ],
 )
 def test_a_message_that_cannot_be_recalled_is_rejected(parts, store, processor, fields, remark):
-    code, found = refusal(processor.process, header(parts, **fields))
+    code, found = refusal(processor.recall_message, header(parts, **fields))
     assert code == ResponseCode.ILLEGAL_OPERATION
     assert remark in found
     assert store.appender.put_count == 0
 
 
 def test_an_invalid_handle_is_rejected(parts, store, processor):
-    code, remark = refusal(processor.process, RecallMessageRequestHeader(TOPIC, "nonsense"))
+    code, remark = refusal(processor.recall_message, RecallMessageRequestHeader(TOPIC, "nonsense"))
     assert (code, remark[:24]) == (ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
 
 
 def test_a_topic_that_is_not_there(parts, store, processor):
-    code, remark = refusal(processor.process, header(parts, request_topic="Missing"))
+    code, remark = refusal(processor.recall_message, header(parts, request_topic="Missing"))
     assert (code, remark) == (ResponseCode.TOPIC_NOT_EXIST, "recall failed, the topic[Missing] not exist")
 
 
 def test_it_is_off_as_in_rocketmq(parts, store):
-    code, remark = refusal(processor_of(parts, store).process, header(parts))
+    code, remark = refusal(processor_of(parts, store).recall_message, header(parts))
     assert code == ResponseCode.NO_PERMISSION
     assert remark == "recall failed, operation is forbidden: recallMessageEnable is false"
 
 
 def test_a_broker_without_write_permission_recalls_only_if_allowed(parts, store, processor):
     apply_updates([parts.config], {"brokerPermission": "4"})
-    assert call(processor.process, header(parts)).code == 0
+    assert call(processor.recall_message, header(parts)).code == 0
     apply_updates([parts.config], {"allowRecallWhenBrokerNotWriteable": "false"})
-    code, remark = refusal(processor.process, header(parts))
+    code, remark = refusal(processor.recall_message, header(parts))
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "brokerPermission is 4" in remark
     apply_updates([parts.config], {"brokerPermission": "6"})
-    assert call(processor.process, header(parts)).code == 0
+    assert call(processor.recall_message, header(parts)).code == 0
 
 
 async def test_under_sync_flush_it_is_on_disk_when_it_is_answered(parts, tmp_path):
     apply_updates([parts.config], {"recallMessageEnable": "true"})
     store = make_store(tmp_path / "sync", parts.clock, flush_disk_type="SYNC_FLUSH")
     await store.start()
-    answer = await call_async(processor_of(parts, store).process, header(parts))
+    answer = await call_async(processor_of(parts, store).recall_message, header(parts))
     assert answer.code == 0
     assert store.flusher.flushed_offset == store.commit_log.max_offset > 0
     await store.stop()

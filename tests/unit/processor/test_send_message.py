@@ -57,7 +57,7 @@ def send(parts: SimpleNamespace, store: MessageStore) -> Send:
     processor = processor_of(parts, store)
 
     def call(command: Command) -> bytes:
-        answer = processor.process(FakeConnection(), command)
+        answer = processor.send_message(FakeConnection(), command)
         assert isinstance(answer, bytes)
         store.appender.dispatch()
         return answer
@@ -405,11 +405,11 @@ async def test_a_batch_with_wait_false_waits_for_no_slave(parts: SimpleNamespace
     store.acknowledgements = Acknowledgements(None, lambda _, tell: ends.append(tell))
     processor = processor_of(parts, store)
     body = encode_batch([(0, b"one", b""), (0, b"two", b"")])
-    processor.process(FakeConnection(), command())  # creates the topic
+    processor.send_message(FakeConnection(), command())  # creates the topic
     ends.clear()
 
     answers = [
-        processor.process(FakeConnection(), batch_command(body, properties={"WAIT": wait}))
+        processor.send_message(FakeConnection(), batch_command(body, properties={"WAIT": wait}))
         for wait in ("true", "false")
     ]
 
@@ -481,7 +481,7 @@ def test_a_changed_region_is_in_the_next_message_and_answer(parts: SimpleNamespa
 @pytest.mark.proves("The steps of a message", "4. answer")
 async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, sync_store: MessageStore):
 
-    answer = processor_of(parts, sync_store).process(FakeConnection(), command())
+    answer = processor_of(parts, sync_store).send_message(FakeConnection(), command())
 
     assert inspect.isawaitable(answer)
     assert fields_of(await answer)["queueOffset"] == "0"
@@ -499,7 +499,7 @@ async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(
     processor = processor_of(parts, sync_store)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _: go.wait(60))
-        answer = processor.process(FakeConnection(), sent())
+        answer = processor.send_message(FakeConnection(), sent())
         assert inspect.isawaitable(answer)
         late = await answer
         go.set()
@@ -519,8 +519,8 @@ async def test_more_than_may_wait_for_the_disk_are_rejected_and_not_stored(
     go = threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _: go.wait(60))
-        waiting = [processor.process(FakeConnection(), command()) for _ in range(2)]
-        code, remark = refused(lambda one: processor.process(FakeConnection(), one), command())
+        waiting = [processor.send_message(FakeConnection(), command()) for _ in range(2)]
+        code, remark = refused(lambda one: processor.send_message(FakeConnection(), one), command())
         go.set()
         for answer in waiting:
             assert inspect.isawaitable(answer)
@@ -529,7 +529,7 @@ async def test_more_than_may_wait_for_the_disk_are_rejected_and_not_stored(
     assert code == ResponseCode.SYSTEM_BUSY
     assert "the limit is 2 (sendThreadPoolQueueCapacity)" in remark
     assert sync_store.appender.put_count == 2
-    again = processor.process(FakeConnection(), command())
+    again = processor.send_message(FakeConnection(), command())
     assert inspect.isawaitable(again)
     assert fields_of(await again)["queueOffset"] == "2"
 
@@ -538,7 +538,7 @@ def test_a_send_that_waited_for_its_turn_is_rejected_under_any_flush(parts: Simp
     connection = FakeConnection()
     connection.waited_s = 0.5
 
-    code, remark = refused(lambda one: processor_of(parts, store).process(connection, one), command())
+    code, remark = refused(lambda one: processor_of(parts, store).send_message(connection, one), command())
 
     assert code == ResponseCode.SYSTEM_BUSY
     assert "period in queue: 500ms" in remark
@@ -585,11 +585,11 @@ def test_a_message_of_traces_has_the_keys_of_many_messages(parts: SimpleNamespac
     parts.topic_configs.update(TopicConfig(topic, 1, 1))
     processor = processor_of(parts, store)
 
-    processor.process(FakeConnection(), command(topic=topic, properties=with_keys(1000)))
+    processor.send_message(FakeConnection(), command(topic=topic, properties=with_keys(1000)))
 
     assert store.commit_log.max_offset > 0
     with pytest.raises(BrokerResponseError, match="2,049 keys exceed the limit of 2,048;"):
-        processor.process(FakeConnection(), command(topic=topic, properties=with_keys(2049)))
+        processor.send_message(FakeConnection(), command(topic=topic, properties=with_keys(2049)))
 
 
 @pytest.mark.parametrize("of_all", [True, False])

@@ -68,7 +68,7 @@ async def test_the_reply_reaches_the_requester_and_is_stored(parts, store, proce
     pushed = asker()
     sender = FakeConnection("127.0.0.1:40000")
     sender.remote_host = host_bytes("127.0.0.1", 40000)
-    answer = await call_async(processor.process, header(), b"pong", sender)
+    answer = await call_async(processor.send_reply_message, header(), b"pong", sender)
     assert (answer.code, answer.remark) == (0, None)
     assert answer.fields == {
         "msgId": "7F00000100002A9F0000000000000000",
@@ -103,7 +103,7 @@ async def test_the_reply_reaches_the_requester_and_is_stored(parts, store, proce
 async def test_replies_are_not_stored_where_that_is_off(parts, store, processor, asker):
     apply_updates([parts.config], {"storeReplyMessageEnable": "false"})
     pushed = asker()
-    answer = await call_async(processor.process, header(), b"pong")
+    answer = await call_async(processor.send_reply_message, header(), b"pong")
     assert (answer.code, answer.fields["msgId"], answer.fields["queueOffset"]) == (0, "0", "0")
     assert len(pushed) == 1
     assert stored(store) == 0
@@ -125,7 +125,7 @@ async def test_replies_are_not_stored_where_that_is_off(parts, store, processor,
 )
 async def test_a_reply_that_reaches_nobody_leaves_nothing_behind(store, processor, asker, properties, answer, named):
     asker(answer)
-    code, remark = await refusal_async(processor.process, header(properties=properties), b"pong")
+    code, remark = await refusal_async(processor.send_reply_message, header(properties=properties), b"pong")
     assert (code, remark) == (ResponseCode.SYSTEM_ERROR, named)
     assert stored(store) == 0
 
@@ -140,19 +140,19 @@ async def test_a_reply_that_reaches_nobody_leaves_nothing_behind(store, processo
 )
 async def test_topics_and_queues_are_checked_before_it_is_passed_on(processor, asker, fields, code):
     pushed = asker()
-    assert (await refusal_async(processor.process, header(**fields), b"pong"))[0] == code
+    assert (await refusal_async(processor.send_reply_message, header(**fields), b"pong"))[0] == code
     assert pushed == []
 
 
 async def test_replies_do_not_wait_for_each_other(processor):
-    route = Route(RequestCode.SEND_REPLY_MESSAGE, processor.process, SendMessageRequestHeader)
+    route = Route(RequestCode.SEND_REPLY_MESSAGE, processor.send_reply_message, SendMessageRequestHeader)
     assert not route.runs_later, "requests that run later take turns"
 
 
 async def test_nothing_is_written_to_who_does_not_take_it(parts, store, processor, asker):
     pushed = asker()
     parts.producers.find_channel("asker").is_behind = True
-    code, remark = await refusal_async(processor.process, header(), b"pong")
+    code, remark = await refusal_async(processor.send_reply_message, header(), b"pong")
     assert (code, remark) == (
         ResponseCode.SYSTEM_ERROR,
         "push reply message to asker fail: it reads its connection too slowly",
@@ -164,14 +164,14 @@ async def test_nothing_is_written_to_who_does_not_take_it(parts, store, processo
 async def test_any_queue_for_a_negative_number(parts, processor, asker):
     asker()
     parts.topic_configs.update(TopicConfig("Replies", 4, 4))
-    answer = await call_async(processor.process, header(topic="Replies", queue_id=-1), b"pong")
+    answer = await call_async(processor.send_reply_message, header(topic="Replies", queue_id=-1), b"pong")
     assert 0 <= int(answer.fields["queueId"]) < 4
 
 
 async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor, asker, caplog):
     pushed = asker()
     properties = PROPERTIES + "x\x01" + "y" * 32_767 + "\x02"
-    answer = await call_async(processor.process, header(properties=properties), b"pong")
+    answer = await call_async(processor.send_reply_message, header(properties=properties), b"pong")
     assert (answer.code, answer.fields["msgId"]) == (0, "0")
     assert len(pushed) == 1
     assert (
@@ -182,7 +182,7 @@ async def test_a_reply_has_arrived_though_the_store_refuses_it(store, processor,
 async def test_the_answer_waits_for_the_disk(parts, sync_store, asker):
     asker()
     async with asyncio.timeout(60):
-        answer = await call_async(make(parts, sync_store).process, header(), b"pong")
+        answer = await call_async(make(parts, sync_store).send_reply_message, header(), b"pong")
     assert answer.fields["msgId"] == "7F00000100002A9F0000000000000000"
     assert sync_store.flusher.flushed_offset == sync_store.commit_log.max_offset
 
@@ -202,14 +202,14 @@ async def test_recorded_replies(parts, processor, asker):
         assert exchange.response is not None
         recorded_answer = exchange.response.command()
         if theirs is None:
-            code, remark = await refusal_async(processor.process, command.header, command.body)
+            code, remark = await refusal_async(processor.send_reply_message, command.header, command.body)
             assert (code, remark) == (recorded_answer.code, recorded_answer.remark)
             continue
         properties = decode_properties(theirs["properties"].encode())
         pushed = asker(client_id=properties["REPLY_TO_CLIENT"])
         connection = FakeConnection()
         connection.remote_host = host_bytes("127.0.0.1", int(theirs["bornHost"].rpartition(":")[2]))
-        answer = await call_async(processor.process, command.header, command.body, connection)
+        answer = await call_async(processor.send_reply_message, command.header, command.body, connection)
         assert (answer.code, answer.remark) == (recorded_answer.code, recorded_answer.remark)
         assert answer.fields.keys() == recorded_answer.header.keys()
         ours = to_ext_fields(pushed[0][0].header) or {}
@@ -227,7 +227,7 @@ async def test_a_reply_with_too_many_keys_is_rejected_before_it_is_passed_on(sto
     pushed = asker()
     properties = PROPERTIES + "KEYS\x01" + " ".join(["k"] * 129) + "\x02"
 
-    code, remark = await refusal_async(processor.process, header(properties=properties), b"pong")
+    code, remark = await refusal_async(processor.send_reply_message, header(properties=properties), b"pong")
 
     assert (code, remark[:28]) == (ResponseCode.MESSAGE_ILLEGAL, "maxKeysPerMessage: 129 keys ")
     assert list(pushed) == []
@@ -238,7 +238,7 @@ async def test_a_reply_that_is_too_long_is_rejected_before_it_is_passed_on(store
     asked = asker()
     limit = store.config.max_message_size
 
-    code, remark = await refusal_async(processor.process, header(), bytes(limit + 1))
+    code, remark = await refusal_async(processor.send_reply_message, header(), bytes(limit + 1))
 
     assert (code, asked) == (ResponseCode.MESSAGE_ILLEGAL, [])
     assert f"{limit + 1:,} bytes, above the limit of {limit:,}" in remark

@@ -33,7 +33,7 @@ def pull(parts, store, offset, *, flags=SUBSCRIPTION, queue_id=0):
     """Return code, suggested broker and next offset of a pull, or HELD."""
     header = PullMessageRequestHeader("G", "T", queue_id, offset, 32, flags, 0, 60_000, 100, subscription="*")
     processor = pull_processor(parts, store, PullRequestHoldService(parts.config))
-    answer = processor.process(FakeConnection(), request(RequestCode.PULL_MESSAGE, header))
+    answer = processor.pull_message(FakeConnection(), request(RequestCode.PULL_MESSAGE, header))
     if not isinstance(answer, list):
         return answer
     command = decode_frame(memoryview(b"".join(answer))[4:])

@@ -11,7 +11,7 @@ no more than a look-up of its code.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable, Route
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, RemotingCommand
@@ -22,7 +22,9 @@ from rocketbroker.common.errors import BrokerResponseError
 S = TypeVar("S")
 H = TypeVar("H", bound=CommandCustomHeader)
 A = TypeVar("A", bound=Answer)
-Method = Callable[[S, Connection, RemotingCommand[H]], A]
+P = ParamSpec("P")
+# A method may have more parameters, with defaults, for calls other than those of a server.
+Method = Callable[Concatenate[S, Connection, RemotingCommand[H], P], A]
 
 _NOTES: Final = "answered_codes"
 
@@ -67,7 +69,7 @@ def answers(
     takes_large_bodies: bool = False,
     runs: str | None = None,
     at_slave: Refusal | None = None,
-) -> Callable[[Method[S, H, A]], Method[S, H, A]]:
+) -> Callable[[Method[S, H, P, A]], Method[S, H, P, A]]:
     """Mark a method as the handler of a code; it may have several.
 
     Args:
@@ -79,7 +81,7 @@ def answers(
         at_slave: answer of a slave, which does not call the method; ``None`` if it does.
     """
 
-    def mark(method: Method[S, H, A]) -> Method[S, H, A]:
+    def mark(method: Method[S, H, P, A]) -> Method[S, H, P, A]:
         note = _Note(code, header_type, audience, takes_large_bodies, runs, at_slave)
         setattr(method, _NOTES, (note, *getattr(method, _NOTES, ())))
         return method

@@ -1,6 +1,7 @@
 """Topics that messages are sent to: found, created, or dead letters after the last retry."""
 
 import random
+from typing import Final, cast
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager, StatsItem
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
@@ -18,13 +19,15 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, PERM_WRITE, TopicConfig, TopicFilterType
 from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.table_change import topic_waits
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, Wait
 
+# The same fields; only their names on the wire differ.
+HEADER_V2: Final = cast("type[SendMessageRequestHeader]", SendMessageRequestHeaderV2)
 _UNIT_FLAG = 1
 _NOT_WRITTEN = "which this broker does not support; send to a topic without it"
 _UNIT_SUB_FLAG = 2

@@ -61,7 +61,7 @@ class Consumer:
         }
         data = {"groupName": group, "messageModel": "CLUSTERING", "subscriptionDataSet": [subscription]}
         body = {"clientID": "c", "producerDataSet": [], "consumerDataSet": [data]}
-        self.heart_beat.process(self.connection, request(RequestCode.HEART_BEAT, body=json.dumps(body).encode()))
+        self.heart_beat.heart_beat(self.connection, request(RequestCode.HEART_BEAT, body=json.dumps(body).encode()))
 
     def put(self, *numbers: int, topic: str = "T", **properties: str) -> None:
         for n in numbers:
@@ -83,7 +83,7 @@ class Consumer:
             "expression_type": "SQL92",
         }
         header = PullMessageRequestHeader(**(values | fields))
-        return self.processor.process(self.connection, request(RequestCode.PULL_MESSAGE, header))
+        return self.processor.pull_message(self.connection, request(RequestCode.PULL_MESSAGE, header))
 
     def refused(self, *arguments: Any, **fields: Any) -> tuple[int, str]:
         with pytest.raises(BrokerResponseError) as error:
@@ -370,7 +370,7 @@ async def test_recorded_pulls_with_a_filter_are_answered(consumer: Consumer):
             consumer.put(2, 6, topic=header.topic, color="blue")
         consumer.subscribe(RECORDED_FILTER, header.sub_version, header.topic, group=header.consumer_group)
         header.queue_id = header.queue_offset = 0
-        assert numbers(consumer.processor.process(consumer.connection, command)) == [5]
+        assert numbers(consumer.processor.pull_message(consumer.connection, command)) == [5]
 
 
 def test_what_apache_s_broker_found_by_a_filter_is_found_by_ours():
