@@ -4,7 +4,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,25 +49,27 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
                 yield token.start[0] + number, line
 
 
-def found(path: Path, lines: Iterator[tuple[int, str]], habit: re.Pattern[str]) -> list[str]:
+def found(paths: list[Path], habit: re.Pattern[str], lines: Callable[[str], Iterable[tuple[int, str]]]) -> list[str]:
+    """Return the lines with a habit; only files whose text has it at all are taken apart."""
     return [
-        f"{path.relative_to(ROOT)}:{number}: {text.splitlines()[0]}" for number, text in lines if habit.search(text)
+        f"{path.relative_to(ROOT)}:{number}: {line.splitlines()[0]}"
+        for path in paths
+        if habit.search(text := path.read_text())
+        for number, line in (lines(text) if path.suffix == ".py" else enumerate(text.splitlines(), 1))
+        if habit.search(line)
     ]
 
 
 def test_no_docstring_opens_with_a_question_word():
-    openings = re.compile(rf"\A{OPENING.pattern}")
+    def quoted(source: str) -> Iterator[tuple[int, str]]:
+        return ((number, f'"""{text}') for number, text in docstrings(source))
 
-    assert [line for path in SOURCES for line in found(path, docstrings(path.read_text()), openings)] == []
+    assert found(SOURCES, re.compile(rf'"""\s*{OPENING.pattern}'), quoted) == []
 
 
 @pytest.mark.parametrize("paths", [SOURCES, PAGES], ids=["sources", "pages"])
 def test_no_worn_phrase_stands_in_prose(paths: list[Path]):
-    def lines(path: Path) -> Iterator[tuple[int, str]]:
-        text = path.read_text()
-        return prose(text) if path.suffix == ".py" else enumerate(text.splitlines(), 1)
-
-    assert [line for path in paths for line in found(path, lines(path), PHRASE)] == []
+    assert found(paths, PHRASE, prose) == []
 
 
 @pytest.mark.parametrize(

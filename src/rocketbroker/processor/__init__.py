@@ -1,1 +1,1 @@
-"""Request processors of the broker and the name server, one module for each request."""
+"""Request processors of the broker and the name server: a family of codes a class, a code a method."""
