@@ -26,11 +26,14 @@ class EncodedAnswers:
 
     Args:
         most_bytes: size above which the cache is emptied.
+
+    Attributes:
+        size: bytes of the cached bodies.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._bytes = 0
+        self.size = 0
         self._routes: dict[str, dict[Hashable, bytes]] = {}
         self._lists: dict[Hashable, bytes] = {}
 
@@ -68,22 +71,22 @@ class EncodedAnswers:
                 "cluster"
             )
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
-        if self._bytes + len(body) > self._most_bytes:
+        if self.size + len(body) > self._most_bytes:
             self.forget()
-        self._bytes += len(body)
+        self.size += len(body)
 
     def forget_topics(self, topics: Iterable[str]) -> None:
         """Drop the routes of topics that changed, and all lists."""
         for topic in self._routes.keys() & topics:
-            self._bytes -= sum(map(len, self._routes.pop(topic).values()))
-        self._bytes -= sum(map(len, self._lists.values()))
+            self.size -= sum(map(len, self._routes.pop(topic).values()))
+        self.size -= sum(map(len, self._lists.values()))
         self._lists.clear()
 
     def forget(self) -> None:
         """Empty the cache after a change of a setting."""
         self._routes.clear()
         self._lists.clear()
-        self._bytes = 0
+        self.size = 0
 
 
 class TopicRoutes:

@@ -171,13 +171,13 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
         return
     with ExitStack() as leave:
         home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))
-        conf, variables = _conf(app_name, settings or {}), _variables(Path(home))
+        conf, variables = spark_conf(app_name, settings or {}), spark_variables(Path(home))
         if threading.current_thread() is threading.main_thread():  # the context installs its own handler there
             leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _interrupts_held_back():
             gateway, stderr = _launch(conf, variables)
             leave.callback(_end, gateway, _forwarder(stderr))
-        with _environment(variables):  # the context takes the workers' Python from it
+        with environment(variables):  # the context takes the workers' Python from it
             context = SparkContext(gateway=gateway, conf=conf)
         leave.callback(context.stop)
         yield SparkSession(context)
@@ -191,7 +191,7 @@ def _running() -> SparkSession | None:
     return active
 
 
-def _conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
+def spark_conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
     log4j = Path(__file__).with_name("log4j2.properties")
     conf = SparkConf(loadDefaults=False).setMaster("local[*]").setAppName(app_name)
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
@@ -221,7 +221,7 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
-def _variables(folder: Path) -> dict[str, str]:
+def spark_variables(folder: Path) -> dict[str, str]:
     package_root = str(Path(rocketbroker.__file__).parents[1])
     python_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
@@ -246,7 +246,7 @@ def _home_variable(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for the processes started in the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -262,7 +262,7 @@ def _launch(conf: SparkConf, variables: Mapping[str, str]) -> tuple[Any, IO[byte
     read_end, write_end = os.pipe()
     stderr = os.fdopen(read_end, "rb")
     try:
-        with _environment(variables):
+        with environment(variables):
             gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
             return gateway, stderr
     except PySparkRuntimeError as error:
@@ -276,7 +276,7 @@ def _launch(conf: SparkConf, variables: Mapping[str, str]) -> tuple[Any, IO[byte
             os.close(write_end)
 
 
-def _forward(stream: IO[bytes]) -> None:
+def forward_errors(stream: IO[bytes]) -> None:
     """Forward stderr of the JVM and the Python workers, without noise."""
     with stream:
         for line in stream:
@@ -286,7 +286,7 @@ def _forward(stream: IO[bytes]) -> None:
 
 
 def _forwarder(stderr: IO[bytes]) -> threading.Thread:
-    thread = threading.Thread(target=_forward, args=(stderr,), name="spark-stderr", daemon=True)
+    thread = threading.Thread(target=forward_errors, args=(stderr,), name="spark-stderr", daemon=True)
     thread.start()
     return thread
 

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 # Seconds in which another consumer may subscribe to what the first one has.
 _GRACE_S = 10.0
-# Consumers of this process by name servers and group. Brokers take the last heartbeat of a group for all its members.
-_members: dict[tuple[tuple[str, ...], str], WeakSet["Subscriptions"]] = {}
+#: Consumers of this process by name servers and group. Brokers take the last heartbeat of a group for all its members.
+members_by_group: dict[tuple[tuple[str, ...], str], WeakSet["Subscriptions"]] = {}
 
 
 class Subscriptions:
@@ -64,15 +64,15 @@ class Subscriptions:
         """
         for subscription in self.by_topic.values():
             self._check(subscription.topic, subscription.sub_string, subscription.expression_type)
-        _members.setdefault(self._key, WeakSet()).add(self)
+        members_by_group.setdefault(self._key, WeakSet()).add(self)
 
     def leave(self) -> None:
         """Compare this consumer no longer."""
-        members = _members.get(self._key)
+        members = members_by_group.get(self._key)
         if members is not None:
             members.discard(self)
             if not members:
-                del _members[self._key]
+                del members_by_group[self._key]
 
     def add(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         """Subscribe to a topic, or replace its filter; return the subscription.
@@ -94,7 +94,7 @@ class Subscriptions:
         Consumers that subscribe alike do so one after the other.
         """
         now = self._clock.monotonic()
-        found = {topic for other in _members.get(self._key, ()) for topic in other.by_topic}
+        found = {topic for other in members_by_group.get(self._key, ()) for topic in other.by_topic}
         missing = found - self.by_topic.keys() - self._warned
         self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
         for topic in sorted(topic for topic in missing if now >= self._missing_since[topic] + _GRACE_S):
@@ -107,7 +107,7 @@ class Subscriptions:
             )
 
     def _check(self, topic: str, expression: str, expression_type: str) -> None:
-        for other in _members.get(self._key, ()):
+        for other in members_by_group.get(self._key, ()):
             known = other.by_topic.get(topic)
             if other is self or known is None:
                 continue

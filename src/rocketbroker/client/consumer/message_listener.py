@@ -77,6 +77,9 @@ class HandlerThreads:
     Args:
         number: number of threads.
         hold_pulls: called with True when all threads are overdue, with False when one of them is free again.
+
+    Attributes:
+        overdue: messages that were given up while their handler runs on, each with the end of its handler.
     """
 
     def __init__(self, number: int, hold_pulls: Callable[[bool], None]) -> None:
@@ -85,8 +88,7 @@ class HandlerThreads:
         self._pool = ThreadPoolExecutor(number, thread_name_prefix="rocketbroker-handler")
         self._running = 0
         self._freed = asyncio.Event()
-        # Messages that were given up while their handler runs on, each with the end of its handler.
-        self._overdue: dict[ReceivedMessage, asyncio.Event] = {}
+        self.overdue: dict[ReceivedMessage, asyncio.Event] = {}
         self._reminder: asyncio.TimerHandle | None = None
 
     async def wait_free(self) -> None:
@@ -110,7 +112,7 @@ class HandlerThreads:
 
     async def wait_ended(self, message: ReceivedMessage) -> None:
         """Wait until the handler of a message that was given up has returned."""
-        ended = self._overdue.get(message)
+        ended = self.overdue.get(message)
         if ended is not None:
             await ended.wait()
 
@@ -127,7 +129,7 @@ class HandlerThreads:
     def _leave(self, message: ReceivedMessage, work: Future[object]) -> None:
         """Note a handler that runs on although its message was given up."""
         loop = asyncio.get_running_loop()
-        self._overdue[message] = asyncio.Event()
+        self.overdue[message] = asyncio.Event()
 
         def ended(_work: Future[object]) -> None:
             if not loop.is_closed():
@@ -136,20 +138,20 @@ class HandlerThreads:
         work.add_done_callback(ended)
         if self._reminder is None:
             self._reminder = loop.call_later(_REMIND_S, self._remind)
-        if len(self._overdue) == self._number:
+        if len(self.overdue) == self._number:
             self._hold_pulls(True)
             self._warn()
 
     def _take_back(self, message: ReceivedMessage) -> None:
-        if len(self._overdue) == self._number:
+        if len(self.overdue) == self._number:
             self._hold_pulls(False)
             log.info("a thread is free again: messages are pulled")
-        self._overdue.pop(message).set()
+        self.overdue.pop(message).set()
         self._free()
 
     def _remind(self) -> None:
         self._reminder = None
-        if self._overdue:
+        if self.overdue:
             self._warn()
             self._reminder = asyncio.get_running_loop().call_later(_REMIND_S, self._remind)
 
@@ -157,10 +159,10 @@ class HandlerThreads:
         log.warning(
             "%d of %d threads still run handlers that exceeded consumeTimeout, the first for %r%s; give the handler's "
             "own waits a limit",
-            len(self._overdue),
+            len(self.overdue),
             self._number,
-            next(iter(self._overdue)),
-            ": nothing is pulled until one of them ends" if len(self._overdue) == self._number else "",
+            next(iter(self.overdue)),
+            ": nothing is pulled until one of them ends" if len(self.overdue) == self._number else "",
         )
 
 

@@ -57,8 +57,8 @@ def answer_header(answer: Command, header_type: type[T]) -> T:
 
 # Seconds for which a failure is not logged again.
 _QUIET_S = 60.0
-# Causes that are remembered; older ones than a minute are forgotten beyond that.
-_MOST_CAUSES = 256
+#: Causes that are remembered; older ones than a minute are forgotten beyond that.
+MOST_CAUSES = 256
 _DURATION = re.compile(r"[\d.,]+ ?m?s\b")
 
 
@@ -77,6 +77,11 @@ class FailureLog:
         # Time of the last line, and the failures since.
         self._causes: dict[tuple[str, str], tuple[float, int]] = {}
 
+    @property
+    def cause_count(self) -> int:
+        """Number of causes that are remembered."""
+        return len(self._causes)
+
     def warning(self, text: str, *values: object) -> None:
         """Log a failure unless the last minute has a line of its cause; the last of ``values`` is the error."""
         now = time.monotonic()
@@ -85,7 +90,7 @@ class FailureLog:
         if now < logged_at + _QUIET_S:
             self._causes[cause] = logged_at, left_out + 1
             return
-        if len(self._causes) >= _MOST_CAUSES:
+        if len(self._causes) >= MOST_CAUSES:
             self._causes = {of: each for of, each in self._causes.items() if now < each[0] + _QUIET_S}
         self._causes[cause] = now, 0
         if left_out:

@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 MOST_COMPILED: Final = 128
 #: Number of filters whose results are cached, those used last: 1.3 MB each at most, 40 MB in all.
 MOST_WITH_RESULTS: Final = 32
-# Number of results cached one by one, and the most bytes of the values that are the key of one.
-_MOST_KNOWN: Final = 1024
+#: Number of results cached one by one.
+MOST_KNOWN: Final = 1024
+# Most bytes of the values that are the key of a cached result.
 _LONGEST_KNOWN: Final = 128
 # Longest expression, and most properties in it, that take a millisecond or two with the longest properties.
 _LONGEST_QUICK: Final = 256
 _MOST_NAMES_QUICK: Final = 8
-# Bytes of properties that are searched for one name between two looks at the time.
-_BYTES_AT_A_TIME: Final = 64 * 1024
-# The most, by doubling after each call that has left time over: fewer and larger parts cost less. Unlike pairs of four
-# bytes take longest, 10 ms then; a call that is over its time halves the parts again.
-_MOST_BYTES_AT_A_TIME: Final = 256 * 1024
+#: Bytes of properties that are searched for one name between two looks at the time.
+BYTES_AT_A_TIME: Final = 64 * 1024
+#: The most, by doubling after each call that has left time over: fewer and larger parts cost less. Unlike pairs of four
+#: bytes take longest, 10 ms then; a call that is over its time halves the parts again.
+MOST_BYTES_AT_A_TIME: Final = 256 * 1024
 # Bytes of the properties of many messages, at least.
 _SHORTEST_OF_MANY: Final = 16
 
@@ -38,7 +39,7 @@ _Key = bytes | tuple[bytes, ...]
 _IsOver = Callable[[], bool] | None
 
 
-class _Results:
+class CachedResults:
     """Cached results of one filter."""
 
     __slots__ = ("by_values", "of_many")
@@ -65,7 +66,7 @@ class SqlFilter:
         numbers: dict[str, int] = {}
         self._evaluate = expression.compiled(lambda name: numbers.setdefault(name, len(numbers)))
         self._names = [name.encode() for name in numbers]
-        self._bytes_at_a_time = _BYTES_AT_A_TIME
+        self._bytes_at_a_time = BYTES_AT_A_TIME
         self.is_quick = length <= _LONGEST_QUICK and len(numbers) <= _MOST_NAMES_QUICK
 
     def is_matched_by_commit_log(self, properties: PropertyBlocks, is_over: _IsOver = None) -> list[bool]:
@@ -82,7 +83,7 @@ class SqlFilter:
         while len(found) < len(properties) and not (found and is_over()):
             part = properties.part(len(found), size // len(self._names))
             found += self._results_of_blocks(part, is_over)
-        self._bytes_at_a_time = max(size // 2, _BYTES_AT_A_TIME) if is_over() else min(size * 2, _MOST_BYTES_AT_A_TIME)
+        self._bytes_at_a_time = max(size // 2, BYTES_AT_A_TIME) if is_over() else min(size * 2, MOST_BYTES_AT_A_TIME)
         return found
 
     def _results_of_blocks(self, properties: PropertyBlocks, is_over: _IsOver) -> list[bool]:
@@ -104,7 +105,7 @@ class SqlFilter:
 
         if not self.is_quick:
             return results_of(columns)
-        results = _cached_results(self)
+        results = cached_results(self)
         if results.of_many is None:
             results.of_many = KnownResults(len(self._names))
         return results.of_many.matched(data, columns, results_of)
@@ -112,7 +113,7 @@ class SqlFilter:
     def _results_of(self, columns: Sequence[list[bytes]], is_over: _IsOver) -> list[bool]:
         """Return the result for the values of each message, by property, until it is over."""
         keys: Sequence[_Key] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        known = _cached_results(self).by_values if self.is_quick else {}
+        known = cached_results(self).by_values if self.is_quick else {}
         found = list(map(known.get, keys))
         if None in found:
             for number, key in enumerate(keys):
@@ -128,7 +129,7 @@ class SqlFilter:
         if matched is None:
             values = (key,) if isinstance(key, bytes) else key
             matched = self._is_true(values)
-            if len(known) >= _MOST_KNOWN:
+            if len(known) >= MOST_KNOWN:
                 known.clear()
             if sum(map(len, values)) <= _LONGEST_KNOWN:
                 known[key] = matched
@@ -142,8 +143,9 @@ class SqlFilter:
 
 
 @lru_cache(maxsize=MOST_WITH_RESULTS)
-def _cached_results(_filter: SqlFilter) -> _Results:
-    return _Results()
+def cached_results(_filter: SqlFilter) -> CachedResults:
+    """Return the results that are cached for a filter, empty for one that was not used lately."""
+    return CachedResults()
 
 
 def compiled(expression: str) -> SqlFilter:

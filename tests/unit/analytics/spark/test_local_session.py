@@ -172,7 +172,9 @@ VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SU
 
 
 def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
-    conf = local_session._conf("x", {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"})
+    conf = local_session.spark_conf(
+        "x", {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}
+    )
     assert conf.get("spark.ui.enabled") == "true"
     assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
     options = conf.get("spark.driver.extraJavaOptions")
@@ -191,13 +193,13 @@ def no_java_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def collectors(settings: dict[str, str]) -> int:
     """Return the number of collector threads that the session's Java options choose."""
-    return str(local_session._conf("x", settings).get("spark.driver.extraJavaOptions")).count("GC")
+    return str(local_session.spark_conf("x", settings).get("spark.driver.extraJavaOptions")).count("GC")
 
 
 @pytest.mark.usefixtures("no_java_options")
 def test_our_collector_is_chosen_where_no_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+PrintGC -XX:-UseG1GC")
-    assert "-XX:+UseParallelGC" in str(local_session._conf("x", {}).get("spark.driver.extraJavaOptions"))
+    assert "-XX:+UseParallelGC" in str(local_session.spark_conf("x", {}).get("spark.driver.extraJavaOptions"))
 
 
 @pytest.mark.usefixtures("no_java_options")
@@ -215,7 +217,7 @@ def test_a_collector_among_the_default_java_options_is_left_alone() -> None:
 def test_the_environment_is_as_before_when_spark_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/before")
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    with local_session._environment({"JAVA_HOME": "/now", "SPARK_LOCAL_IP": "127.0.0.1"}):
+    with local_session.environment({"JAVA_HOME": "/now", "SPARK_LOCAL_IP": "127.0.0.1"}):
         assert (os.environ["JAVA_HOME"], os.environ["SPARK_LOCAL_IP"]) == ("/now", "127.0.0.1")
     assert os.environ["JAVA_HOME"] == "/before"
     assert "SPARK_LOCAL_IP" not in os.environ
@@ -223,12 +225,12 @@ def test_the_environment_is_as_before_when_spark_was_started(monkeypatch: pytest
 
 def test_python_workers_import_no_archive_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    home = Path(local_session._variables(tmp_path)["SPARK_HOME"])
+    home = Path(local_session.spark_variables(tmp_path)["SPARK_HOME"])
     assert (home / "bin" / "spark-submit").is_file()
     assert list((home / "jars").glob("spark-core_*.jar"))
     assert not (home / "python").exists()
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    assert local_session._variables(tmp_path)["SPARK_HOME"] == "/opt/spark"
+    assert local_session.spark_variables(tmp_path)["SPARK_HOME"] == "/opt/spark"
 
 
 @pytest.mark.parametrize(
@@ -250,13 +252,13 @@ def test_pyspark_searches_by_itself_where_its_package_is_not_the_spark_to_be_use
     home.mkdir()
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr("pyspark.__file__", str(package / "__init__.py"))
-    assert ("SPARK_HOME" in local_session._variables(home)) is is_set
+    assert ("SPARK_HOME" in local_session.spark_variables(home)) is is_set
     assert bool(list(home.iterdir())) is is_set
 
 
 def test_known_noise_is_kept_back_and_all_else_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     noise = [b"WARNING: Using incubator modules: jdk.incubator.vector", b'Setting default log level to "WARN".']
-    local_session._forward(io.BytesIO(b"\n".join([*noise, b"an \xff error\n"])))
+    local_session.forward_errors(io.BytesIO(b"\n".join([*noise, b"an \xff error\n"])))
     assert capsys.readouterr().err == "an � error\n"
 
 

@@ -9,6 +9,8 @@ from rocketbroker.client.consumer import group_queues
 from rocketbroker.client.consumer.group_queues import Subscriptions
 from rocketbroker.client.consumer.lite_pull_consumer import LitePullConsumer
 from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector
+from rocketbroker.client.consumer.rebalance import RebalanceImpl
+from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.errors import SubscriptionError, TopicRouteError
 from rocketbroker.client.core.topic_route_table import TopicRoute
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -18,7 +20,7 @@ from rocketbroker.common.clock import SystemClock
 from tests.support.consumer_parts import QUEUE, MemoryOffsets
 from tests.support.fakes import FakeClock
 from tests.support.scripted_server import ScriptedServer, name_server, route_of
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 TAGS = MessageSelector.by_tag("b || a")
 
@@ -29,9 +31,9 @@ def of(group: str = "CG", name_server: str = "a:1") -> Subscriptions:
 
 @pytest.fixture(autouse=True)
 def no_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(group_queues, "_members", {})
+    monkeypatch.setattr(group_queues, "members_by_group", {})
     yield
-    assert group_queues._members == {}
+    assert group_queues.members_by_group == {}
 
 
 def test_a_subscription_has_its_tags_and_codes():
@@ -91,10 +93,10 @@ def test_a_missing_topic_is_warned_of_once(caplog: pytest.LogCaptureFixture):
 class Stage:
     """A consumer whose rebalances stop in the allocation until ``gate`` is set."""
 
-    def __init__(self, consumer: LitePullConsumer) -> None:
+    def __init__(self, consumer: LitePullConsumer, client: ClientInstance) -> None:
         self.consumer = consumer
+        self.client = client
         self.entered, self.gate = asyncio.Event(), asyncio.Event()
-        consumer._queues._rebalance_impl.allocate = self.allocate  # type: ignore[method-assign]
 
     async def allocate(self, topic: str) -> list[MessageQueue]:
         self.entered.set()
@@ -103,13 +105,16 @@ class Stage:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     async with (
         ScriptedServer({}) as broker,
         name_server({"T": route_of({"broker-a": broker.address})}) as names,
-        LitePullConsumer("CG", names.address, offset_store=MemoryOffsets({QUEUE: 0})) as consumer,
+        ClientInstance(names.address) as client,
+        LitePullConsumer("CG", client=client, offset_store=MemoryOffsets({QUEUE: 0})) as consumer,
     ):
-        yield Stage(consumer)
+        stage = Stage(consumer, client)
+        monkeypatch.setattr(RebalanceImpl, "allocate", lambda _rebalance, topic: stage.allocate(topic))
+        yield stage
 
 
 async def test_a_rebalance_under_way_takes_no_queue_of_a_topic_unsubscribed_from(stage: Stage):
@@ -117,7 +122,7 @@ async def test_a_rebalance_under_way_takes_no_queue_of_a_topic_unsubscribed_from
     subscribing = asyncio.create_task(consumer.subscribe("T"))
     await stage.entered.wait()
     unsubscribing = asyncio.create_task(consumer.unsubscribe("T"))
-    await until(lambda: not consumer._queues.subscriptions.by_topic)
+    await turns(5)
     stage.gate.set()
     await asyncio.gather(subscribing, unsubscribing)
     assert list(consumer.queues) == []
@@ -136,7 +141,7 @@ async def test_a_rebalance_under_way_takes_no_queue_of_a_closed_consumer(stage: 
 
 @pytest.mark.parametrize("found", [True, False])
 async def test_a_topic_unsubscribed_from_while_it_is_looked_up_is_not_taken(stage: Stage, found: bool):
-    consumer, routes = stage.consumer, stage.consumer._client.routes
+    consumer, routes = stage.consumer, stage.client.routes
     look_up, entered, gate = routes.route, asyncio.Event(), asyncio.Event()
 
     async def slow(topic: str, timeout_s: float | None = None) -> TopicRoute:
@@ -151,7 +156,7 @@ async def test_a_topic_unsubscribed_from_while_it_is_looked_up_is_not_taken(stag
     subscribing = asyncio.create_task(consumer.subscribe("T"))
     await entered.wait()
     unsubscribing = asyncio.create_task(consumer.unsubscribe("T"))
-    await until(lambda: not consumer._queues.subscriptions.by_topic)
+    await turns(5)
     gate.set()
     await asyncio.gather(subscribing, unsubscribing)
     assert consumer.queues == ()

@@ -40,10 +40,16 @@ class Member(GroupMember):
 
     kind = "member"
 
-    def __init__(self, client: ClientInstance | None = None) -> None:
+    def __init__(self, client: ClientInstance | None = None, own: ClientInstance | None = None) -> None:
         super().__init__("G", "127.0.0.1:9876", client)
+        if own is not None:
+            self._client = own
         self.said: list[str] = []
         self.leaving = asyncio.Event()
+
+    def use(self) -> None:
+        """Do what is possible while started only."""
+        self._check_started()
 
     def _join(self) -> None:
         self.said.append("joined")
@@ -68,18 +74,18 @@ class Client(ClientInstance):
 
 
 async def test_an_instance_of_its_own_lives_as_long_as_it(monkeypatch):
-    member = Member()
-    member._client = client = Client()
+    client = Client()
+    member = Member(own=client)
     member.leaving.set()
 
     async with member:
-        member._check_started()
+        member.use()
         assert (client.started, client.stopped) == (1, 0)
     await member.close()
 
     assert (client.started, client.stopped, member.said) == (1, 1, ["joined", "leaves"])
     with pytest.raises(ClientError, match="member G is not started, or is closed"):
-        member._check_started()
+        member.use()
 
 
 async def test_one_that_was_closed_does_not_start_again():
@@ -104,8 +110,8 @@ async def test_a_shared_instance_is_left_alone():
 
 
 async def test_a_close_that_is_cancelled_goes_on_and_the_next_one_waits_for_it():
-    member = Member()
-    member._client = client = Client()
+    client = Client()
+    member = Member(own=client)
     await member.start()
 
     with pytest.raises(TimeoutError):
@@ -125,13 +131,13 @@ async def test_a_member_on_a_shared_instance_starts_and_closes_again():
     member.leaving.set()
     for _ in range(2):
         async with member:
-            member._check_started()
+            member.use()
     assert member.said == ["joined", "leaves"] * 2
 
 
 async def test_a_member_that_cannot_join_stops_its_instance(monkeypatch: pytest.MonkeyPatch):
-    member = Member()
-    member._client = client = Client()
+    client = Client()
+    member = Member(own=client)
     monkeypatch.setattr(member, "_join", lambda: print(1 / 0))
     with pytest.raises(ZeroDivisionError):
         await member.start()
@@ -140,18 +146,18 @@ async def test_a_member_that_cannot_join_stops_its_instance(monkeypatch: pytest.
 
 
 async def test_a_member_is_refused_in_another_event_loop_and_stays_open():
-    member = Member(ClientInstance("127.0.0.1:9876"))
-    member._owns_client = True
+    client = ClientInstance("127.0.0.1:9876")
+    member = Member(own=client)
     member.leaving.set()
 
     async def use() -> None:
-        for call in (member.start, member.close, member._client.start, member._client.stop):
+        for call in (member.start, member.close, client.start, client.stop):
             with pytest.raises(ClientStateError, match="belongs to another event loop; make one in this loop"):
                 await call()
         with pytest.raises(ClientStateError, match="member G belongs to another event loop"):
-            member._check_started()
+            member.use()
 
     async with member:
         await asyncio.to_thread(asyncio.run, use())
-        member._check_started()
+        member.use()
     assert member.said == ["joined", "leaves"]

@@ -229,7 +229,7 @@ def test_the_cache_is_bounded():
         assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == [
             number > 5 for number in range(start, start + 500)
         ]
-    assert 0 < len(sql_filter._cached_results(message_filter).by_values) <= sql_filter._MOST_KNOWN
+    assert 0 < len(sql_filter.cached_results(message_filter).by_values) <= sql_filter.MOST_KNOWN
 
 
 def test_the_memory_of_all_results_is_bounded():
@@ -249,21 +249,21 @@ def test_the_memory_of_all_results_is_bounded():
     finally:
         tracemalloc.stop()
 
-    assert sql_filter._cached_results.cache_info().currsize == sql_filter.MOST_WITH_RESULTS
+    assert sql_filter.cached_results.cache_info().currsize == sql_filter.MOST_WITH_RESULTS
     assert used < sql_filter.MOST_WITH_RESULTS * 600 * 1024
 
 
 @pytest.mark.parametrize("text", [" OR ".join(f"a{number} = 1" for number in range(9)), f"a = '{'x' * 260}'"])
-def test_long_filters_are_for_threads_and_have_no_cached_results(text: str):
+def test_long_filters_are_for_threads_and_have_nocached_results(text: str):
     message_filter = compiled(text)
-    before = sql_filter._cached_results.cache_info()
+    before = sql_filter.cached_results.cache_info()
     raws = [encode_properties({"a": "x" * 260, "a8": str(number % 3)}) for number in range(60)]
     expected = ["'" in text or number % 3 == 1 for number in range(60)]
 
     assert not message_filter.is_quick
     assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws)) == expected
     assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws[:5])) == expected[:5]
-    assert sql_filter._cached_results.cache_info() == before
+    assert sql_filter.cached_results.cache_info() == before
 
 
 @pytest.mark.parametrize("count", [10, 100])
@@ -288,7 +288,7 @@ def test_long_properties_are_searched_a_few_at_a_time():
 
     found = message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws), lambda: True)
     assert found == expected[: len(found)]
-    assert 1 < len(found) <= sql_filter._BYTES_AT_A_TIME // 2 // 1000
+    assert 1 < len(found) <= sql_filter.BYTES_AT_A_TIME // 2 // 1000
     assert message_filter.is_matched_by_commit_log(PropertyBlocks.of(raws), lambda: False) == expected
 
 
@@ -307,8 +307,8 @@ def test_larger_parts_are_searched_while_there_is_time_over():
     for _ in range(5):
         assert message_filter.is_matched_by_commit_log(blocks, lambda: False) == expected
     sizes = [examined() for _ in range(4)]
-    assert fewest == sql_filter._BYTES_AT_A_TIME // len(raws[0])
-    assert sizes == [sql_filter._MOST_BYTES_AT_A_TIME // len(raws[0]), sizes[0] // 2, fewest, fewest]
+    assert fewest == sql_filter.BYTES_AT_A_TIME // len(raws[0])
+    assert sizes == [sql_filter.MOST_BYTES_AT_A_TIME // len(raws[0]), sizes[0] // 2, fewest, fewest]
 
 
 @pytest.mark.parametrize("text", ["a > 1.5", "a <> 5E10"])
@@ -325,9 +325,9 @@ def test_a_long_property_that_is_no_number_takes_no_long_time(text: str, value: 
 def test_long_values_are_not_remembered():
     message_filter = compiled("a STARTSWITH 'x'")
     raw = encode_properties({"a": "x" * 20_000})
-    before = len(sql_filter._cached_results(message_filter).by_values)
+    before = len(sql_filter.cached_results(message_filter).by_values)
     assert message_filter.is_matched_by_commit_log(PropertyBlocks.of([raw, raw])) == [True, True]
-    assert len(sql_filter._cached_results(message_filter).by_values) == before
+    assert len(sql_filter.cached_results(message_filter).by_values) == before
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
