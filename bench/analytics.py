@@ -1,63 +1,64 @@
 """Cost of reading a store with and without Spark, compared with a plain read, a plain loop and the Java client.
 
     bench/run analytics [--gib 1,2,4,8] [--rounds 3] [--only read,headers,...] [--cores 1,2] [--java] [--json FILE] ...
+    bench/run scale FILE [--gigabits 10]
 
-bench/README.md describes each case.
+bench/README.md describes each case. ``scale`` computes cluster sizes from the figures: the tables of
+docs/operations/scale.md. Cores are those of the measured machine; the network rate of a host is an option.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
 
-from bench.analytics_cases import DRAIN, java_drain
-from bench.harness import BenchError, Folder, JsonFile, heading
+from bench import load, raw_load
+from bench.harness import BenchError, Folder, JsonFile, KeptStore, Rounds, heading, table, temporary
 from bench.mixed_store import SEGMENT, write_mixed
+from bench.servers import name_server, opened, our_side
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
+from tests.support.java_toolchain import JavaError, missing_tools
 from tests.support.mixed_store import MixedStore
 
-WORKER_LIMIT_MIB: Final = 1024
+PLAIN: Final = (
+    *("read", "headers", "headers_walk", "headers_loop", "pruned", "pruned_loop", "full", "time_1pct"),
+    *("traffic_decode", "traffic_queues"),
+)
+SPARK: Final = ("spark_pruned", "spark_full", "spark_time_1pct", "spark_traffic")
+#: Cases that are run on stores of each size; all others on the first size only.
+GROWING: Final = (
+    *("read", "headers_walk", "pruned", "traffic_queues"),
+    *("spark_pruned", "spark_time_1pct", "spark_traffic"),
+)
 #: The case without messages: the start of a Spark session.
 START: Final = "spark_start"
+WORKER_LIMIT_MIB: Final = 1024
+_SMALL_SEGMENT: Final = 1 << 28
+_BUFFER: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One run of one case.
+    """One run of one case, or the medians of all its runs on one store.
 
     Attributes:
+        round: number of the run, 0 for medians.
         gib: segments of 1 GiB in the store; 0 when its size was given as a number of messages.
         cores: cores of the Spark session; 0 without Spark.
         messages, size: messages in the store, and bytes of its log.
-        delivered: messages that the case returned or counted.
         wall, cpu: seconds; CPU time of all processes.
         peak: peak memory in MiB of the process, or with Spark of one Python worker.
     """
 
     round: int
-    name: str
-    gib: int
-    cores: int
-    messages: int
-    size: int
-    delivered: int
-    wall: float
-    cpu: float
-    peak: float
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The medians of one case on one store."""
-
     name: str
     gib: int
     cores: int
@@ -80,13 +81,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A target for the ratio of two cases.
-
-    Attributes:
-        of, to: the cases; the ratio is ``of`` divided by ``to``.
-        figure: ``cpu`` or ``wall``.
-        most, least: bounds of the ratio.
-    """
+    """A target for the ratio of case ``of`` to case ``to`` by ``figure``, cpu or wall: at ``most`` or at ``least``."""
 
     text: str
     of: str
@@ -120,91 +115,6 @@ AIMS: Final = (
 )
 
 
-def lines(measures: Sequence[Measure]) -> list[Line]:
-    """Return the medians of each case, in measuring order."""
-    keys = dict.fromkeys((each.name, each.gib, each.cores) for each in measures)
-    return [_line([each for each in measures if (each.name, each.gib, each.cores) == key]) for key in keys]
-
-
-def _line(rounds: Sequence[Measure]) -> Line:
-    one = rounds[0]
-    medians = [median(getattr(each, figure) for each in rounds) for figure in ("wall", "cpu")]
-    return Line(
-        one.name, one.gib, one.cores, one.messages, one.size, medians[0], medians[1], max(each.peak for each in rounds)
-    )
-
-
-def ratios(found: Sequence[Line]) -> Iterator[tuple[Aim, int, float]]:
-    """Yield each target with both cases measured on a store: the target, the store's GiB and the ratio."""
-    by_key: dict[tuple[str, int], Line] = {}
-    for line in found:  # the last line of a case has the most cores
-        by_key[line.name, line.gib] = line
-    for gib in dict.fromkeys(line.gib for line in found):
-        for aim in AIMS:
-            one, other = by_key.get((aim.of, gib)), by_key.get((aim.to, gib))
-            if one is not None and other is not None:
-                yield aim, gib, _each(one, aim.figure) / _each(other, aim.figure)
-
-
-def _each(line: Line, figure: str) -> float:
-    return float(getattr(line, figure)) / line.messages
-
-
-def markdown(found: Sequence[Line]) -> str:
-    """Return the tables of all figures and of the targets."""
-    rows = ["| case | GiB | cores | messages | wall s | CPU s | CPU ns a message | MB/s | peak MiB |"]
-    rows.append("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    rows += map(_row, found)
-    rows += ["", "| ratio | GiB | aim | measured | |", "|---|---:|---:|---:|---|"]
-    rows += [
-        f"| {aim.text} | {gib or '-'} | {aim.bound} | {ratio:.2f} | {'met' if aim.is_met(ratio) else 'not met'} |"
-        for aim, gib, ratio in ratios(found)
-    ]
-    workers = [line.peak for line in found if line.cores]
-    if workers:
-        met = "met" if max(workers) <= WORKER_LIMIT_MIB else "not met"
-        rows.append(f"| peak of a worker, MiB | all | ≤ {WORKER_LIMIT_MIB} | {max(workers):.0f} | {met} |")
-    return "\n".join(rows)
-
-
-def _row(line: Line) -> str:
-    begin = f"| {line.name} | {line.gib or '-'} | {line.cores or '-'} | "
-    if line.name == START:
-        return f"{begin}- | {line.wall:.2f} | {line.cpu:.2f} | - | - | - |"
-    each = f"{line.cpu_ns:.1f} | {line.rate / 1e6:,.0f} | {line.peak:,.0f} |"
-    return f"{begin}{line.messages:,} | {line.wall:.2f} | {line.cpu:.2f} | {each}"
-
-
-def as_json(heading: dict[str, str], measures: Sequence[Measure]) -> str:
-    """Return all runs, medians and ratios as JSON."""
-    found = lines(measures)
-    return json.dumps(
-        {
-            "run": heading,
-            "medians": [asdict(line) | {"cpu_ns": line.cpu_ns, "rate": line.rate} for line in found],
-            "ratios": [
-                {"text": aim.text, "gib": gib, "aim": aim.bound, "ratio": ratio, "met": aim.is_met(ratio)}
-                for aim, gib, ratio in ratios(found)
-            ],
-            "runs": [asdict(each) for each in measures],
-        },
-        indent=1,
-    )
-
-
-PLAIN: Final = (
-    *("read", "headers", "headers_walk", "headers_loop", "pruned", "pruned_loop", "full", "time_1pct"),
-    *("traffic_decode", "traffic_queues"),
-)
-SPARK: Final = ("spark_pruned", "spark_full", "spark_time_1pct", "spark_traffic")
-#: Cases that are run on stores of each size; all others on the first size only.
-GROWING: Final = (
-    *("read", "headers_walk", "pruned", "traffic_queues"),
-    *("spark_pruned", "spark_time_1pct", "spark_traffic"),
-)
-_BUFFER: Final = 8 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class Store:
     """A measured store; ``gib`` is 0 when its size was given as a number of messages."""
@@ -219,61 +129,152 @@ def made(folder: Path, gib: int, messages: int) -> Store:
     """Return the store in a folder, created if missing, after reading its log into the page cache."""
     root = folder / (f"{gib}gib" if gib else f"{messages}messages")
     if not root.exists():
-        write_mixed(root, gib) if gib else MixedStore(root, messages, mapped_file_size_commit_log=1 << 28).make()
+        write_mixed(root, gib) if gib else MixedStore(root, messages, mapped_file_size_commit_log=_SMALL_SEGMENT).make()
     logs = sorted((root / "commitlog").iterdir())
     for path in logs:
         with path.open("rb", buffering=0) as file:
             while file.read(_BUFFER):
                 pass
-    entries = [np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] for path in (root / "consumequeue").glob("*/*/*")]
-    size = sum(int(each.sum()) for each in entries)
-    return Store(
-        root, gib, sum(int((each > 0).sum()) for each in entries), max(size, len(logs) * SEGMENT if gib else 0)
-    )
+    sizes = [np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] for path in (root / "consumequeue").glob("*/*/*")]
+    count = sum(int((each > 0).sum()) for each in sizes)
+    return Store(root, gib, count, max(sum(int(each.sum()) for each in sizes), len(logs) * SEGMENT if gib else 0))
 
 
-def _printed(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
-    """Run a bench module and yield each JSON line it prints."""
+def measure(stores: Sequence[Store], names: Sequence[str], rounds: int, cores: Sequence[int]) -> Iterator[Measure]:
+    """Run all rounds over all stores and yield each measure; the cases of one Spark session share a process."""
+    for number in range(1, rounds + 1):
+        for store in stores:
+            mine = [name for name in names if store is stores[0] or name in GROWING]
+            for name in PLAIN:
+                if name in mine:
+                    yield from _run(store, number, 0, "bench.analytics_cases", name, str(store.root))
+            spark = [name for name in SPARK if name in mine]
+            for each in cores if spark else ():
+                yield from _run(store, number, each, "bench.analytics_spark", str(store.root), str(each), *spark)
+
+
+def _run(store: Store, number: int, cores: int, module: str, *arguments: str) -> Iterator[Measure]:
+    """Run a process of cases and yield a measure for each JSON line it prints."""
     command = [sys.executable, "-P", "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            yield json.loads(line)
+            found = json.loads(line)
+            name, delivered = found.pop("name"), int(found.pop("messages"))
+            # A case that reads all messages must report all of them; a case without a count reports 0.
+            if delivered not in {0, store.messages} and "1pct" not in name:
+                raise BenchError(f"{name} returned {delivered:,} of {store.messages:,} messages")
+            yield Measure(number, name, store.gib, cores, store.messages, store.size, **found)
     if process.returncode:
         raise BenchError(f"{module} {' '.join(arguments)} ended with exit status {process.returncode}")
 
 
-def plain(store: Store, number: int, names: Sequence[str]) -> Iterator[Measure]:
-    """Run the cases without Spark once and yield each measure."""
-    for name in names:
-        (found,) = _printed("bench.analytics_cases", name, str(store.root))
-        yield _measure(number, name, store, 0, found)
+DRAIN: Final = "java_drain"
+TOPIC: Final = "orders"
+_GROUP: Final = "bench_analytics"
+_DRAIN_LIMIT: Final = 900  # seconds
 
 
-def with_spark(store: Store, number: int, names: Sequence[str], cores: int) -> Iterator[Measure]:
-    """Run the cases once in a Spark session of their own and yield each measure."""
-    for found in _printed("bench.analytics_spark", str(store.root), str(cores), *names):
-        name = found.pop("name")
-        yield _measure(number, name, store, cores, found)
+def java_drain(root: Path, home: Path, segment: int) -> float:
+    """Return the messages a second of a push consumer, from its first to its last delivery.
+
+    Args:
+        root: the store; a copy is served because a broker writes delayed messages into it.
+        home: folder for the copy and for the logs.
+        segment: size of its CommitLog files in bytes.
+
+    Raises:
+        JavaError, BenchError: Java is missing, or a process failed.
+    """
+    reason = missing_tools()
+    if reason:
+        raise JavaError(reason)
+    load.prepare()
+    copy, servers = shutil.copytree(root, home / "drained"), home / "drain"
+    servers.mkdir()
+    queues = sorted((copy / "consumequeue" / TOPIC).iterdir(), key=lambda path: int(path.name))
+    messages = sum(
+        int((np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] > 0).sum()) for queue in queues for path in queue.iterdir()
+    )
+    settings = [f"mappedFileSizeCommitLog={segment}", "mappedFileSizeConsumeQueue=6000000", "messageIndexEnable=false"]
+    with (
+        name_server(our_side(), servers) as namesrv,
+        opened(copy, servers, settings, namesrv=namesrv.address) as broker,
+    ):
+        raw_load.commit_offsets(broker.address, _GROUP, TOPIC, [0] * len(queues))
+        outcome = load.run_load(
+            ["drain", namesrv.address, TOPIC, _GROUP, str(messages), str(_DRAIN_LIMIT)],
+            servers,
+            limit=_DRAIN_LIMIT + 60,
+        )
+    shutil.rmtree(copy)
+    if outcome.trouble or outcome.rate is None:
+        raise BenchError(outcome.trouble)
+    return outcome.rate
 
 
-def _measure(number: int, name: str, store: Store, cores: int, found: dict[str, Any]) -> Measure:
-    delivered = int(found.pop("messages"))
-    # A case that reads all messages must report all of them; a case without a count reports 0.
-    if delivered not in {0, store.messages} and "1pct" not in name:
-        raise BenchError(f"{name} returned {delivered:,} of {store.messages:,} messages")
-    return Measure(number, name, store.gib, cores, store.messages, store.size, delivered, **found)
+def lines(measures: Sequence[Measure]) -> list[Measure]:
+    """Return the medians of each case on each store, in measuring order, with the highest peak."""
+    keys = dict.fromkeys((each.name, each.gib, each.cores, each.messages, each.size) for each in measures)
+    found = []
+    for key in keys:
+        mine = [each for each in measures if (each.name, each.gib, each.cores, each.messages, each.size) == key]
+        wall, cpu = median(each.wall for each in mine), median(each.cpu for each in mine)
+        found.append(Measure(0, *key, wall, cpu, max(each.peak for each in mine)))
+    return found
 
 
-def measure(stores: Sequence[Store], names: Sequence[str], rounds: int, cores: Sequence[int]) -> Iterator[Measure]:
-    """Run all rounds over all stores and yield each measure."""
-    for number in range(1, rounds + 1):
-        for store in stores:
-            mine = [name for name in names if store is stores[0] or name in GROWING]
-            yield from plain(store, number, [name for name in PLAIN if name in mine])
-            spark = [name for name in SPARK if name in mine]
-            for each in cores if spark else ():
-                yield from with_spark(store, number, spark, each)
+def ratios(found: Sequence[Measure]) -> Iterator[tuple[Aim, int, float]]:
+    """Yield each target with both cases measured on a store: the target, the store's GiB and the ratio."""
+    # With the most cores where a case was measured with several.
+    cases = {(line.name, line.gib): line for line in sorted(found, key=lambda line: line.cores)}
+    for gib in dict.fromkeys(line.gib for line in found):
+        for aim in AIMS:
+            one, other = cases.get((aim.of, gib)), cases.get((aim.to, gib))
+            if one is not None and other is not None:
+                of, to = (float(getattr(line, aim.figure)) / line.messages for line in (one, other))
+                yield aim, gib, of / to
+
+
+def markdown(found: Sequence[Measure]) -> str:
+    """Return the tables of all figures and of the targets."""
+    head = ["case", "GiB", "cores", "messages", "wall s", "CPU s", "CPU ns a message", "MB/s", "peak MiB"]
+    rows = []
+    for line in found:
+        begin, times = (
+            [line.name, str(line.gib or "-"), str(line.cores or "-")],
+            [f"{line.wall:.2f}", f"{line.cpu:.2f}"],
+        )
+        each = [f"{line.cpu_ns:.1f}", f"{line.rate / 1e6:,.0f}", f"{line.peak:,.0f}"]
+        of_messages = line.name != START
+        rows.append(
+            [*begin, f"{line.messages:,}" if of_messages else "-", *times, *(each if of_messages else ["-"] * 3)]
+        )
+    aims = [
+        [aim.text, str(gib or "-"), aim.bound, f"{ratio:.2f}", "met" if aim.is_met(ratio) else "not met"]
+        for aim, gib, ratio in ratios(found)
+    ]
+    if workers := [line.peak for line in found if line.cores]:
+        met = "met" if max(workers) <= WORKER_LIMIT_MIB else "not met"
+        aims.append(["peak of a worker, MiB", "all", f"≤ {WORKER_LIMIT_MIB}", f"{max(workers):.0f}", met])
+    return table(head, rows) + "\n\n" + table(["ratio", "GiB", "aim", "measured", ""], aims, "lrrrl")
+
+
+def as_json(run: dict[str, str], measures: Sequence[Measure]) -> str:
+    """Return all runs, medians and ratios as JSON."""
+    found = lines(measures)
+    return json.dumps(
+        {
+            "run": run,
+            "medians": [asdict(line) | {"cpu_ns": line.cpu_ns, "rate": line.rate} for line in found],
+            "ratios": [
+                {"text": aim.text, "gib": gib, "aim": aim.bound, "ratio": ratio, "met": aim.is_met(ratio)}
+                for aim, gib, ratio in ratios(found)
+            ],
+            "runs": [asdict(each) for each in measures],
+        },
+        indent=1,
+    )
 
 
 def _numbers(text: str) -> list[int]:
@@ -295,27 +296,14 @@ def _names(text: str | None) -> list[str]:
     return names
 
 
-def _tell(found: Measure) -> None:
-    where = f"{found.gib} GiB" if found.gib else f"{found.messages:,} messages"
-    cores = f", {found.cores} cores" if found.cores else ""
-    print(
-        f"[{found.round}] {found.name:16} {where}{cores}: {found.wall:8.2f} s, CPU {found.cpu:8.2f} s, "
-        f"{found.cpu / found.messages * 1e9:8.1f} ns a message, peak {found.peak:6.0f} MiB",
-        flush=True,
-    )
-
-
 def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     gib: Annotated[str, typer.Option(metavar="A,B", help="Sizes of the stores; all cases run on the first.")] = "1",
     messages: Annotated[int, typer.Option(min=0, help="Measure one store of this many messages instead.")] = 0,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
+    rounds: Rounds = 3,
     only: Annotated[str | None, typer.Option(metavar="A,B", help="Cases to run, by name.")] = None,
     cores: Annotated[str, typer.Option(metavar="A,B", help="Cores of the Spark sessions, the most last.")] = "1,2",
     java: Annotated[bool, typer.Option("--java", help="Have the official client consume the largest topic.")] = False,
-    stores: Annotated[
-        Path | None,
-        typer.Option(file_okay=False, resolve_path=True, help="Keep the stores here and reuse existing ones."),
-    ] = None,
+    stores: KeptStore = None,
     folder: Folder = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -323,28 +311,33 @@ def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     names, sizes, core_counts = _names(only), _numbers(gib), _numbers(cores)
     run = heading(gib=gib, messages=messages, rounds=rounds, cores=cores, only=only or "-")
     measures: list[Measure] = []
-    with TemporaryDirectory(prefix="rocketbroker-analytics-", dir=folder) as temporary:
-        place = stores or Path(temporary)
+
+    def keep(found: Measure) -> None:
+        measures.append(found)
+        where = f"{found.gib} GiB" if found.gib else f"{found.messages:,} messages"
+        with_cores = f", {found.cores} cores" if found.cores else ""
+        print(
+            f"[{found.round}] {found.name:16} {where}{with_cores}: {found.wall:8.2f} s, CPU {found.cpu:8.2f} s, "
+            f"{found.cpu_ns:8.1f} ns a message, peak {found.peak:6.0f} MiB",
+            flush=True,
+        )
+
+    with temporary(folder) as home:
+        place = stores or home
         place.mkdir(parents=True, exist_ok=True)
         try:
             found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
             for one in measure(found, names, rounds, core_counts):
-                measures.append(one)
-                _tell(one)
+                keep(one)
             if java:
-                measures.append(_drained(found[0], Path(temporary)))
-                _tell(measures[-1])
+                # The client drains one topic; its time is scaled to all messages of the store.
+                first = found[0]
+                seconds = first.messages / java_drain(first.root, home, SEGMENT if first.gib else _SMALL_SEGMENT)
+                keep(Measure(1, DRAIN, first.gib, 0, first.messages, first.size, seconds, 0.0, 0.0))
         finally:
             if json_file is not None and measures:
                 json_file.write_text(as_json(run, measures))
     print("\n" + markdown(lines(measures)))
-
-
-def _drained(store: Store, home: Path) -> Measure:
-    """Measure the official client on one topic and scale its time to all messages of the store."""
-    rate = java_drain(store.root, home, SEGMENT if store.gib else 1 << 28)
-    seconds = store.messages / rate
-    return Measure(1, DRAIN, store.gib, 0, store.messages, store.size, 0, seconds, 0.0, 0.0)
 
 
 TB: Final = 10**12
@@ -357,7 +350,7 @@ JOBS: Final = {"spark_traffic": "pruned", "spark_pruned": "pruned", "spark_full"
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Throughput of one core in a case: CPU seconds a byte of log, and the share of the decoder.
+    """Throughput of one core in a job: CPU seconds a byte of log, and the share of the decoder.
 
     Attributes:
         growth: CPU time a byte of the largest store divided by that of the smallest; 1 is linear growth.
@@ -372,35 +365,21 @@ class Rate:
     speed_up: float
     cores: int
 
-    @property
-    def bytes_a_second(self) -> float:
-        """Bytes a second of one busy core."""
-        return 1 / self.seconds_a_byte
 
-
-def rates(measured: dict[str, Any]) -> list[Rate]:
-    """Return the rates of the Spark jobs, from the medians of a run of ``bench/run analytics``."""
-    lines: list[dict[str, Any]] = measured["medians"]
-    return [rate for job, decoder in JOBS.items() if (rate := _job_rate(lines, job, decoder)) is not None]
-
-
-def _job_rate(lines: Sequence[dict[str, Any]], job: str, decoder: str) -> Rate | None:
-    mine = [line for line in lines if line["name"] == job]
-    if not mine:
-        return None
-    most = max(line["cores"] for line in mine)
-    by_size = sorted((line for line in mine if line["cores"] == most), key=lambda line: int(line["size"]))
-    smallest, largest = by_size[0], by_size[-1]
-    plain = [line for line in lines if (line["name"], line["gib"]) == (decoder, smallest["gib"])]
-    one_core = [line for line in mine if (line["cores"], line["gib"]) == (1, smallest["gib"])]
-    return Rate(
-        job,
-        _cpu_a_byte(largest),
-        _cpu_a_byte(plain[0]) / _cpu_a_byte(smallest) if plain else float("nan"),
-        _cpu_a_byte(largest) / _cpu_a_byte(smallest),
-        one_core[0]["wall"] / smallest["wall"] if one_core else float("nan"),
-        most,
-    )
+def rates(medians: Sequence[dict[str, Any]]) -> Iterator[Rate]:
+    """Yield the rates of the Spark jobs that were measured, from the medians of a run of ``bench/run analytics``."""
+    for job, decoder in JOBS.items():
+        mine = [line for line in medians if line["name"] == job]
+        if not mine:
+            continue
+        most = max(line["cores"] for line in mine)
+        by_size = sorted((line for line in mine if line["cores"] == most), key=lambda line: int(line["size"]))
+        smallest, largest = by_size[0], by_size[-1]
+        plain = [line for line in medians if (line["name"], line["gib"]) == (decoder, smallest["gib"])]
+        one_core = [line for line in mine if (line["cores"], line["gib"]) == (1, smallest["gib"])]
+        share = _cpu_a_byte(plain[0]) / _cpu_a_byte(smallest) if plain else float("nan")
+        speed_up = one_core[0]["wall"] / smallest["wall"] if one_core else float("nan")
+        yield Rate(job, _cpu_a_byte(largest), share, _cpu_a_byte(largest) / _cpu_a_byte(smallest), speed_up, most)
 
 
 def _cpu_a_byte(line: dict[str, Any]) -> float:
@@ -417,32 +396,29 @@ def hosts_for(size: int, minutes: float, gigabits: float) -> int:
     return max(-(-size * 8 // round(gigabits * 1e9 * minutes * 60)), 1)
 
 
-def scale_tables(found: Sequence[Rate], gigabits: float) -> Iterator[str]:
-    """Yield the two tables: throughput of a core, and cores needed."""
-    yield "| job | MB/s and core | CPU of the decoder | CPU a byte, largest store / smallest | wall, 1 core / all |"
-    yield "|---|---:|---:|---:|---:|"
-    for rate in found:
-        yield (
-            f"| {rate.job} | {rate.bytes_a_second / 1e6:,.0f} | {rate.decoder_share * 100:.0f} % | {rate.growth:.2f} "
-            f"| {rate.speed_up:.2f} of {rate.cores} |"
-        )
-    yield ""
-    yield f"| log | in | {' | '.join(f'cores, {rate.job}' for rate in found)} | hosts of {gigabits:g} Gbit/s |"
-    yield f"|---|---|{'---:|' * (len(found) + 1)}"
-    for size, minutes in TASKS:
-        cores = " | ".join(f"{cores_for(rate, size, minutes):,}" for rate in found)
-        shown, time = f"{size // TB:,} TB", f"{minutes} min" if minutes <= 60 else f"{minutes // 60} h"
-        yield f"| {shown} | {time} | {cores} | {hosts_for(size, minutes, gigabits):,} |"
-
-
 def scale(
     measured: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Output of `analytics --json`.")],
     gigabits: Annotated[float, typer.Option(min=0.1, help="Network rate of a host to the object store, Gbit/s.")] = 10,
 ) -> None:
     """Print the tables of docs/operations/scale.md. Exit with status 1 without a measurement with Spark."""
-    found = rates(json.loads(measured.read_text()))
+    found = list(rates(json.loads(measured.read_text())["medians"]))
     if not found:
-        cases = ", ".join(JOBS)
-        print(f"scale: {measured} has none of the cases {cases}; run bench/run analytics --json", file=sys.stderr)
-        raise typer.Exit(1)
-    print("\n".join(scale_tables(found, gigabits)))
+        raise BenchError(f"{measured} has none of the cases {', '.join(JOBS)}; run bench/run analytics --json")
+    head = ["job", "MB/s and core", "CPU of the decoder", "CPU a byte, largest store / smallest", "wall, 1 core / all"]
+    rows = [
+        [
+            rate.job, f"{1 / rate.seconds_a_byte / 1e6:,.0f}", f"{rate.decoder_share * 100:.0f} %",
+            f"{rate.growth:.2f}", f"{rate.speed_up:.2f} of {rate.cores}",
+        ]
+        for rate in found
+    ]  # fmt: skip
+    print(table(head, rows) + "\n")
+    needs = [
+        [
+            f"{size // TB:,} TB", f"{minutes} min" if minutes <= 60 else f"{minutes // 60} h",
+            *(f"{cores_for(rate, size, minutes):,}" for rate in found), f"{hosts_for(size, minutes, gigabits):,}",
+        ]
+        for size, minutes in TASKS
+    ]  # fmt: skip
+    jobs = [f"cores, {rate.job}" for rate in found]
+    print(table(["log", "in", *jobs, f"hosts of {gigabits:g} Gbit/s"], needs, "ll" + "r" * (len(jobs) + 1)))

@@ -9,7 +9,6 @@ import json
 import mmap
 import os
 import resource
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench import load, raw_load
-from bench.harness import BenchError
-from bench.servers import name_server, opened, our_side
 from rocketbroker.analytics import Selection, read_store
 from rocketbroker.analytics.files.commit_log_files import log_window
 from rocketbroker.analytics.jobs.queue_traffic import decoded_traffic, traffic_by_minute
@@ -32,7 +28,6 @@ from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.record_columns import Records
 from rocketbroker.codec.storefile.store_file import LogWindow
-from tests.support.java_toolchain import JavaError, missing_tools
 
 _V1, _V2 = 0xDAA320A7, 0xDAA320AB
 _SIZE_MAGIC: Final = Struct(">iI")
@@ -201,7 +196,7 @@ def main() -> int:
     before, begun = _cpu(), time.perf_counter()
     messages = timed()
     wall, cpu = time.perf_counter() - begun, _cpu() - before
-    print(json.dumps({"messages": messages, "wall": wall, "cpu": cpu, "peak": _peak_mib()}))
+    print(json.dumps({"name": name, "messages": messages, "wall": wall, "cpu": cpu, "peak": _peak_mib()}))
     return 0
 
 
@@ -218,47 +213,3 @@ def _cpu() -> float:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-DRAIN: Final = "java_drain"
-TOPIC: Final = "orders"
-_GROUP: Final = "bench_analytics"
-_DRAIN_LIMIT: Final = 900  # seconds
-
-
-def java_drain(root: Path, home: Path, segment: int) -> float:
-    """Return the messages a second of a push consumer, from its first to its last delivery.
-
-    Args:
-        root: the store; a copy is served because a broker writes delayed messages into it.
-        home: folder for the copy and for the logs.
-        segment: size of its CommitLog files in bytes.
-
-    Raises:
-        JavaError, BenchError, BenchError: Java is missing, or a process failed.
-    """
-    reason = missing_tools()
-    if reason:
-        raise JavaError(reason)
-    load.prepare()
-    copy, servers = shutil.copytree(root, home / "drained"), home / "drain"
-    servers.mkdir()
-    queues = sorted((copy / "consumequeue" / TOPIC).iterdir(), key=lambda path: int(path.name))
-    messages = sum(
-        int((np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] > 0).sum()) for queue in queues for path in queue.iterdir()
-    )
-    settings = [f"mappedFileSizeCommitLog={segment}", "mappedFileSizeConsumeQueue=6000000", "messageIndexEnable=false"]
-    with (
-        name_server(our_side(), servers) as namesrv,
-        opened(copy, servers, settings, namesrv=namesrv.address) as broker,
-    ):
-        raw_load.commit_offsets(broker.address, _GROUP, TOPIC, [0] * len(queues))
-        outcome = load.run_load(
-            ["drain", namesrv.address, TOPIC, _GROUP, str(messages), str(_DRAIN_LIMIT)],
-            servers,
-            limit=_DRAIN_LIMIT + 60,
-        )
-    shutil.rmtree(copy)
-    if outcome.trouble or outcome.rate is None:
-        raise BenchError(outcome.trouble)
-    return outcome.rate

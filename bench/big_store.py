@@ -17,9 +17,9 @@ from typing import Annotated
 import typer
 
 from bench import load, raw_load
-from bench.harness import BenchError, Folder, commit
+from bench.harness import BenchError, Folder, KeptStore, commit
 from bench.measure import cpu_seconds, drop_from_page_cache, room
-from bench.servers import Opened, name_server, opened, our_side
+from bench.servers import Server, name_server, opened, our_side
 from bench.store_generator import NUMBER, Messages, StoreGenerator
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import MessageStoreConfig
@@ -103,7 +103,7 @@ def middle_of(made: StoreGenerator, each: int) -> list[int]:
     return [(made.count // QUEUES - each) // 2] * QUEUES
 
 
-def passes(brokers: dict[str, Opened], starts_of: dict[str, list[int]], each: int, rounds: int) -> Iterator[Pass]:
+def passes(brokers: dict[str, Server], starts_of: dict[str, list[int]], each: int, rounds: int) -> Iterator[Pass]:
     """Pull the same number of messages from each broker in turn, ``rounds`` times.
 
     Raises:
@@ -241,10 +241,7 @@ def big_store(
     pulled: Annotated[int, typer.Option("--pull", min=QUEUES, help="Messages to pull.")] = 400_000,
     rounds: Annotated[int, typer.Option(min=1, help="Starts and passes of pulls, without the first of each.")] = 5,
     java: Annotated[bool, typer.Option("--java", help="Pull by Apache's push consumer as well.")] = False,
-    store: Annotated[
-        Path | None,
-        typer.Option(file_okay=False, resolve_path=True, help="Keep the store here and reuse an existing one."),
-    ] = None,
+    store: KeptStore = None,
     folder: Folder = None,
 ) -> None:
     """Measure a big store. Exit with status 1 if it does not open or returns the wrong messages."""

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from bench import load
-from bench.harness import commit
+from bench.harness import Rounds, commit
 from bench.load import chosen
 from bench.servers import Side, our_side, running
 from bench.side_by_side import measure_scenario
@@ -137,7 +137,7 @@ def table(figures: Figures) -> Iterator[str]:
 
 
 def bounds(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
+    rounds: Rounds = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 10,
     warm: Annotated[int, typer.Option(min=3, help="Seconds of each unrecorded warm-up load.")] = 5,
     only: Annotated[str, typer.Option(metavar="A,B", help="Loads that send one message at a time.")] = "sync64,async8",

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from bench import raw_load
-from bench.harness import BenchError, Folder, commit
+from bench.harness import BenchError, Folder, Properties, commit
 from bench.measure import room
 from bench.raw_load import frame
 from bench.servers import opened
@@ -289,9 +289,7 @@ def cleaning(
     rate: Annotated[int, typer.Option(min=1, help="Messages a second.")] = 2000,
     size: Annotated[int, typer.Option(min=0, max=1 << 20, help="Bytes of each body.")] = 1024,
     seconds: Annotated[int, typer.Option(min=1, help="Seconds of sending before and after the removal.")] = 5,
-    properties: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A broker property; repeatable.")
-    ] = None,
+    properties: Properties = None,
     folder: Folder = None,
 ) -> None:
     """Measure sends while files are removed. Exit with status 1 if a send fails or a file stays."""

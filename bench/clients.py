@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from bench import load
-from bench.harness import BenchError, JsonFile, heading
+from bench.harness import BenchError, JsonFile, Rounds, heading
 from bench.load import Outcome
 from bench.servers import Running, our_side, running
 from tests.support.java_toolchain import cache_dir, jars, made_once, missing_tools
@@ -157,7 +157,7 @@ def _chosen(value: str) -> str:
 
 
 def clients(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
+    rounds: Rounds = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load that sends.")] = 20,
     messages: Annotated[int, typer.Option(min=1, help="Messages that each client consumes, at most.")] = 200_000,
     only: Annotated[str, typer.Option(callback=_chosen, metavar="A,B", help="Clients.")] = ",".join(NAMES),

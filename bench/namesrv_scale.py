@@ -24,7 +24,7 @@ import typer
 from bench.harness import BenchError, commit
 from bench.measure import LoopProbe, anonymous_mib, cpu_seconds, loop_seconds, probing
 from bench.raw_load import frame
-from bench.servers import NameServer, name_server, our_side
+from bench.servers import Server, name_server, our_side
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -158,7 +158,7 @@ def _route_frame(topic: int) -> bytes:
 class Run:
     """The phases of a run, each of which returns figures."""
 
-    def __init__(self, server: NameServer, brokers: Brokers, probe: LoopProbe, layout: Layout) -> None:
+    def __init__(self, server: Server, brokers: Brokers, probe: LoopProbe, layout: Layout) -> None:
         self._server = server
         self._brokers = brokers
         self._probe = probe

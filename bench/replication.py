@@ -17,11 +17,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from bench.harness import BenchError, Folder, JsonFile, heading
+from bench.harness import BenchError, Folder, JavaOnly, JsonFile, OursOnly, Rounds, heading
 from bench.load import SCENARIOS, Scenario, warm_up
 from bench.measure import anonymous_mib, cpu_seconds
 from bench.raw_load import ask
-from bench.servers import Registered, Running, Side, name_server, registered
+from bench.servers import Running, Server, Side, name_server, registered
 from bench.side_by_side import Line, Row, comparison, conclude, figures_of, lines, measure_scenario, say, sides
 from bench.starts import generator_of
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -85,7 +85,7 @@ def home_of(side: Side, folder: Path | None) -> Iterator[tuple[Path, str]]:
 
 
 @contextmanager
-def slave_of(side: Side, home: Path, namesrv: str) -> Iterator[Registered]:
+def slave_of(side: Side, home: Path, namesrv: str) -> Iterator[Server]:
     """Run a slave with an empty store."""
     with registered(side, home, namesrv, _SLAVE, name="slave", store="slave-store") as slave:
         yield slave
@@ -123,10 +123,10 @@ def _wait_until(condition: Callable[[], bool], why_not: str) -> None:
 
 
 def _loads(
-    master: Registered, home: Path, namesrv: str, options: Options, slave: Registered | None = None
+    master: Server, home: Path, namesrv: str, options: Options, slave: Server | None = None
 ) -> Iterator[tuple[str, dict[str, float], str]]:
     """Run the loads, after a warm-up, and yield name, figures and failure of each."""
-    servers = Running(namesrv, master.pid, master.start_seconds, home)
+    servers = Running(namesrv, master.pid, master.seconds, home)
     wanted = [SCENARIOS[name] for name in _SENT]
     for scenario in warm_up(wanted)[:1] if options.warm else ():
         measure_scenario(scenario, servers, options.warm, 0)
@@ -134,7 +134,7 @@ def _loads(
         yield scenario.name, *_load(scenario, servers, options.seconds, slave)
 
 
-def _load(scenario: Scenario, servers: Running, seconds: int, slave: Registered | None) -> tuple[dict[str, float], str]:
+def _load(scenario: Scenario, servers: Running, seconds: int, slave: Server | None) -> tuple[dict[str, float], str]:
     before = cpu_seconds(slave.pid) if slave else 0
     outcome, cpu = measure_scenario(scenario, servers, seconds, 0)
     figures = figures_of(outcome, cpu, servers.broker_pid)
@@ -158,9 +158,7 @@ def measure_catch_up(number: int, side: Side, options: Options) -> Row:
                 return Row(number, side.name, CATCH_UP, catch_up(made.end, master, master_before, slave, started))
 
 
-def catch_up(
-    end: int, master: Registered, master_before: float, slave: Registered, started: Sample
-) -> dict[str, float]:
+def catch_up(end: int, master: Server, master_before: float, slave: Server, started: Sample) -> dict[str, float]:
     """Wait until a slave has dispatched the log up to ``end``, and return the figures.
 
     They begin with the first sample that has a part of the log, or with the last one before if that has all.
@@ -217,15 +215,15 @@ def _check_only(value: str) -> str:
 
 
 def replication(  # noqa: PLR0913, PLR0917 - one argument for each option
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 1,
+    rounds: Rounds = 1,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
     warm: Annotated[int, typer.Option(min=0, help="Seconds of each unrecorded warm-up load; 0 for none.")] = 20,
     mib: Annotated[int, typer.Option(min=1, max=1024, help="MiB of messages that an empty slave copies.")] = 1024,
     only: Annotated[
         str, typer.Option(callback=_check_only, metavar="A,B", help="Parts to run.")
     ] = f"{LOADS},{CATCH_UP}",
-    java_only: Annotated[bool, typer.Option("--java-only", help="Measure Apache RocketMQ alone.")] = False,
-    ours_only: Annotated[bool, typer.Option("--ours-only", help="Measure ours alone.")] = False,
+    java_only: JavaOnly = False,
+    ours_only: OursOnly = False,
     heap: Annotated[str, typer.Option(help="Heap of each Java broker.")] = "2g",
     folder: Folder = None,
     json_file: JsonFile = None,

@@ -80,35 +80,13 @@ def our_side() -> Side:
 
 
 @dataclass(frozen=True, slots=True)
-class NameServer:
-    """A running name server: ``host:port`` for clients, and its process id."""
-
-    address: str
-    pid: int
-
-
-@contextmanager
-def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Iterator[NameServer]:
-    """Run the name server of a side.
-
-    Raises:
-        BenchError: it did not start.
-    """
-    port = free_ports()
-    settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json"]
-    with _server(side.namesrv_command, "namesrv", home, [*settings, *properties]) as process:
-        _wait_until(lambda: _listens(port), process, home / "namesrv.out")
-        yield NameServer(f"{LOOPBACK}:{port}", process.pid)
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Our broker on an existing store.
+class Server:
+    """A running server.
 
     Attributes:
         address: ``host:port`` for requests.
         pid: process id.
-        seconds: seconds from its start to the first answer.
+        seconds: seconds from its start until it answered, or until its name server listed it.
         cpu_seconds: CPU time used until then.
         out: file with its output.
     """
@@ -121,10 +99,19 @@ class Opened:
 
 
 @contextmanager
+def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Iterator[Server]:
+    """Run the name server of a side; raise ``BenchError`` if it does not start."""
+    port = free_ports()
+    settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json", *properties]
+    with _server(side.namesrv_command, "namesrv", home, settings, port, lambda: _listens(port)) as server:
+        yield server
+
+
+@contextmanager
 def opened(
     store: Path, home: Path, properties: Sequence[str] = (), *, namesrv: str = "", limit: float = _START_LIMIT
-) -> Iterator[Opened]:
-    """Run our broker on the store in a folder.
+) -> Iterator[Server]:
+    """Run our broker on the store in a folder; raise ``BenchError`` if it does not start.
 
     Args:
         store: ``storePathRootDir``.
@@ -132,40 +119,19 @@ def opened(
         properties: ``key=value`` lines.
         namesrv: ``host:port`` of a name server; none by default.
         limit: seconds within which it must answer.
-
-    Raises:
-        BenchError: it did not start.
     """
     port = free_ports(-2, 1)
-    settings = _broker_settings(store, port, namesrv)
-    begun = time.monotonic()
-    with _server(our_side().broker_command, "broker", home, [*settings, *properties]) as process:
-        address = f"{LOOPBACK}:{port}"
-        _wait_until(lambda: _answers(address), process, home / "broker.out", limit)
-        seconds = time.monotonic() - begun
-        yield Opened(address, process.pid, seconds, cpu_seconds(process.pid), home / "broker.out")
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A broker that its name server lists.
-
-    Attributes:
-        address: ``host:port`` for requests.
-        pid: process id.
-        start_seconds: seconds from its start until the name server lists it.
-    """
-
-    address: str
-    pid: int
-    start_seconds: float
+    settings = [*_broker_settings(store, port, namesrv), *properties]
+    ready = partial(_answers, f"{LOOPBACK}:{port}")
+    with _server(our_side().broker_command, "broker", home, settings, port, ready, limit) as server:
+        yield server
 
 
 @contextmanager
 def registered(
     side: Side, home: Path, namesrv: str, properties: Sequence[str], *, name: str = "broker", store: str = "store"
-) -> Iterator[Registered]:
-    """Run the broker of a side with a name server that runs.
+) -> Iterator[Server]:
+    """Run the broker of a side until a name server lists it; raise ``BenchError`` if it does not start.
 
     Args:
         home: folder for its settings and output.
@@ -173,17 +139,14 @@ def registered(
         properties: ``key=value`` lines, which replace the settings of all brokers.
         name: name of its files in ``home``.
         store: folder of its store in ``home``.
-
-    Raises:
-        BenchError: it did not start.
     """
     port = free_ports(-2, 1)  # the VIP port and the HA port
     settings = [*_broker_settings(home / store, port, namesrv), f"haListenPort={port + 1}", *properties]
-    begun = time.monotonic()
-    with _server(side.broker_command, name, home, settings) as process:
-        address = f"{LOOPBACK}:{port}"
-        _wait_until(lambda: f'"{address}"' in cluster_info(namesrv), process, home / f"{name}.out")
-        yield Registered(address, process.pid, time.monotonic() - begun)
+    address = f"{LOOPBACK}:{port}"
+    with _server(
+        side.broker_command, name, home, settings, port, lambda: f'"{address}"' in cluster_info(namesrv)
+    ) as server:
+        yield server
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +173,9 @@ def several(home: Path, count: int) -> Iterator[Several]:
     others = [word for number in range(1, count) for word in ("-c", f"{home}/broker-{number}.properties")]
     command = [*our_side().broker_command, *others]
     addresses = [f"{LOOPBACK}:{port}" for port in ports]
-    with _server(command, "broker", home, _broker_settings(home / "store", ports[0], "")) as process:
-        for address in addresses:
-            _wait_until(partial(_answers, address), process, home / "broker.out")
-        yield Several(addresses, process.pid)
+    settings = _broker_settings(home / "store", first, "")
+    with _server(command, "broker", home, settings, first, lambda: all(map(_answers, addresses))) as server:
+        yield Several(addresses, server.pid)
 
 
 @contextmanager
@@ -232,7 +194,7 @@ def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Itera
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         namesrv = stack.enter_context(name_server(side, home)).address
         broker = stack.enter_context(registered(side, home, namesrv, properties))
-        yield Running(namesrv, broker.pid, broker.start_seconds, home)
+        yield Running(namesrv, broker.pid, broker.seconds, home)
 
 
 def _broker_settings(store: Path, port: int, namesrv: str) -> list[str]:
@@ -255,41 +217,40 @@ def _broker_settings(store: Path, port: int, namesrv: str) -> list[str]:
 
 @contextmanager
 def _server(
-    command: Sequence[str], name: str, home: Path, settings: Sequence[str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    conf = home / f"{name}.properties"
+    command: Sequence[str],
+    name: str,
+    home: Path,
+    settings: Sequence[str],
+    port: int,
+    ready: Callable[[], bool],
+    limit: float = _START_LIMIT,
+) -> Iterator[Server]:
+    """Start a server, yield it once it is ready, and end it."""
+    conf, log = home / f"{name}.properties", home / f"{name}.out"
     conf.write_text("".join(f"{line}\n" for line in settings))
     filled = [word.replace("{home}", str(home)) for word in command]
     environment = {**os.environ, "ROCKETMQ_HOME": str(home), "NAMESRV_ADDR": ""}
-    with (home / f"{name}.out").open("wb") as out:
+    begun = time.monotonic()
+    with log.open("wb") as out:
         process = subprocess.Popen(
             [*filled, "-c", str(conf)], stdout=out, stderr=subprocess.STDOUT, cwd=home, env=environment
         )
     try:
-        yield process
+        while not ready():
+            ended = process.poll()
+            if ended is not None or time.monotonic() > begun + limit:
+                why = f"ended with exit status {ended}" if ended is not None else f"did not start within {limit:.0f} s"
+                raise BenchError(f"the {name} {why}:\n{log.read_text(errors='replace')[-_SHOWN:]}")
+            time.sleep(_POLL)
+        seconds = time.monotonic() - begun
+        yield Server(f"{LOOPBACK}:{port}", process.pid, seconds, cpu_seconds(process.pid), log)
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_LIMIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _wait_until(
-    ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, limit: float = _START_LIMIT
-) -> None:
-    deadline = time.monotonic() + limit
-    while not ready():
-        ended = process.poll()
-        if ended is not None or time.monotonic() > deadline:
-            why = f"ended with exit status {ended}" if ended is not None else f"did not start within {limit:.0f} s"
-            raise BenchError(f"the {log.stem} {why}:\n{log.read_text(errors='replace')[-_SHOWN:]}")
-        time.sleep(_POLL)
+        process.terminate()
+        try:
+            process.wait(_STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _listens(port: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from bench import load
-from bench.harness import BenchError, Folder, JsonFile, heading
+from bench.harness import BenchError, Folder, JavaOnly, JsonFile, OursOnly, Properties, Rounds, heading
 from bench.load import SYNC_FLUSH_LOADS, Scenario, chosen, warm_up
 from bench.measure import anonymous_mib, cpu_seconds, probe_fdatasync
 from bench.servers import JAVA, OURS, Running, Side, java_side, our_side, running
@@ -239,7 +239,7 @@ def _bare_fdatasync(folder: Path | None) -> str:
 
 
 def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the figures are their medians.")] = 3,
+    rounds: Rounds = 3,
     seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
     warm: Annotated[int, typer.Option(min=0, help="Seconds of each unrecorded warm-up load; 0 for none.")] = 20,
     only: Annotated[
@@ -248,12 +248,9 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     flush: Annotated[
         Flush, typer.Option(help=f"flushDiskType; with SYNC_FLUSH the loads are {SYNC_FLUSH_LOADS} unless given.")
     ] = Flush.ASYNC_FLUSH,
-    java_only: Annotated[bool, typer.Option("--java-only", help="Measure Apache RocketMQ alone.")] = False,
-    ours_only: Annotated[bool, typer.Option("--ours-only", help="Measure ours alone.")] = False,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A broker property for both sides; repeatable."),
-    ] = None,
+    java_only: JavaOnly = False,
+    ours_only: OursOnly = False,
+    properties: Properties = None,
     heap: Annotated[str, typer.Option(help="Heap of the Java broker.")] = "2g",
     folder: Folder = None,
     json_file: JsonFile = None,

@@ -48,7 +48,7 @@ def test_a_case_runs_as_a_process(store: Path):
     command = [sys.executable, "-P", "-m", "bench.analytics_cases", "read", str(store)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert set(json.loads(done.stdout)) == {"messages", "wall", "cpu", "peak"}
+    assert set(json.loads(done.stdout)) == {"name", "messages", "wall", "cpu", "peak"}
 
 
 def test_a_store_that_is_kept_is_used_again(tmp_path: Path):

@@ -6,7 +6,7 @@ from bench.analytics import AIMS, Measure, as_json, lines, markdown, ratios
 
 
 def run(name: str, cpu: float, number: int = 1, gib: int = 1, cores: int = 0, wall: float = 1.0, peak: float = 100.0):
-    return Measure(number, name, gib, cores, 1_000_000, 10**9, 1_000_000, wall, cpu, peak)
+    return Measure(number, name, gib, cores, 1_000_000, 10**9, wall, cpu, peak)
 
 
 def test_medians_are_over_the_rounds_and_the_peak_is_the_highest():

@@ -9,7 +9,7 @@ import pytest
 from bench.big_store import QUEUES, TOPIC, generator_of
 from bench.harness import BenchError
 from bench.raw_load import commit_offsets, log_end, pull, send
-from bench.servers import Opened, opened
+from bench.servers import Server, opened
 from bench.store_generator import StoreGenerator
 from tests.support.raw_client import RawClient
 
@@ -25,24 +25,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> StoreGenerator:
 
 
 @pytest.fixture(scope="module")
-def broker(made: StoreGenerator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def broker(made: StoreGenerator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with opened(Path(made.config.store_path_root_dir), tmp_path_factory.mktemp("broker")) as found:
         yield found
 
 
-def test_each_queue_is_pulled_from_where_it_is_said(broker: Opened):
+def test_each_queue_is_pulled_from_where_it_is_said(broker: Server):
     pulled = pull(broker.address, TOPIC, list(range(QUEUES)), 50)
 
     assert (pulled.messages, pulled.pulls) == (50 * QUEUES, 2 * QUEUES)
     assert pulled.rate > 0
 
 
-def test_messages_that_are_not_there_are_an_error(broker: Opened):
+def test_messages_that_are_not_there_are_an_error(broker: Server):
     with pytest.raises(BenchError, match="the broker answered 19: "):
         pull(broker.address, TOPIC, [120] * QUEUES, 50)
 
 
-def test_what_is_sent_is_stored_as_generated_messages_are(broker: Opened, made: StoreGenerator):
+def test_what_is_sent_is_stored_as_generated_messages_are(broker: Server, made: StoreGenerator):
     end = log_end(broker.address)
 
     send(broker.address, made.messages, 200)
@@ -51,7 +51,7 @@ def test_what_is_sent_is_stored_as_generated_messages_are(broker: Opened, made: 
     assert pull(broker.address, TOPIC, [125] * QUEUES, 25).messages == 200
 
 
-def test_a_group_begins_where_it_is_said(broker: Opened):
+def test_a_group_begins_where_it_is_said(broker: Server):
     commit_offsets(broker.address, "bench_group", TOPIC, range(10, 10 + QUEUES))
 
     with RawClient(broker.address) as client:

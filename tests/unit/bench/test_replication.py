@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from bench import load, replication, side_by_side
 from bench.harness import application
 from bench.replication import Progress, Sample, added_latency
-from bench.servers import Registered
+from bench.servers import Server
 from bench.side_by_side import Line
 
 
@@ -55,7 +55,7 @@ def test_a_slave_is_measured_however_fast_it_copies(
     monkeypatch.setattr(replication, "time", times)
     monkeypatch.setattr(replication, "cpu_seconds", lambda _: 7.0)
     monkeypatch.setattr(replication, "anonymous_mib", lambda _: 5.0)
-    server = Registered("127.0.0.1:1", 1, 0.0)
+    server = Server("127.0.0.1:1", 1, 0.0, 0.0, Path())
 
     figures = replication.catch_up(4 << 20, server, 3.0, server, Sample(0.0, Progress(0, 0), 0.0))
 
