@@ -1,13 +1,15 @@
 """HEART_BEAT (34): registers the groups in which a client produces and consumes (ClientManageProcessor.heartBeat)."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, SubscriptionSize, is_tag_type, size_of
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.persist.config_manager import Settled
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import (
@@ -26,7 +28,6 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.request_checks import check_client_group, read_body
 from rocketbroker.processor.support.request_family import answers
-from rocketbroker.processor.support.table_change import answer_within
 
 # Compiling a filter takes about 5 µs for each character, plus 60 µs.
 _CHARACTERS_TO_BEGIN = 12
@@ -211,7 +212,7 @@ class HeartBeatProcessor:
         answer = response(header={"IS_SUPPORT_HEART_BEAT_V2": True, "IS_SUB_CHANGE": sub_change})
         topics = [RETRY_GROUP_TOPIC_PREFIX + data.group_name for data in heartbeat.consumer_data_set]
         made = {settled for topic in topics if (settled := self._topic_configs.settled(topic)) is not None}
-        return answer_within(made, answer, TOPIC_WAIT_S) if made else answer
+        return _answer_with_topics(made, answer) if made else answer
 
     def _refusal(
         self, connection: Connection, data: ConsumerData, no_room: BrokerResponseError | None
@@ -265,6 +266,12 @@ class HeartBeatProcessor:
         known = info.heartbeat_fingerprint if info is not None else heartbeat.heartbeat_fingerprint
         self._consumers.groups[data.group_name].heartbeat_fingerprint = heartbeat.heartbeat_fingerprint
         return known != heartbeat.heartbeat_fingerprint or (heartbeat.without_sub and not subscribed)
+
+
+async def _answer_with_topics(made: Collection[Settled], answer: Command) -> Command:
+    """Answer when the topics are settled, with or without success, or when the wait is over."""
+    await asyncio.wait(made, timeout=TOPIC_WAIT_S)
+    return answer
 
 
 def _illegal(name: str) -> BrokerResponseError:

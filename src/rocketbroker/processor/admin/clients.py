@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,6 +14,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import decode_message_id
+from rocketbroker.codec.remoting.bodies.client import Connection as ConnectionEntry
 from rocketbroker.codec.remoting.bodies.client import (
     ConsumerConnection,
     ProducerConnection,
@@ -45,7 +46,6 @@ from rocketbroker.common.errors import (
     RemotingTimeoutError,
     shown,
 )
-from rocketbroker.processor.admin.client_connections import client_connections
 from rocketbroker.processor.support.long_answers import AnswerEncoder, LoopShare
 from rocketbroker.processor.support.request_checks import MOST_VALUES, check_known_group, check_known_topic
 from rocketbroker.processor.support.request_family import answers
@@ -154,7 +154,7 @@ class ClientRequests:
         if info is None:
             return response(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
         body = ConsumerConnection(
-            connection_set=client_connections(info.channels.values()),
+            connection_set=_entries(info.channels.values()),
             subscription_table={topic: known.data for topic, known in info.subscription_table.items()},
             consume_type=info.consume_type,
             message_model=info.message_model,
@@ -179,7 +179,7 @@ class ClientRequests:
         channels = self.producers.groups.get(group)
         if channels is None:
             return response(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-        body = ProducerConnection(client_connections(channels.values()))
+        body = ProducerConnection(_entries(channels.values()))
         return response(body=await self.encoder.encode(body, len(channels)))
 
     @answers(RequestCode.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader)
@@ -327,3 +327,10 @@ async def _ask(channel: ClientChannelInfo, question: GetConsumerStatusRequestHea
 
 def _refusal(remark: str) -> BrokerResponseError:
     return BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _entries(channels: Iterable[ClientChannelInfo]) -> list[ConnectionEntry]:
+    return [
+        ConnectionEntry(channel.client_id, channel.connection.remote_address, channel.language, channel.version)
+        for channel in channels
+    ]

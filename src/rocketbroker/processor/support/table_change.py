@@ -1,7 +1,7 @@
 """Answers to requests that change a table or depend on a change, once it is on disk and registered, or undone."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 
 from rocketbroker.broker.persist.config_manager import Settled
@@ -45,12 +45,6 @@ def answer_when_settled(changes: Iterable[Settled | None], answer: Command) -> C
 
 async def _answer_when_settled(waits: Iterable[Settled], answer: Command) -> Command:
     await wait_settled(waits)
-    return answer
-
-
-async def answer_within(changes: Collection[Settled], answer: Command, limit_s: float) -> Command:
-    """Answer when the changes are settled, with or without success, or after ``limit_s`` seconds."""
-    await asyncio.wait(changes, timeout=limit_s)
     return answer
 
 
