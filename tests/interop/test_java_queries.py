@@ -55,12 +55,12 @@ def test_messages_are_found_by_key_in_a_range_of_time_by_ids_and_by_time(java: J
     for batch in range(3):
         clients.do("send", topic="Find", first=batch * BATCH, count=BATCH, tags="A,B,C")
         broker.set_clock(f"step {HOUR_S}")
-    assert len(list((broker.store / "index").iterdir())) > 3
 
     def by_key(key: str, begin: int, end: int, most: int = 128) -> list[Got]:
         return found(clients, "key", "KEY", topic="Find", key=key, begin=begin, end=end, max=most)
 
     newest = by_key("common", began, began + 3 * HOUR_MS)
+    assert len(list((broker.store / "index").iterdir())) > 3, "a query enters the keys that wait"
     assert [each.n for each in newest] == list(range(89, 25, -1)), "newest first, no more than maxMsgsNumBatch"
     everything = newest + by_key("common", began, began + HOUR_MS // 2)[-26:]
     check_content(everything)
