@@ -20,13 +20,10 @@ from typing import Annotated, Any, Final
 import numpy as np
 import typer
 
-from bench import load, raw_load
-from bench.harness import BenchError, Folder, JsonFile, KeptStore, Rounds, heading, table, temporary
-from bench.mixed_store import SEGMENT, write_mixed
-from bench.servers import name_server, opened, our_side
+from bench import load
+from bench.harness import BenchError, Folder, JsonFile, KeptStore, Rounds, chosen, heading, table, temporary
+from bench.stores import MIXED_A_GIB, fill_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
-from tests.support.java_toolchain import JavaError, missing_tools
-from tests.support.mixed_store import MixedStore
 
 PLAIN: Final = (
     *("read", "headers", "headers_walk", "headers_loop", "pruned", "pruned_loop", "full", "time_1pct"),
@@ -40,8 +37,10 @@ GROWING: Final = (
 )
 #: The case without messages: the start of a Spark session.
 START: Final = "spark_start"
+#: Apache's push consumer drains one topic; its time is scaled to all messages of the store.
+DRAIN, DRAIN_TOPIC, _DRAIN_LIMIT_S = "java_drain", "orders", 900
 WORKER_LIMIT_MIB: Final = 1024
-_SMALL_SEGMENT: Final = 1 << 28
+_SEGMENT: Final = 1 << 28
 _BUFFER: Final = 8 << 20
 
 
@@ -51,7 +50,7 @@ class Measure:
 
     Attributes:
         round: number of the run, 0 for medians.
-        gib: segments of 1 GiB in the store; 0 when its size was given as a number of messages.
+        gib: size of the store; 0 when it was given as a number of messages.
         cores: cores of the Spark session; 0 without Spark.
         messages, size: messages in the store, and bytes of its log.
         wall, cpu: seconds; CPU time of all processes.
@@ -81,37 +80,37 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A target for the ratio of case ``of`` to case ``to`` by ``figure``, cpu or wall: at ``most`` or at ``least``."""
+    """A target for the ratio of case ``of`` to case ``to`` by CPU or wall time: at most ``bound``, or at least."""
 
     text: str
     of: str
     to: str
-    figure: str
-    most: float | None = None
-    least: float | None = None
-
-    def is_met(self, ratio: float) -> bool:
-        """Return true if a ratio meets the target."""
-        return (self.most is None or ratio <= self.most) and (self.least is None or ratio >= self.least)
+    bound: float
+    least: bool = False
+    figure: str = "cpu"
 
     @property
-    def bound(self) -> str:
+    def shown(self) -> str:
         """The target as text."""
-        return f"≤ {self.most:g}" if self.most is not None else f"≥ {self.least:g}"
+        return f"{'≥' if self.least else '≤'} {self.bound:g}"
+
+    def judged(self, ratio: float) -> str:
+        """Return the judgement of a ratio."""
+        return "met" if (ratio >= self.bound if self.least else ratio <= self.bound) else "not met"
 
 
 AIMS: Final = (
-    Aim("decode of headers to plain read", "headers", "read", "cpu", most=1.5),
-    Aim("the same with the boundary walk to plain read", "headers_walk", "read", "cpu", most=3),
-    Aim("plain loop to decoder, columns of the head", "headers_loop", "headers_walk", "cpu", least=5),
-    Aim("plain loop to decoder, with the topic", "pruned_loop", "pruned", "cpu", least=5),
-    Aim("full decode to traffic from the queues", "full", "traffic_queues", "cpu", least=10),
-    Aim("traffic by decode to traffic from the queues", "traffic_decode", "traffic_queues", "cpu", least=10),
-    Aim("pruned Spark scan to decoder", "spark_pruned", "pruned", "cpu", most=2),
-    Aim("full Spark scan to pruned", "spark_full", "spark_pruned", "cpu", most=3),
-    Aim("whole to 1 % of the time, decoder", "pruned", "time_1pct", "cpu", least=10),
-    Aim("whole to 1 % of the time, Spark", "spark_pruned", "spark_time_1pct", "cpu", least=10),
-    Aim("Java client to traffic job, a message", "java_drain", "spark_traffic", "wall", least=20),
+    Aim("decode of headers to plain read", "headers", "read", 1.5),
+    Aim("the same with the boundary walk to plain read", "headers_walk", "read", 3),
+    Aim("plain loop to decoder, columns of the head", "headers_loop", "headers_walk", 5, least=True),
+    Aim("plain loop to decoder, with the topic", "pruned_loop", "pruned", 5, least=True),
+    Aim("full decode to traffic from the queues", "full", "traffic_queues", 10, least=True),
+    Aim("traffic by decode to traffic from the queues", "traffic_decode", "traffic_queues", 10, least=True),
+    Aim("pruned Spark scan to decoder", "spark_pruned", "pruned", 2),
+    Aim("full Spark scan to pruned", "spark_full", "spark_pruned", 3),
+    Aim("whole to 1 % of the time, decoder", "pruned", "time_1pct", 10, least=True),
+    Aim("whole to 1 % of the time, Spark", "spark_pruned", "spark_time_1pct", 10, least=True),
+    Aim("Java client to traffic job, a message", DRAIN, "spark_traffic", 20, least=True, figure="wall"),
 )
 
 
@@ -129,15 +128,19 @@ def made(folder: Path, gib: int, messages: int) -> Store:
     """Return the store in a folder, created if missing, after reading its log into the page cache."""
     root = folder / (f"{gib}gib" if gib else f"{messages}messages")
     if not root.exists():
-        write_mixed(root, gib) if gib else MixedStore(root, messages, mapped_file_size_commit_log=_SMALL_SEGMENT).make()
-    logs = sorted((root / "commitlog").iterdir())
-    for path in logs:
+        fill_mixed(root, messages or gib * MIXED_A_GIB, segment=_SEGMENT, index=not gib)
+    for path in sorted((root / "commitlog").iterdir()):
         with path.open("rb", buffering=0) as file:
             while file.read(_BUFFER):
                 pass
-    sizes = [np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] for path in (root / "consumequeue").glob("*/*/*")]
-    count = sum(int((each > 0).sum()) for each in sizes)
-    return Store(root, gib, count, max(sum(int(each.sum()) for each in sizes), len(logs) * SEGMENT if gib else 0))
+    sizes = _sizes(root, "*")
+    return Store(root, gib, int((sizes > 0).sum()), int(sizes.sum()))
+
+
+def _sizes(root: Path, topic: str) -> Any:
+    """Return the sizes of all queue entries of a topic; unused ones are 0."""
+    files = (root / "consumequeue").glob(f"{topic}/*/*")
+    return np.concatenate([np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"].astype(np.int64) for path in files])
 
 
 def measure(stores: Sequence[Store], names: Sequence[str], rounds: int, cores: Sequence[int]) -> Iterator[Measure]:
@@ -169,59 +172,29 @@ def _run(store: Store, number: int, cores: int, module: str, *arguments: str) ->
         raise BenchError(f"{module} {' '.join(arguments)} ended with exit status {process.returncode}")
 
 
-DRAIN: Final = "java_drain"
-TOPIC: Final = "orders"
-_GROUP: Final = "bench_analytics"
-_DRAIN_LIMIT: Final = 900  # seconds
-
-
-def java_drain(root: Path, home: Path, segment: int) -> float:
-    """Return the messages a second of a push consumer, from its first to its last delivery.
-
-    Args:
-        root: the store; a copy is served because a broker writes delayed messages into it.
-        home: folder for the copy and for the logs.
-        segment: size of its CommitLog files in bytes.
-
-    Raises:
-        JavaError, BenchError: Java is missing, or a process failed.
-    """
-    reason = missing_tools()
-    if reason:
-        raise JavaError(reason)
-    load.prepare()
-    copy, servers = shutil.copytree(root, home / "drained"), home / "drain"
+def java_drain(store: Store, home: Path) -> Measure:
+    """Measure Apache's push consumer on a copy of the store, into which a broker writes delayed messages."""
+    copy, servers = shutil.copytree(store.root, home / "drained"), home / "drain"
     servers.mkdir()
-    queues = sorted((copy / "consumequeue" / TOPIC).iterdir(), key=lambda path: int(path.name))
-    messages = sum(
-        int((np.fromfile(path, CONSUME_QUEUE_ENTRY)["size"] > 0).sum()) for queue in queues for path in queue.iterdir()
-    )
-    settings = [f"mappedFileSizeCommitLog={segment}", "mappedFileSizeConsumeQueue=6000000", "messageIndexEnable=false"]
-    with (
-        name_server(our_side(), servers) as namesrv,
-        opened(copy, servers, settings, namesrv=namesrv.address) as broker,
-    ):
-        raw_load.commit_offsets(broker.address, _GROUP, TOPIC, [0] * len(queues))
-        outcome = load.run_load(
-            ["drain", namesrv.address, TOPIC, _GROUP, str(messages), str(_DRAIN_LIMIT)],
-            servers,
-            limit=_DRAIN_LIMIT + 60,
-        )
+    begins = [0] * len(list((copy / "consumequeue" / DRAIN_TOPIC).iterdir()))
+    messages = int((_sizes(copy, DRAIN_TOPIC) > 0).sum())
+    queue_file = next((copy / "consumequeue" / DRAIN_TOPIC).glob("*/*")).stat().st_size
+    settings = [f"mappedFileSizeCommitLog={_SEGMENT}", f"mappedFileSizeConsumeQueue={queue_file}"]
+    settings.append("messageIndexEnable=false")
+    rate = load.drain_store(copy, servers, DRAIN_TOPIC, "bench_drain", begins, messages, settings, _DRAIN_LIMIT_S)
     shutil.rmtree(copy)
-    if outcome.trouble or outcome.rate is None:
-        raise BenchError(outcome.trouble)
-    return outcome.rate
+    return Measure(1, DRAIN, store.gib, 0, store.messages, store.size, store.messages / rate, 0.0, 0.0)
 
 
 def lines(measures: Sequence[Measure]) -> list[Measure]:
     """Return the medians of each case on each store, in measuring order, with the highest peak."""
-    keys = dict.fromkeys((each.name, each.gib, each.cores, each.messages, each.size) for each in measures)
-    found = []
-    for key in keys:
-        mine = [each for each in measures if (each.name, each.gib, each.cores, each.messages, each.size) == key]
-        wall, cpu = median(each.wall for each in mine), median(each.cpu for each in mine)
-        found.append(Measure(0, *key, wall, cpu, max(each.peak for each in mine)))
-    return found
+    by_key: dict[tuple[str, int, int, int, int], list[Measure]] = {}
+    for each in measures:
+        by_key.setdefault((each.name, each.gib, each.cores, each.messages, each.size), []).append(each)
+    return [
+        Measure(0, *key, median(e.wall for e in mine), median(e.cpu for e in mine), max(e.peak for e in mine))
+        for key, mine in by_key.items()
+    ]
 
 
 def ratios(found: Sequence[Measure]) -> Iterator[tuple[Aim, int, float]]:
@@ -241,40 +214,19 @@ def markdown(found: Sequence[Measure]) -> str:
     head = ["case", "GiB", "cores", "messages", "wall s", "CPU s", "CPU ns a message", "MB/s", "peak MiB"]
     rows = []
     for line in found:
-        begin, times = (
-            [line.name, str(line.gib or "-"), str(line.cores or "-")],
-            [f"{line.wall:.2f}", f"{line.cpu:.2f}"],
-        )
+        begin = [line.name, str(line.gib or "-"), str(line.cores or "-")]
+        times = [f"{line.wall:.2f}", f"{line.cpu:.2f}"]
         each = [f"{line.cpu_ns:.1f}", f"{line.rate / 1e6:,.0f}", f"{line.peak:,.0f}"]
-        of_messages = line.name != START
         rows.append(
-            [*begin, f"{line.messages:,}" if of_messages else "-", *times, *(each if of_messages else ["-"] * 3)]
+            [*begin, "-", *times, *"---"] if line.name == START else [*begin, f"{line.messages:,}", *times, *each]
         )
     aims = [
-        [aim.text, str(gib or "-"), aim.bound, f"{ratio:.2f}", "met" if aim.is_met(ratio) else "not met"]
-        for aim, gib, ratio in ratios(found)
+        [aim.text, str(gib or "-"), aim.shown, f"{ratio:.2f}", aim.judged(ratio)] for aim, gib, ratio in ratios(found)
     ]
     if workers := [line.peak for line in found if line.cores]:
         met = "met" if max(workers) <= WORKER_LIMIT_MIB else "not met"
         aims.append(["peak of a worker, MiB", "all", f"≤ {WORKER_LIMIT_MIB}", f"{max(workers):.0f}", met])
     return table(head, rows) + "\n\n" + table(["ratio", "GiB", "aim", "measured", ""], aims, "lrrrl")
-
-
-def as_json(run: dict[str, str], measures: Sequence[Measure]) -> str:
-    """Return all runs, medians and ratios as JSON."""
-    found = lines(measures)
-    return json.dumps(
-        {
-            "run": run,
-            "medians": [asdict(line) | {"cpu_ns": line.cpu_ns, "rate": line.rate} for line in found],
-            "ratios": [
-                {"text": aim.text, "gib": gib, "aim": aim.bound, "ratio": ratio, "met": aim.is_met(ratio)}
-                for aim, gib, ratio in ratios(found)
-            ],
-            "runs": [asdict(each) for each in measures],
-        },
-        indent=1,
-    )
 
 
 def _numbers(text: str) -> list[int]:
@@ -287,20 +239,11 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def _names(text: str | None) -> list[str]:
-    known = [*PLAIN, *SPARK]
-    names = [part for part in (text or "").split(",") if part] or known
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"unknown case {name!r}; known cases: {', '.join(known)}")
-    return names
-
-
 def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     gib: Annotated[str, typer.Option(metavar="A,B", help="Sizes of the stores; all cases run on the first.")] = "1",
     messages: Annotated[int, typer.Option(min=0, help="Measure one store of this many messages instead.")] = 0,
     rounds: Rounds = 3,
-    only: Annotated[str | None, typer.Option(metavar="A,B", help="Cases to run, by name.")] = None,
+    only: Annotated[str, typer.Option(metavar="A,B", help="Cases to run, by name.")] = ",".join((*PLAIN, *SPARK)),
     cores: Annotated[str, typer.Option(metavar="A,B", help="Cores of the Spark sessions, the most last.")] = "1,2",
     java: Annotated[bool, typer.Option("--java", help="Have the official client consume the largest topic.")] = False,
     stores: KeptStore = None,
@@ -308,8 +251,10 @@ def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     json_file: JsonFile = None,
 ) -> None:
     """Measure reads of stores. Exit with status 1 if a case fails or returns the wrong messages."""
-    names, sizes, core_counts = _names(only), _numbers(gib), _numbers(cores)
-    run = heading(gib=gib, messages=messages, rounds=rounds, cores=cores, only=only or "-")
+    names, sizes, core_counts = chosen(only, (*PLAIN, *SPARK), "case"), _numbers(gib), _numbers(cores)
+    if java:
+        load.prepare()
+    run = heading(gib=gib, messages=messages, rounds=rounds, cores=cores, only=only)
     measures: list[Measure] = []
 
     def keep(found: Measure) -> None:
@@ -325,19 +270,16 @@ def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     with temporary(folder) as home:
         place = stores or home
         place.mkdir(parents=True, exist_ok=True)
-        try:
-            found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
-            for one in measure(found, names, rounds, core_counts):
-                keep(one)
-            if java:
-                # The client drains one topic; its time is scaled to all messages of the store.
-                first = found[0]
-                seconds = first.messages / java_drain(first.root, home, SEGMENT if first.gib else _SMALL_SEGMENT)
-                keep(Measure(1, DRAIN, first.gib, 0, first.messages, first.size, seconds, 0.0, 0.0))
-        finally:
-            if json_file is not None and measures:
-                json_file.write_text(as_json(run, measures))
-    print("\n" + markdown(lines(measures)))
+        found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
+        for one in measure(found, names, rounds, core_counts):
+            keep(one)
+        if java:
+            keep(java_drain(found[0], home))
+    medians = lines(measures)
+    if json_file is not None:
+        shown = {"run": run, "medians": list(map(asdict, medians)), "runs": list(map(asdict, measures))}
+        json_file.write_text(json.dumps(shown, indent=1))
+    print("\n" + markdown(medians))
 
 
 TB: Final = 10**12

@@ -1,4 +1,4 @@
-"""Loads of the comparison, and their runs by the Java driver (bench/java/Load.java)."""
+"""Loads of the official Java client: their names, and their runs by the driver (bench/java/Load.java)."""
 
 import json
 import os
@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.java_toolchain import driver_classpath, find_tools
+from bench import servers
+from bench.harness import ROOT, BenchError, chosen
+from bench.measure import anonymous_mib, cpu_seconds
+from bench.servers import OUR_SIDE, Running, broker, name_server
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.java_toolchain import driver_classpath, find_tools, missing_tools
 
-_SOURCES = Path(__file__).resolve().parent / "java"
 _CLIENT_VERSION = "5.5.0"
 FOUND_LIMIT_MS = 1000
 _SHOWN = 2000  # last characters of the output of a failed driver
@@ -51,31 +55,40 @@ class Outcome:
             return f"no figure: {self.done} messages"
         return ""
 
+    def figures(self, cpu: float, **others: float) -> dict[str, float]:
+        """Return the available figures by name, with ``cpu`` seconds as µs a message."""
+        each = {"cpu": cpu / self.done * 1e6} if self.done else {}
+        found = {"rate": self.rate, "p50": self.p50, "p99": self.p99, **each, **others, "found": self.found}
+        return {name: value for name, value in found.items() if value is not None}
+
 
 def prepare() -> None:
     """Fetch the jars and compile the driver once, into the cache that the tests use.
 
     Raises:
+        BenchError: tools are missing.
         JavaError: Maven or the compiler failed.
     """
-    driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
+    if reason := missing_tools():
+        raise BenchError(reason)
+    driver_classpath("Load", _CLIENT_VERSION, ROOT / "bench" / "java")
 
 
 def java_command(home: Path) -> list[str]:
     """Return the command of the Java driver without the arguments of a load."""
-    classpath = driver_classpath("Load", _CLIENT_VERSION, _SOURCES)
+    classpath = driver_classpath("Load", _CLIENT_VERSION, ROOT / "bench" / "java")
     return [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, "Load"]
 
 
 def run_load(arguments: list[str], home: Path, limit: float) -> Outcome:
     """Run one load for at most ``limit`` seconds; the client logs below ``home``."""
-    command = [*java_command(home), *arguments]
     # The client would read name servers from this variable.
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit, cwd=home, env=environment, check=False
-        )
+            [*java_command(home), *arguments],
+            capture_output=True, text=True, timeout=limit, cwd=home, env=environment, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(error=f"the load was not done after {limit:.0f} s")
     if done.returncode != 0:
@@ -95,9 +108,6 @@ def parse(output: str) -> Outcome:
 DRAIN_MOST = 400_000  # messages
 DRAIN_LIMIT = 60  # seconds
 SQL92_MOST = 4_000_000  # messages
-_SQL92_EVERY = 100
-# Default loads under SYNC_FLUSH, where each answer waits for the disk.
-SYNC_FLUSH_LOADS = "sync64,sync1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,117 +115,130 @@ class Scenario:
     """One load.
 
     Attributes:
-        name: name of the load in ``--only``.
-        shows: description for ``--help`` and the manual.
-        arguments: arguments of ``java/Load.java`` after the name server, with fields ``{seconds}`` and ``{messages}``.
+        arguments: arguments of ``java/Load.java``, the name server aside, with fields ``{seconds}`` and ``{messages}``.
         reads: the load whose messages it reads; empty for a load that sends.
         most: the most messages that it reads.
         properties: broker properties that it needs, as ``KEY=VALUE``.
     """
 
-    name: str
-    shows: str
-    load: str
-    arguments: tuple[str, ...]
+    arguments: str
     reads: str = ""
     most: int = DRAIN_MOST
     properties: tuple[str, ...] = ()
 
     def command(self, namesrv: str, seconds: int, messages: int) -> list[str]:
         """Return the arguments of ``Load``; ``messages`` is the number of messages in the topic that a drain reads."""
-        filled = [word.format(seconds=seconds, messages=min(messages, self.most)) for word in self.arguments]
-        return [self.load, namesrv, *filled]
+        words = [word.format(seconds=seconds, messages=min(messages, self.most)) for word in self.arguments.split()]
+        # The driver takes a filter as one argument.
+        return [words[0], namesrv, *(word.replace("=", " = ") for word in words[1:])]
 
 
-def _send(name: str, shows: str, topic: str, threads: int, size: int, mode: str) -> Scenario:
-    return Scenario(name, shows, "send", (topic, str(threads), str(size), "{seconds}", mode))
-
-
+_DRAIN = f"{{messages}} {DRAIN_LIMIT}"
 SCENARIOS = {
-    scenario.name: scenario
-    for scenario in (
-        _send("sync64", "64 threads send 128 B and wait for each answer", "Sync64", 64, 128, "sync"),
-        _send("sync1", "1 thread sends 128 B and waits for each answer", "Sync1", 1, 128, "sync"),
-        _send("sync64_4k", "64 threads send 4 KiB and wait for each answer", "Sync64Large", 64, 4096, "sync"),
-        _send("async8", "8 threads send 128 B, 128 answers outstanding at most", "Async8", 8, 128, "async"),
-        _send("batch32", "16 threads send batches of 32 x 128 B", "Batch32", 16, 128, "batch:32"),
-        Scenario(
-            "drain",
-            "a push consumer reads what sync64 sent, 400,000 messages at most",
-            "drain",
-            ("Sync64", "bench_drain", "{messages}", str(DRAIN_LIMIT)),
-            "sync64",
-        ),
-        Scenario(
-            "e2e200",
-            "200 messages a second, from the send to the push consumer's listener",
-            "deliver",
-            ("EndToEnd", "200", "{seconds}"),
-        ),
-        _send(
-            "sql92_send",
-            "16 threads send batches of 100 x 128 B, each message with a number of its own as property n",
-            "Numbered",
-            16,
-            128,
-            f"numbered:{_SQL92_EVERY}",
-        ),
-        Scenario(
-            "sql92",
-            "a push consumer filters by SQL92 what sql92_send sent, 4,000,000 messages at most, of which 1 % match",
-            "drain",
-            ("Numbered", "bench_sql92", "{messages}", str(DRAIN_LIMIT), "n = 7", str(_SQL92_EVERY)),
-            "sql92_send",
-            SQL92_MOST,
-            ("enablePropertyFilter=true",),
-        ),
-    )
-}  # fmt: skip
-
-# Unrecorded loads before the scenarios of a round: a JIT compiler must have seen the hot paths, reads included.
-_WARM_UP = (
-    _send("warm_sync", "", "WarmUp", 64, 128, "sync"),
-    _send("warm_async", "", "WarmUp", 8, 128, "async"),
-    Scenario("warm_drain", "", "drain", ("WarmUp", "bench_warm", "{messages}", str(DRAIN_LIMIT)), "warm_sync"),
-    Scenario("warm_deliver", "", "deliver", ("WarmUpEndToEnd", "200", "{seconds}")),
-)
-# Runs only before a filtering load, since it needs a broker property.
-_WARM_UP_SQL92 = (
-    _send("warm_sql92_send", "", "WarmUpNumbered", 16, 128, f"numbered:{_SQL92_EVERY}"),
-    Scenario(
-        "warm_sql92",
-        "",
-        "drain",
-        ("WarmUpNumbered", "bench_warm_sql92", "{messages}", str(DRAIN_LIMIT), "n = 7", str(_SQL92_EVERY)),
-        "warm_sql92_send",
-        SQL92_MOST // 4,
+    "sync64": Scenario("send Sync64 64 128 {seconds} sync"),
+    "sync1": Scenario("send Sync1 1 128 {seconds} sync"),
+    "sync64_4k": Scenario("send Sync64Large 64 4096 {seconds} sync"),
+    "async8": Scenario("send Async8 8 128 {seconds} async"),
+    "batch32": Scenario("send Batch32 16 128 {seconds} batch:32"),
+    "drain": Scenario(f"drain Sync64 bench_drain {_DRAIN}", "sync64"),
+    "e2e200": Scenario("deliver EndToEnd 200 {seconds}"),
+    "sql92_send": Scenario("send Numbered 16 128 {seconds} numbered:100"),
+    "sql92": Scenario(
+        f"drain Numbered bench_sql92 {_DRAIN} n=7 100", "sql92_send", SQL92_MOST, ("enablePropertyFilter=true",)
     ),
-)
+}
+# Unrecorded loads before the scenarios of a round: a JIT compiler must have seen the hot paths, reads included.
+_WARM_UP = {
+    "warm_sync": Scenario("send WarmUp 64 128 {seconds} sync"),
+    "warm_async": Scenario("send WarmUp 8 128 {seconds} async"),
+    "warm_drain": Scenario(f"drain WarmUp bench_warm {_DRAIN}", "warm_sync"),
+    "warm_deliver": Scenario("deliver WarmUpEndToEnd 200 {seconds}"),
+}
+# Run only before a filtering load, since it needs a broker property.
+_WARM_UP_SQL92 = {
+    "warm_sql92_send": Scenario("send WarmUpNumbered 16 128 {seconds} numbered:100"),
+    "warm_sql92": Scenario(
+        f"drain WarmUpNumbered bench_warm_sql92 {_DRAIN} n=7 100", "warm_sql92_send", SQL92_MOST // 4
+    ),
+}
 
 
-def warm_up(scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Return the unrecorded loads that precede a round: one for each kind of send and read."""
-    filters = any(scenario.name == "sql92" for scenario in scenarios)
-    return [*_WARM_UP, *(_WARM_UP_SQL92 if filters else ())]
-
-
-def chosen(only: str | None) -> list[Scenario]:
+def scenarios(only: str | None) -> dict[str, Scenario]:
     """Return the scenarios of ``--only a,b`` in the given order, or all; a load that reads follows the one that sends.
 
     Raises:
-        ValueError: a name is unknown.
+        BadParameter: a name is unknown.
     """
-    names = [name.strip() for name in only.split(",")] if only else list(SCENARIOS)
-    for name in names:
-        if name not in SCENARIOS:
-            raise ValueError(f"unknown scenario {name!r}; known scenarios: {', '.join(SCENARIOS)}")
-    return [SCENARIOS[name] for name in _with_messages_to_read(names)]
+    names = chosen(only, SCENARIOS, "scenario") if only else list(SCENARIOS)
+    for reads, sends in [(name, scenario.reads) for name, scenario in SCENARIOS.items() if scenario.reads]:
+        if reads in names and sends not in names[: names.index(reads)]:
+            names = [name for name in names if name != sends]
+            names.insert(names.index(reads), sends)
+    return {name: SCENARIOS[name] for name in names}
 
 
-def _with_messages_to_read(names: Sequence[str]) -> list[str]:
-    wanted = list(dict.fromkeys(names))
-    for reads, sends in [(scenario.name, scenario.reads) for scenario in SCENARIOS.values() if scenario.reads]:
-        if reads in wanted and sends not in wanted[: wanted.index(reads)]:
-            wanted = [name for name in wanted if name != sends]
-            wanted.insert(wanted.index(reads), sends)
-    return wanted
+def warm_up(wanted: Sequence[str]) -> dict[str, Scenario]:
+    """Return the unrecorded loads that precede a round: one for each kind of send and read."""
+    return _WARM_UP | (_WARM_UP_SQL92 if "sql92" in wanted else {})
+
+
+class Loads:
+    """Loads on running servers, one after the other; a load that reads is given what an earlier one has sent."""
+
+    def __init__(self, running: Running, slave: servers.Server | None = None) -> None:
+        self._running = running
+        self._slave = slave
+        self._sent: dict[str, int] = {}
+
+    def run(self, name: str, scenario: Scenario, seconds: int) -> tuple[dict[str, float], str]:
+        """Run one load; return its figures, with memory and CPU time of the broker, and its failure."""
+        home, pids = self._running.home, [self._running.broker.pid] + ([self._slave.pid] if self._slave else [])
+        arguments = scenario.command(self._running.namesrv, seconds, self._sent.get(scenario.reads, 0))
+        before = [cpu_seconds(pid) for pid in pids]
+        outcome = run_load(arguments, home, limit=seconds * 3 + 90)
+        cpus = [cpu_seconds(pid) - cpu for pid, cpu in zip(pids, before, strict=True)]
+        self._sent[name] = outcome.done
+        figures = outcome.figures(cpus[0], anon=anonymous_mib(pids[0]))
+        if self._slave is not None and outcome.done:
+            figures |= {"slave_cpu": cpus[1] / outcome.done * 1e6, "slave_anon": anonymous_mib(pids[1])}
+        return figures, outcome.trouble
+
+
+def drain_store(  # noqa: PLR0913, PLR0917 - a store, a group's place in it, and what it reads
+    root: Path,
+    home: Path,
+    topic: str,
+    group: str,
+    offsets: Sequence[int],
+    messages: int,
+    settings: Sequence[str] = (),
+    limit: int = 120,
+) -> float:
+    """Return the messages a second of Apache's push consumer on a store that our broker opens.
+
+    Args:
+        root: the store.
+        home: folder for settings and logs.
+        topic: the topic.
+        group: a new group.
+        offsets: where the group begins, by queue.
+        messages: messages to consume.
+        settings: ``key=value`` lines of the broker.
+        limit: seconds within which it must be done.
+
+    Raises:
+        BenchError: a process failed, or messages were missing.
+    """
+    with (
+        name_server(OUR_SIDE, home) as namesrv,
+        broker(home, settings, namesrv=namesrv.address, store=root, limit=600) as found,
+    ):
+        group_made = json.dumps({"groupName": group}).encode()
+        servers.ask(found.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group_made)
+        for queue, offset in enumerate(offsets):
+            fields = {"consumerGroup": group, "topic": topic, "queueId": queue, "commitOffset": offset}
+            servers.ask(found.address, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        outcome = run_load(["drain", namesrv.address, topic, group, str(messages), str(limit)], home, limit + 60)
+    if outcome.trouble or outcome.rate is None:
+        raise BenchError(outcome.trouble)
+    return outcome.rate

@@ -1,4 +1,4 @@
-"""CPU time and memory of processes by /proc, the disk below a benchmark, and the waits of a server's event loop."""
+"""CPU time and memory of processes by /proc, latencies, the disk below a benchmark, waits of a server's event loop."""
 
 import contextlib
 import multiprocessing
@@ -6,18 +6,20 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median, quantiles
+from typing import NamedTuple
 
 from tests.support.raw_client import RawClient
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Fields of /proc/PID/stat after the command: utime, stime, and both for the children already waited for.
 _FIRST_TIME, _AFTER_TIMES = 11, 15
+_MARGIN = 2 << 30  # bytes left free
+_SMALLEST, _LARGEST = 64, 1024  # bytes of an append
+_PAUSE_S = 0.001
 
 
 def process_tree(pid: int) -> Iterator[int]:
@@ -36,17 +38,12 @@ def cpu_seconds(pid: int) -> float:
 
 def anonymous_mib(pid: int) -> float:
     """Return the resident anonymous memory of the tree (RssAnon) in MiB."""
-    return sum(map(_anonymous_kib, process_tree(pid))) / 1024
+    return sum(map(own_anonymous_mib, process_tree(pid)))
 
 
 def loop_seconds(pid: int) -> float:
     """Return the CPU time of a process's main thread, which runs the event loop, by the scheduler's clock."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of all values do not exceed; 0 without values."""
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0
 
 
 def _cpu_ticks(pid: int) -> int:
@@ -59,37 +56,60 @@ def _cpu_ticks(pid: int) -> int:
     return sum(map(int, fields[_FIRST_TIME:_AFTER_TIMES]))
 
 
-def _anonymous_kib(pid: int) -> int:
+def own_anonymous_mib(pid: int, name: str = "") -> float:
+    """Return the anonymous memory of one process in MiB; 0 if it is gone, or lacks ``name`` in its name."""
     try:
-        found = re.search(r"^RssAnon:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    return int(found[1]) if found else 0
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) / 1024 if found and name in status.partition("\n")[0] else 0
 
 
-_MARGIN = 2 << 30  # bytes left free
-_SMALLEST, _LARGEST = 64, 1024  # bytes of an append
+class Cost(NamedTuple):
+    """Cost of some work to a server: seconds of real time, of CPU, of its event loop's thread, and MiB of memory."""
+
+    seconds: float
+    cpu: float
+    loop: float
+    mib: float
 
 
-@dataclass(frozen=True, slots=True)
-class SyncFigures:
-    """Figures of a loop of small appends, each followed by ``fdatasync``.
+def cost(pid: int, work: Callable[[], object], settle_s: float = 0) -> Cost:
+    """Do some work and return its cost to a server; memory is read after it had time to settle."""
+    mib, cpu, loop, begun = anonymous_mib(pid), cpu_seconds(pid), loop_seconds(pid), time.monotonic()
+    work()
+    seconds, cpu, loop = time.monotonic() - begun, cpu_seconds(pid) - cpu, loop_seconds(pid) - loop
+    time.sleep(settle_s)
+    return Cost(seconds, cpu, loop, anonymous_mib(pid) - mib)
 
-    Attributes:
-        rate: syncs a second.
-        p50: ms of one append and sync, the median.
-        p99: likewise, the 99th percentile.
-    """
 
-    rate: float
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that a share of all values do not exceed."""
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
+
+
+class Latencies(NamedTuple):
+    """Latencies of calls."""
+
     p50: float
     p99: float
+    longest: float
 
     def __str__(self) -> str:
-        return f"bare fdatasync: {self.rate:,.0f} syncs/s, p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms"
+        return ", ".join(f"{name} {value:.2f} ms" for name, value in self.ms().items())
+
+    def ms(self) -> dict[str, float]:
+        """Return them in ms by name, from seconds."""
+        return {name: seconds * 1e3 for name, seconds in zip(self._fields, self, strict=True)}
 
 
-def probe_fdatasync(folder: Path, seconds: float) -> SyncFigures:
+def latencies(seconds: Sequence[float]) -> Latencies:
+    """Return the figures of some calls."""
+    return Latencies(percentile(seconds, 0.5), percentile(seconds, 0.99), max(seconds))
+
+
+def probe_fdatasync(folder: Path, seconds: float) -> str:
     """Measure repeated appends of 64 to 1,024 bytes with a sync each, to a temporary file in ``folder``.
 
     The file is preallocated, as a broker's files are, so that no sync writes more than pages and size.
@@ -114,13 +134,7 @@ def probe_fdatasync(folder: Path, seconds: float) -> SyncFigures:
             os.close(fd)
     finally:
         path.unlink(missing_ok=True)
-    return sync_figures(durations)
-
-
-def sync_figures(durations: list[float]) -> SyncFigures:
-    """Return the figures of at least two syncs, given in seconds."""
-    p99 = quantiles(durations, n=100, method="inclusive")[98]
-    return SyncFigures(len(durations) / sum(durations), median(durations) * 1000, p99 * 1000)
+    return f"{len(durations) / sum(durations):,.0f} syncs/s, {latencies(durations)}"
 
 
 def room(folder: Path) -> int:
@@ -140,25 +154,20 @@ def drop_from_page_cache(folder: Path) -> None:
                 os.close(fd)
 
 
-_PAUSE_S = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(NamedTuple):
     """Waits for small answers, in seconds.
 
-    Attributes:
-        p50: the median, by the wall clock.
-        p99: the 99th percentile.
-        longest: the longest.
-        held: the most CPU time that the event loop's thread used during one of them. It counts only the server's own
-            work, and not the time for which a busy machine did not run it.
+    ``held`` is the most CPU time that the event loop's thread used during one of them. It counts only the server's own
+    work, and not the time for which a busy machine did not run it.
     """
 
     p50: float
     p99: float
     longest: float
     held: float
+
+    def __str__(self) -> str:
+        return f"{Latencies(*self[:3])}; longest hold by CPU time {self.held * 1e3:.1f} ms"
 
 
 class LoopProbe:
@@ -171,7 +180,7 @@ class LoopProbe:
         """Return the waits since the last call."""
         self._pipe.send("take")
         waits, held = self._pipe.recv()
-        return Waits(percentile(waits, 0.5), percentile(waits, 0.99), max(waits), max(held))
+        return Waits(*latencies(waits), held=max(held))
 
 
 @contextmanager

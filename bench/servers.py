@@ -1,33 +1,42 @@
-"""A name server and a broker of either side as processes, on free ports, in a temporary folder."""
+"""Name servers and brokers of either side as processes, on free ports, and raw requests to them."""
 
+import json
 import os
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.harness import BenchError
+from bench.harness import ROOT, BenchError, temporary
 from bench.measure import cpu_seconds
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.java_process import cluster_info
 from tests.support.java_toolchain import OPENS, find_tools, jars
 from tests.support.ports import LOOPBACK, free_ports
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
 JAVA, OURS = "java", "ours"
-_ROOT = Path(__file__).resolve().parent.parent
 _START_LIMIT = 60  # seconds
 _STOP_LIMIT = 60
 _POLL = 0.02
 _PORTS = 5  # from one broker to the next: each has a VIP port and an HA port
 _SHOWN = 3000  # last characters of the output of a failed server
+_SETTINGS = (
+    "brokerClusterName=DefaultCluster",
+    "brokerName=broker-a",
+    "brokerId=0",
+    "brokerRole=ASYNC_MASTER",
+    "flushDiskType=ASYNC_FLUSH",
+    "autoCreateTopicEnable=true",
+    "defaultTopicQueueNums=8",
+    f"brokerIP1={LOOPBACK}",
+    f"bindAddress={LOOPBACK}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +51,7 @@ class Side:
     broker_command: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A running name server and broker.
-
-    Attributes:
-        namesrv: ``host:port`` for clients.
-        broker_pid: process id of the broker.
-        start_seconds: seconds from starting the broker until the name server lists it.
-        home: their folder, also used for client logs.
-    """
-
-    namesrv: str
-    broker_pid: int
-    start_seconds: float
-    home: Path
+OUR_SIDE = Side(OURS, [str(ROOT / "bin" / "mqnamesrv")], [str(ROOT / "bin" / "mqbroker")])
 
 
 def java_side(heap: str) -> Side:
@@ -65,18 +60,9 @@ def java_side(heap: str) -> Side:
     def command(main: str, size: str) -> list[str]:
         options = [f"-Xms{size}", f"-Xmx{size}", "-XX:+UseG1GC", *OPENS]
         options += ["-Drocketmq.home.dir={home}", "-Duser.home={home}", "-cp", f"{jars('5.5.0')}/*"]
-        return [find_tools()["java"], *options, main]
+        return [find_tools()["java"], *options, f"org.apache.rocketmq.{main}"]
 
-    return Side(
-        JAVA,
-        command("org.apache.rocketmq.namesrv.NamesrvStartup", "256m"),
-        command("org.apache.rocketmq.broker.BrokerStartup", heap),
-    )
-
-
-def our_side() -> Side:
-    """Return the servers of this checkout."""
-    return Side(OURS, [str(_ROOT / "bin" / "mqnamesrv")], [str(_ROOT / "bin" / "mqbroker")])
+    return Side(JAVA, command("namesrv.NamesrvStartup", "256m"), command("broker.BrokerStartup", heap))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +84,32 @@ class Server:
     out: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running name server, given by ``host:port``, its broker, and the folder of both."""
+
+    namesrv: str
+    broker: Server
+    home: Path
+
+
+@contextmanager
+def running(
+    side: Side, folder: Path | None = None, properties: Sequence[str] = (), *, store: Path | None = None
+) -> Iterator[Running]:
+    """Run both servers, on an empty store by default; remove their files afterwards.
+
+    Raises:
+        BenchError: one of them did not start.
+    """
+    with (
+        temporary(folder) as home,
+        name_server(side, home) as namesrv,
+        broker(home, properties, side=side, namesrv=namesrv.address, store=store) as found,
+    ):
+        yield Running(namesrv.address, found, home)
+
+
 @contextmanager
 def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Iterator[Server]:
     """Run the name server of a side; raise ``BenchError`` if it does not start."""
@@ -108,58 +120,41 @@ def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Itera
 
 
 @contextmanager
-def opened(
-    store: Path, home: Path, properties: Sequence[str] = (), *, namesrv: str = "", limit: float = _START_LIMIT
+def broker(
+    home: Path,
+    properties: Sequence[str] = (),
+    *,
+    side: Side = OUR_SIDE,
+    namesrv: str = "",
+    name: str = "broker",
+    store: Path | None = None,
+    limit: float = _START_LIMIT,
 ) -> Iterator[Server]:
-    """Run our broker on the store in a folder; raise ``BenchError`` if it does not start.
-
-    Args:
-        store: ``storePathRootDir``.
-        home: folder for its settings and output.
-        properties: ``key=value`` lines.
-        namesrv: ``host:port`` of a name server; none by default.
-        limit: seconds within which it must answer.
-    """
-    port = free_ports(-2, 1)
-    settings = [*_broker_settings(store, port, namesrv), *properties]
-    ready = partial(_answers, f"{LOOPBACK}:{port}")
-    with _server(our_side().broker_command, "broker", home, settings, port, ready, limit) as server:
-        yield server
-
-
-@contextmanager
-def registered(
-    side: Side, home: Path, namesrv: str, properties: Sequence[str], *, name: str = "broker", store: str = "store"
-) -> Iterator[Server]:
-    """Run the broker of a side until a name server lists it; raise ``BenchError`` if it does not start.
+    """Run a broker until its name server lists it, or without a name server until it answers.
 
     Args:
         home: folder for its settings and output.
-        namesrv: ``host:port`` of the name server.
         properties: ``key=value`` lines, which replace the settings of all brokers.
+        side: the side whose broker it is.
+        namesrv: ``host:port`` of the name server.
         name: name of its files in ``home``.
-        store: folder of its store in ``home``.
+        store: folder of its store, in ``home`` by default.
+        limit: seconds within which it must be ready.
+
+    Raises:
+        BenchError: it did not start.
     """
     port = free_ports(-2, 1)  # the VIP port and the HA port
-    settings = [*_broker_settings(home / store, port, namesrv), f"haListenPort={port + 1}", *properties]
     address = f"{LOOPBACK}:{port}"
-    with _server(
-        side.broker_command, name, home, settings, port, lambda: f'"{address}"' in cluster_info(namesrv)
-    ) as server:
+    settings = [*_settings(store or home / f"{name}-store", port, namesrv), *properties]
+    ready = (lambda: f'"{address}"' in cluster_info(namesrv)) if namesrv else partial(_answers, address)
+    with _server(side.broker_command, name, home, settings, port, ready, limit) as server:
         yield server
 
 
-@dataclass(frozen=True, slots=True)
-class Several:
-    """Brokers of one ``mqbroker``: their addresses, and the process that supervises them."""
-
-    addresses: Sequence[str]
-    pid: int
-
-
 @contextmanager
-def several(home: Path, count: int) -> Iterator[Several]:
-    """Run so many brokers of ours on empty stores: ``mqbroker -c a -c b``; one runs without a supervisor.
+def brokers(home: Path, count: int) -> Iterator[tuple[list[str], int]]:
+    """Run brokers of ours on empty stores (``mqbroker -c a -c b``); yield their addresses and the process of all.
 
     Raises:
         BenchError: they did not start.
@@ -167,52 +162,21 @@ def several(home: Path, count: int) -> Iterator[Several]:
     distances = range(0, count * _PORTS, _PORTS)
     first = free_ports(*(distance + port for distance in distances for port in (-2, 0, 1) if distance + port))
     ports = [first + distance for distance in distances]
+    command = [*OUR_SIDE.broker_command]
     for number, port in enumerate(ports[1:], 1):
-        settings = [*_broker_settings(home / f"store-{number}", port, ""), f"brokerName=broker-{number}"]
-        (home / f"broker-{number}.properties").write_text("".join(f"{line}\n" for line in settings))
-    others = [word for number in range(1, count) for word in ("-c", f"{home}/broker-{number}.properties")]
-    command = [*our_side().broker_command, *others]
+        path = home / f"broker-{number}.properties"
+        settings = [*_settings(home / f"store-{number}", port, ""), f"brokerName=broker-{number}"]
+        path.write_text("\n".join(settings))
+        command += ["-c", str(path)]
     addresses = [f"{LOOPBACK}:{port}" for port in ports]
-    settings = _broker_settings(home / "store", first, "")
+    settings = _settings(home / "store", first, "")
     with _server(command, "broker", home, settings, first, lambda: all(map(_answers, addresses))) as server:
-        yield Several(addresses, server.pid)
+        yield addresses, server.pid
 
 
-@contextmanager
-def running(side: Side, folder: Path | None, properties: Sequence[str]) -> Iterator[Running]:
-    """Run both servers on an empty store; remove their files afterwards.
-
-    Args:
-        folder: parent of the temporary folder; the system's choice by default.
-        properties: ``key=value`` lines of the broker's settings.
-
-    Raises:
-        BenchError: one of them did not start.
-    """
-    with ExitStack() as stack:
-        home = Path(tempfile.mkdtemp(prefix=f"rocketbroker-bench-{side.name}-", dir=folder))
-        stack.callback(shutil.rmtree, home, ignore_errors=True)
-        namesrv = stack.enter_context(name_server(side, home)).address
-        broker = stack.enter_context(registered(side, home, namesrv, properties))
-        yield Running(namesrv, broker.pid, broker.seconds, home)
-
-
-def _broker_settings(store: Path, port: int, namesrv: str) -> list[str]:
-    return [
-        "brokerClusterName=DefaultCluster",
-        "brokerName=broker-a",
-        "brokerId=0",
-        "brokerRole=ASYNC_MASTER",
-        "flushDiskType=ASYNC_FLUSH",
-        "autoCreateTopicEnable=true",
-        "defaultTopicQueueNums=8",
-        f"brokerIP1={LOOPBACK}",
-        f"bindAddress={LOOPBACK}",
-        f"listenPort={port}",
-        f"namesrvAddr={namesrv}",
-        f"storePathRootDir={store}",
-        f"storePathCommitLog={store}/commitlog",
-    ]
+def _settings(store: Path, port: int, namesrv: str) -> list[str]:
+    places = [f"namesrvAddr={namesrv}", f"storePathRootDir={store}", f"storePathCommitLog={store}/commitlog"]
+    return [*_SETTINGS, f"listenPort={port}", f"haListenPort={port + 1}", *places]
 
 
 @contextmanager
@@ -267,3 +231,49 @@ def _answers(address: str) -> bool:
             return client.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == ResponseCode.SUCCESS
     except OSError:
         return False
+
+
+def frame(code: RequestCode, fields: Mapping[str, object], opaque: int = 1, body: bytes = b"") -> bytes:
+    """Return a request as bytes."""
+    return raw_frame(raw_header(code, {name: str(value) for name, value in fields.items()}, opaque), body)
+
+
+def accepted(answer: RawAnswer | None) -> RawAnswer:
+    """Return an answer that is a success.
+
+    Raises:
+        BenchError: it is an error, or the server closed the connection.
+    """
+    if answer is None:
+        raise BenchError("the server closed the connection")
+    if answer.code != ResponseCode.SUCCESS:
+        raise BenchError(f"the server answered {answer.code}: {answer.remark}")
+    return answer
+
+
+def ask(address: str, code: RequestCode, fields: Mapping[str, object] | None = None, body: bytes = b"") -> RawAnswer:
+    """Send one request and wait for its answer; raise ``BenchError`` if that is not a success."""
+    with RawClient(address) as client:
+        client.send(frame(code, fields or {}, body=body))
+        return accepted(client.read())
+
+
+def ask_all(client: RawClient, frames: Sequence[bytes], at_once: int = 64) -> list[RawAnswer]:
+    """Send requests, some at a time; return their answers, or raise ``BenchError`` if one is not a success."""
+    answers = []
+    for start in range(0, len(frames), at_once):
+        some = frames[start : start + at_once]
+        client.send(b"".join(some))
+        answers += [accepted(client.read()) for _ in some]
+    return answers
+
+
+def runtime_info(address: str) -> dict[str, str]:
+    """Return the figures of GET_BROKER_RUNTIME_INFO."""
+    found: dict[str, str] = json.loads(ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    return found
+
+
+def log_end(address: str) -> int:
+    """Return the CommitLog offset after the last message."""
+    return int(runtime_info(address)["commitLogMaxOffset"])

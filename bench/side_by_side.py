@@ -1,130 +1,55 @@
-"""Apache RocketMQ 5.5.0 and ours in turn, under the same load from the official Java client.
+"""Apache RocketMQ 5.5.0 and ours in turn, under the same load from the official Java client; with or without a slave.
 
     bench/run side_by_side [--rounds 3] [--seconds 20] [--warm 20] [--only sync64,drain] [--json FILE] ...
     bench/run side_by_side --flush SYNC_FLUSH
+    bench/run replication [--rounds 1] [--seconds 20] [--warm 20] [--mib 1024] [--only loads,catch_up] [--json FILE] ...
 
 bench/README.md explains each figure.
 """
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from statistics import median
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from bench import load
-from bench.harness import BenchError, Folder, JavaOnly, JsonFile, OursOnly, Properties, Rounds, heading
-from bench.load import SYNC_FLUSH_LOADS, Scenario, chosen, warm_up
-from bench.measure import anonymous_mib, cpu_seconds, probe_fdatasync
-from bench.servers import JAVA, OURS, Running, Side, java_side, our_side, running
-from tests.support.java_toolchain import missing_tools
-
-START = "start"
-FIGURES = (
-    "rate", "p50", "p99", "cpu", "slave_cpu", "anon", "slave_anon", "found", "copied", "dispatched", "cpu_mib",
-    "slave_cpu_mib",
+from bench.harness import (
+    BenchError,
+    Folder,
+    Heap,
+    JavaOnly,
+    JsonFile,
+    OursOnly,
+    Properties,
+    Report,
+    Rounds,
+    Row,
+    Seconds,
+    Warm,
+    chosen,
+    temporary,
+    turns,
 )  # fmt: skip
+from bench.load import SCENARIOS, Loads, Scenario, warm_up
+from bench.measure import anonymous_mib, cpu_seconds, probe_fdatasync
+from bench.servers import JAVA, OUR_SIDE, OURS, Running, Server, Side, ask, broker, java_side, running, runtime_info
+from bench.stores import Messages, body_of, count_for, fill
+from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.ports import LOOPBACK
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Result of one scenario on one side in one round.
-
-    Attributes:
-        figures: the available figures by name: ``rate`` in messages a second, ``p50`` and ``p99`` in ms, ``cpu`` in µs
-            of the broker's CPU time a message, ``anon`` in MiB after the load, ``found`` in ms until the last message
-            was found, ``start`` in seconds; of a slave ``slave_cpu``, ``slave_anon``, ``copied`` and ``dispatched`` in
-            MiB/s, ``cpu_mib`` and ``slave_cpu_mib`` in ms of CPU time a MiB.
-        trouble: a failed send, an undelivered message or a missing figure; empty on success.
-    """
-
-    round: int
-    side: str
-    scenario: str
-    figures: dict[str, float]
-    trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table: the medians of both sides, ``None`` where a side was not measured."""
-
-    scenario: str
-    figure: str
-    java: float | None
-    ours: float | None
-
-    @property
-    def ratio(self) -> float | None:
-        """Median of ours divided by the median of Java."""
-        return None if self.ours is None or not self.java else self.ours / self.java
-
-
-def lines(rows: Sequence[Row]) -> Iterator[Line]:
-    """Yield a line for each scenario and figure that any side has, in measuring order."""
-    for scenario in dict.fromkeys(row.scenario for row in rows):
-        for figure in (START,) if scenario == START else FIGURES:
-            java, ours = (_median(rows, side, scenario, figure) for side in (JAVA, OURS))
-            if java is not None or ours is not None:
-                yield Line(scenario, figure, java, ours)
-
-
-def _median(rows: Sequence[Row], side: str, scenario: str, figure: str) -> float | None:
-    values = [
-        row.figures[figure] for row in rows if (row.side, row.scenario) == (side, scenario) and figure in row.figures
-    ]
-    return median(values) if values else None
-
-
-def comparison(found: Iterable[Line]) -> str:
-    """Return the Markdown table."""
-    head = ["| scenario | figure | Apache RocketMQ 5.5.0 | ours | ours / Apache |", "|---|---|---:|---:|---:|"]
-    body = [
-        f"| {line.scenario} | {line.figure} | {_show(line.java)} | {_show(line.ours)} | {_show(line.ratio)} |"
-        for line in found
-    ]
-    return "\n".join(head + body)
-
-
-def _show(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
-
-
-def troubles(rows: Iterable[Row]) -> list[str]:
-    """Return one line for each failed row."""
-    return [f"round {row.round}, {row.side}, {row.scenario}: {row.trouble}" for row in rows if row.trouble]
-
-
-def as_json(heading: dict[str, str], rows: Sequence[Row]) -> str:
-    """Return all rows and the lines of the table as JSON."""
-    measured = [
-        {"round": row.round, "side": row.side, "scenario": row.scenario, **row.figures, "trouble": row.trouble}
-        for row in rows
-    ]
-    table = [
-        {"scenario": line.scenario, "figure": line.figure, "java": line.java, "ours": line.ours, "ratio": line.ratio}
-        for line in lines(rows)
-    ]
-    return json.dumps({"run": heading, "medians": table, "rows": measured}, indent=1)
-
-
-def conclude(heading: dict[str, str], rows: Sequence[Row], json_file: Path | None) -> int:
-    """Print the troubles of a run, write its figures to ``json_file``, and return the exit status."""
-    found = troubles(rows)
-    for trouble in found:
-        print(f"TROUBLE {trouble}")
-    if json_file is not None:
-        json_file.write_text(as_json(heading, rows))
-    return 1 if found else 0
-
-
+FIGURES = (
+    "start", "rate", "p50", "p99", "cpu", "slave_cpu", "anon", "slave_anon", "found", "copied", "dispatched",
+    "cpu_mib", "slave_cpu_mib",
+)  # fmt: skip
+HEADS = ("Apache RocketMQ 5.5.0", "ours", "ours / Apache")
+# Default loads under SYNC_FLUSH, where each answer waits for the disk.
+SYNC_FLUSH_LOADS = "sync64,sync1"
 _PROBE_SECONDS = 3
 
 
@@ -135,86 +60,25 @@ class Flush(StrEnum):
     SYNC_FLUSH = "SYNC_FLUSH"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of a measurement; ``seconds`` is the length of a load, ``warm`` that of each warm-up load."""
-
-    rounds: int
-    seconds: int
-    warm: int
-    scenarios: Sequence[Scenario]
-    properties: Sequence[str]
-    folder: Path | None
-
-
-def measure_scenario(scenario: Scenario, servers: Running, seconds: int, messages: int) -> tuple[load.Outcome, float]:
-    """Run one load; return its outcome and the CPU seconds of the broker's process tree."""
-    arguments = scenario.command(servers.namesrv, seconds, messages)
-    before = cpu_seconds(servers.broker_pid)
-    outcome = load.run_load(arguments, servers.home, limit=seconds * 3 + 90)
-    return outcome, cpu_seconds(servers.broker_pid) - before
-
-
-def measure_side(number: int, side: Side, servers: Running, options: Options) -> Iterator[Row]:
+def measure_side(
+    number: int, side: Side, servers: Running, wanted: dict[str, Scenario], seconds: int, warm: int
+) -> Iterator[Row]:
     """Measure one round of one side and yield a row for the start and for each load; warm-ups are not recorded."""
-    yield Row(number, side.name, START, {START: servers.start_seconds})
-    sent: dict[str, int] = {}
-    for scenario in warm_up(options.scenarios) if options.warm else ():
-        outcome, _ = _run_next(scenario, servers, options.warm, sent)
-        if outcome.trouble:
-            yield Row(number, side.name, scenario.name, {}, outcome.trouble)
-    for scenario in options.scenarios:
-        outcome, cpu = _run_next(scenario, servers, options.seconds, sent)
-        yield Row(number, side.name, scenario.name, figures_of(outcome, cpu, servers.broker_pid), outcome.trouble)
+    yield Row(number, side.name, "start", {"start": servers.broker.seconds})
+    loads = Loads(servers)
+    for name, scenario in warm_up(list(wanted)).items() if warm else ():
+        _, trouble = loads.run(name, scenario, warm)
+        if trouble:
+            yield Row(number, side.name, name, {}, trouble)
+    for name, scenario in wanted.items():
+        yield Row(number, side.name, name, *loads.run(name, scenario, seconds))
 
 
-def _run_next(scenario: Scenario, servers: Running, seconds: int, sent: dict[str, int]) -> tuple[load.Outcome, float]:
-    """Run a load and enter its number of messages into ``sent``, by name, for loads that read them."""
-    measured = measure_scenario(scenario, servers, seconds, sent.get(scenario.reads, 0))
-    sent[scenario.name] = measured[0].done
-    return measured
-
-
-def figures_of(outcome: load.Outcome, cpu: float, broker_pid: int) -> dict[str, float]:
-    """Return the available figures of a load by name, given the broker's CPU seconds."""
-    found = {
-        "rate": outcome.rate,
-        "p50": outcome.p50,
-        "p99": outcome.p99,
-        "cpu": cpu / outcome.done * 1e6 if outcome.done else None,
-        "anon": anonymous_mib(broker_pid),
-        "found": outcome.found,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def measure(sides: Sequence[Side], options: Options) -> Iterator[Row]:
-    """Measure all rounds and yield each row; odd and even rounds begin with different sides."""
-    for number in range(1, options.rounds + 1):
-        for side in sides if number % 2 else reversed(sides):
-            with running(side, options.folder, options.properties) as servers:
-                yield from measure_side(number, side, servers, options)
-
-
-def say(row: Row, rounds: int) -> None:
-    """Print a row."""
-    figures = "  ".join(f"{name} {value:,.2f}" for name, value in row.figures.items())
-    print(f"[{row.round}/{rounds}] {row.side:4} {row.scenario:9} {figures} {row.trouble}".rstrip(), flush=True)
-
-
-def _check_properties(values: list[str]) -> list[str]:
-    for value in values:
+def _check_properties(values: list[str] | None) -> list[str]:
+    for value in values or []:
         if not value.partition("=")[0].strip() or "=" not in value or "\n" in value:
             raise typer.BadParameter(f"{value!r} is not of the form KEY=VALUE")
-    return values
-
-
-def _check_only(value: str | None) -> str | None:
-    try:
-        chosen(value)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    return value
+    return values or []
 
 
 def sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
@@ -226,52 +90,186 @@ def sides(*, java_only: bool, ours_only: bool, heap: str) -> list[Side]:
     """
     if java_only and ours_only:
         raise typer.BadParameter("--java-only and --ours-only exclude each other")
-    reason = missing_tools()
-    if reason:
-        raise BenchError(reason)
     load.prepare()
-    return ([] if ours_only else [java_side(heap)]) + ([] if java_only else [our_side()])
-
-
-def _bare_fdatasync(folder: Path | None) -> str:
-    """Return the fdatasync figures of the bare disk, for comparison with the figures of SYNC_FLUSH."""
-    return str(probe_fdatasync(folder or Path(tempfile.gettempdir()), _PROBE_SECONDS))
+    return ([] if ours_only else [java_side(heap)]) + ([] if java_only else [OUR_SIDE])
 
 
 def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     rounds: Rounds = 3,
-    seconds: Annotated[int, typer.Option(min=3, help="Length of each load.")] = 20,
-    warm: Annotated[int, typer.Option(min=0, help="Seconds of each unrecorded warm-up load; 0 for none.")] = 20,
-    only: Annotated[
-        str | None, typer.Option(callback=_check_only, metavar="A,B", help="Loads to run, by name.")
-    ] = None,
+    seconds: Seconds = 20,
+    warm: Warm = 20,
+    only: Annotated[str | None, typer.Option(metavar="A,B", help="Loads to run, by name.")] = None,
     flush: Annotated[
         Flush, typer.Option(help=f"flushDiskType; with SYNC_FLUSH the loads are {SYNC_FLUSH_LOADS} unless given.")
     ] = Flush.ASYNC_FLUSH,
     java_only: JavaOnly = False,
     ours_only: OursOnly = False,
     properties: Properties = None,
-    heap: Annotated[str, typer.Option(help="Heap of the Java broker.")] = "2g",
+    heap: Heap = "2g",
     folder: Folder = None,
     json_file: JsonFile = None,
 ) -> None:
     """Measure Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send or a delivery fails."""
     synced = flush is Flush.SYNC_FLUSH
-    given = [*_check_properties(properties or []), *([f"flushDiskType={flush}"] if synced else [])]
-    scenarios = chosen(only or (SYNC_FLUSH_LOADS if synced else None))
-    given += [each for scenario in scenarios for each in scenario.properties]
-    options = Options(rounds, seconds, warm, scenarios, given, folder)
-    rows: list[Row] = []
+    wanted = load.scenarios(only or (SYNC_FLUSH_LOADS if synced else None))
+    given = [*_check_properties(properties), *([f"flushDiskType={flush}"] if synced else [])]
+    given += [each for scenario in wanted.values() for each in scenario.properties]
     both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
-    run = heading(rounds=rounds, seconds=seconds, warm=warm, set=" ".join(options.properties) or "-")
-    if synced:
-        run["disk before"] = _bare_fdatasync(folder)
-        print(f"disk before: {run['disk before']}", flush=True)
-    for row in measure(both, options):
-        rows.append(row)
-        say(row, rounds)
-    if synced:
-        run["disk after"] = _bare_fdatasync(folder)
-        print(f"disk after: {run['disk after']}")
-    print("\n" + comparison(lines(rows)))
-    raise typer.Exit(conclude(run, rows, json_file))
+    report = Report(rounds, seconds=seconds, warm=warm, set=" ".join(given) or "-")
+
+    def probe_disk(when: str) -> None:
+        if synced:
+            report.run[f"disk {when}"] = f"{probe_fdatasync(folder or Path(tempfile.gettempdir()), _PROBE_SECONDS)}"
+            print(f"disk {when}: bare fdatasync: {report.run[f'disk {when}']}", flush=True)
+
+    probe_disk("before")
+    for number, side in turns(rounds, both):
+        with running(side, folder, given) as servers:
+            for row in measure_side(number, side, servers, wanted, seconds, warm):
+                report.add(row)
+    probe_disk("after")
+    print("\n" + report.comparison(JAVA, OURS, FIGURES, HEADS))
+    report.end(json_file)
+
+
+LOADS, CATCH_UP = "loads", "catch_up"
+_ALONE = "alone_"
+_SENT = {name: SCENARIOS[name] for name in ("sync64", "sync1")}
+# Apache's slave ignores haMasterAddress when it starts.
+_HA_ADDRESS = [f"brokerIP2={LOOPBACK}"]
+_MASTER = [*_HA_ADDRESS, "brokerRole=SYNC_MASTER", "inSyncReplicas=2"]
+_SLAVE = ["brokerRole=SLAVE", "brokerId=1"]
+_LIMIT = 300  # seconds
+_POLL = 0.01
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """End of a broker's log, and of the part that is dispatched."""
+
+    end: int
+    dispatched: int
+
+
+class Sample(NamedTuple):
+    """Progress and CPU seconds of a slave at a time."""
+
+    at: float
+    progress: Progress
+    cpu: float
+
+
+def progress_of(address: str) -> Progress:
+    """Return how far a broker is."""
+    found = runtime_info(address)
+    end = int(found["commitLogMaxOffset"])
+    return Progress(end, end - int(found["dispatchBehindBytes"]))
+
+
+def _in_sync(master: Server) -> bool:
+    return int(json.loads(ask(master.address, RequestCode.GET_BROKER_HA_STATUS).body)["inSyncSlaveNums"]) > 0
+
+
+def _wait_until(condition: Callable[[], bool], why_not: str) -> None:
+    deadline = time.monotonic() + _LIMIT
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"{why_not} after {_LIMIT} s")
+        time.sleep(_POLL)
+
+
+def _sends(number: int, side: Side, loads: Loads, prefix: str, seconds: int, warm: int) -> Iterator[Row]:
+    """Run the loads, after a warm-up, and yield a row for each."""
+    if warm:
+        loads.run("warm_sync", warm_up([])["warm_sync"], warm)
+    for name, scenario in _SENT.items():
+        yield Row(number, side.name, prefix + name, *loads.run(name, scenario, seconds))
+
+
+def measure_loads(number: int, side: Side, folder: Path | None, seconds: int, warm: int) -> Iterator[Row]:
+    """Measure the loads on a master alone, then on a synchronous master with its slave."""
+    with running(side, folder) as servers:
+        yield from _sends(number, side, Loads(servers), _ALONE, seconds, warm)
+    with (
+        running(side, folder, _MASTER) as servers,
+        broker(servers.home, _SLAVE, side=side, namesrv=servers.namesrv, name="slave") as slave,
+    ):
+        _wait_until(lambda: _in_sync(servers.broker), "the slave is not in sync")
+        yield from _sends(number, side, Loads(servers, slave), "", seconds, warm)
+
+
+def measure_catch_up(number: int, side: Side, folder: Path | None, mib: int) -> Row:
+    """Measure an empty slave that copies the log of its master."""
+    messages = Messages(body_of(1024))
+    with temporary(folder) as place:
+        # All in one file: an empty slave begins at the last one.
+        made = fill(place / "store", count_for(mib << 20, messages), messages)
+        with running(side, folder, _HA_ADDRESS, store=made.root) as servers:
+            master_before = cpu_seconds(servers.broker.pid)
+            started = Sample(time.perf_counter(), Progress(0, 0), 0.0)
+            with broker(servers.home, _SLAVE, side=side, namesrv=servers.namesrv, name="slave") as slave:
+                figures = catch_up(made.end, servers.broker, master_before, slave, started)
+    return Row(number, side.name, CATCH_UP, figures)
+
+
+def catch_up(end: int, master: Server, master_before: float, slave: Server, started: Sample) -> dict[str, float]:
+    """Wait until a slave has dispatched the log up to ``end``, and return the figures.
+
+    They begin with the first sample that has a part of the log, or with the last one before if that has all.
+    """
+    begun = done = started
+    copied_at = 0.0
+    deadline = time.monotonic() + _LIMIT
+    while done.progress.dispatched < end:
+        if time.monotonic() > deadline:
+            raise BenchError(f"the slave has dispatched up to {done.progress.dispatched} of {end} after {_LIMIT} s")
+        time.sleep(_POLL)
+        done = Sample(time.perf_counter(), progress_of(slave.address), cpu_seconds(slave.pid))
+        if done.progress.end < end and not begun.progress.end:
+            begun = done
+        if done.progress.end >= end and not copied_at:
+            copied_at = done.at
+    mib = (end - begun.progress.end) / _MIB
+    return {
+        "copied": mib / (copied_at - begun.at),
+        "dispatched": mib / (done.at - begun.at),
+        "cpu_mib": (cpu_seconds(master.pid) - master_before) / mib * 1e3,
+        "slave_cpu_mib": (done.cpu - begun.cpu) / mib * 1e3,
+        "slave_anon": anonymous_mib(slave.pid),
+    }
+
+
+def added_latency(report: Report) -> Iterator[str]:
+    """Yield a line for each load and side on what replication adds to its median latency."""
+    for name in _SENT:
+        for side in (JAVA, OURS):
+            pair, alone = (report.median(side, prefix + name, "p50") for prefix in ("", _ALONE))
+            if pair is not None and alone is not None:
+                yield f"replication adds to p50 of {name}, {side}: {pair - alone:.2f} ms"
+
+
+def replication(  # noqa: PLR0913, PLR0917 - one argument for each option
+    rounds: Rounds = 1,
+    seconds: Seconds = 20,
+    warm: Warm = 20,
+    mib: Annotated[int, typer.Option(min=1, max=1024, help="MiB of messages that an empty slave copies.")] = 1024,
+    only: Annotated[str, typer.Option(metavar="A,B", help="Parts to run.")] = f"{LOADS},{CATCH_UP}",
+    java_only: JavaOnly = False,
+    ours_only: OursOnly = False,
+    heap: Heap = "2g",
+    folder: Folder = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure master and slave of Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send fails."""
+    parts: Sequence[str] = chosen(only, (LOADS, CATCH_UP), "part")
+    both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
+    report = Report(rounds, seconds=seconds, warm=warm, mib=mib, parts=only)
+    for number, side in turns(rounds, both):
+        for row in measure_loads(number, side, folder, seconds, warm) if LOADS in parts else ():
+            report.add(row)
+        if CATCH_UP in parts:
+            report.add(measure_catch_up(number, side, folder, mib))
+    print("\n" + report.comparison(JAVA, OURS, FIGURES, HEADS))
+    print("\n".join(added_latency(report)))
+    report.end(json_file)

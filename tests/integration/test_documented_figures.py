@@ -15,7 +15,6 @@ RUN_LIMIT_S = 300
 SHORTEST = {
     "analytics": ["--messages", "2000", "--rounds", "1", "--cores", "1", "--only", "pruned,full,spark_traffic"],
     "big_store": ["--messages", "4000", "--pull", "100", "--rounds", "1"],
-    "bounds": ["--rounds", "1", "--seconds", "3", "--warm", "3", "--only", "sync64"],
     "broker_processes": ["--brokers", "1,2", "--rounds", "1", "--seconds", "0.5"],
     "broker_scale": ["--connections", "20", "--topics", "20", "--seconds", "0.1", "--wakes", "5"],
     "cleaning": ["--segments", "2", "--mib", "16", "--rate", "100", "--seconds", "1"],
@@ -35,9 +34,7 @@ SHORTER_ONLY = ["--only", "sync1,drain"]
 # Unit tests run each benchmark too: without --soak, one of them shows that the commands start.
 ALWAYS = {"profile_send"}
 MARKS = {
-    **dict.fromkeys(
-        ("bounds", "replication", "clients", "first_message", "side_by_side", "big_store"), pytest.mark.java
-    ),
+    **dict.fromkeys(("replication", "clients", "first_message", "side_by_side", "big_store"), pytest.mark.java),
     **dict.fromkeys(("analytics", "scale"), pytest.mark.spark),  # "scale" reads the figures of "analytics"
 }
 
@@ -52,8 +49,6 @@ def short_form(command: str) -> list[str]:
     name, *options = shlex.split(command)[1:]
     if name == "side_by_side" and "--only" not in options:
         options += SHORTER_ONLY
-    if name == "big_store":
-        options.remove("--java")  # drains 20 times; the load that it starts is that of side_by_side
     return [name, *options, *SHORTEST[name]]
 
 

@@ -1,15 +1,31 @@
-"""Each case without Spark gives all messages of a mixed store, or those of its time range."""
+"""Each case gives all messages of a mixed store, or those of its time range; medians, ratios, and cores that follow."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from bench.analytics import GROWING, PLAIN, SPARK, made
+from bench.analytics import (
+    GROWING,
+    PB,
+    PLAIN,
+    SPARK,
+    TB,
+    Measure,
+    Rate,
+    cores_for,
+    hosts_for,
+    lines,
+    made,
+    markdown,
+    rates,
+    ratios,
+)  # fmt: skip
 from bench.analytics_cases import CASES, one_percent
 from bench.analytics_spark import CASES as SPARK_CASES
 from bench.harness import application
@@ -62,3 +78,99 @@ def test_a_store_that_is_kept_is_used_again(tmp_path: Path):
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--gib", "x"], ["--cores", "0"]])
 def test_wrong_options_are_rejected(arguments: list[str]):
     assert CliRunner().invoke(application("analytics"), arguments).exit_code == 2
+
+
+def run(name: str, cpu: float, number: int = 1, gib: int = 1, cores: int = 0, wall: float = 1.0, peak: float = 100.0):
+    return Measure(number, name, gib, cores, 1_000_000, 10**9, wall, cpu, peak)
+
+
+def test_medians_are_over_the_rounds_and_the_peak_is_the_highest():
+    rounds = [run("read", cpu, number, peak=cpu * 10) for number, cpu in enumerate((1.0, 9.0, 2.0), 1)]
+    (line,) = lines(rounds)
+    assert (line.cpu, line.cpu_ns, line.rate, line.peak) == (2.0, 2000.0, 1e9, 90.0)
+
+
+def test_a_ratio_is_taken_on_one_store_and_with_the_most_cores():
+    found = lines(
+        [
+            run("read", 1.0),
+            run("headers", 1.4),
+            run("headers_walk", 3.5),
+            run("pruned", 2.0),
+            run("spark_pruned", 9.0, cores=1),
+            run("spark_pruned", 3.0, cores=2),
+            run("read", 5.0, gib=2),
+        ]
+    )
+    assert {(aim.of, gib): ratio for aim, gib, ratio in ratios(found)} == {
+        ("headers", 1): 1.4,
+        ("headers_walk", 1): 3.5,
+        ("spark_pruned", 1): 1.5,
+    }
+    table = markdown(found)
+    assert "| decode of headers to plain read | 1 | ≤ 1.5 | 1.40 | met |" in table
+    assert "| the same with the boundary walk to plain read | 1 | ≤ 3 | 3.50 | not met |" in table
+    assert "| read | 2 | - | 1,000,000 | 1.00 | 5.00 | 5000.0 | 1,000 | 100 |" in table
+
+
+def test_the_start_of_a_session_has_no_figures_a_message():
+    assert "| spark_start | 1 | 2 | - | 9.00 | 3.00 | - | - | - |" in markdown(
+        lines([run("spark_start", 3.0, cores=2, wall=9.0)])
+    )
+
+
+def test_workers_are_compared_with_their_limit():
+    assert "| peak of a worker, MiB | all | ≤ 1024 | 2000 | not met |" in markdown(
+        lines([run("spark_full", 1, cores=2, peak=2000.0), run("full", 1, peak=9000.0)])
+    )
+
+
+GIB = 1 << 30
+
+
+def line(name: str, gib: int, cores: int, cpu: float, wall: float) -> dict[str, Any]:
+    return {"name": name, "gib": gib, "cores": cores, "cpu": cpu, "wall": wall, "size": gib * GIB}
+
+
+MEASURED = {
+    "medians": [
+        line("pruned", 1, 0, 1.0, 1.0),
+        line("spark_traffic", 1, 1, 2.0, 2.2),
+        line("spark_traffic", 1, 2, 2.0, 1.1),
+        line("spark_traffic", 8, 2, 20.0, 11.0),
+        line("full", 1, 0, 3.0, 3.0),
+    ]
+}
+
+
+def test_a_rate_is_that_of_the_largest_store_and_says_whose_time_it_is():
+    (rate,) = rates(MEASURED["medians"])
+    assert rate.job == "spark_traffic"
+    assert 1 / rate.seconds_a_byte == pytest.approx(8 * GIB / 20)
+    assert rate.decoder_share == pytest.approx(0.5)
+    assert rate.growth == pytest.approx(1.25)
+    assert rate.speed_up == pytest.approx(2.0)
+    assert rate.cores == 2
+
+
+def test_cores_and_hosts_are_enough_and_not_one_too_many():
+    rate = Rate("job", 1 / 100e6, 0.5, 1, 2, 2)  # 100 MB/s and core
+    assert cores_for(rate, TB, 10) == 17  # 10,000 core seconds in 600
+    assert cores_for(rate, PB, 60) == 2778
+    assert cores_for(rate, 1, 60) == 1
+    assert hosts_for(TB, 10, 10) == 2  # 800 s of one host
+    assert hosts_for(TB, 60, 10) == 1
+    assert hosts_for(PB, 60, 10) == 223
+
+
+def test_the_command_prints_both_tables_or_says_what_is_missing(tmp_path: Path):
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps(MEASURED))
+    printed = CliRunner().invoke(application("scale"), [str(path), "--gigabits", "25"])
+    assert printed.exit_code == 0
+    assert "| spark_traffic | 429 | 50 % | 1.25 | 2.00 of 2 |" in printed.stdout
+    assert "| 1,000 TB | 24 h | 27 | 4 |" in printed.stdout
+    path.write_text('{"medians": []}')
+    nothing = CliRunner().invoke(application("scale"), [str(path)])
+    assert nothing.exit_code == 1
+    assert "has none of the cases spark_traffic" in nothing.stderr

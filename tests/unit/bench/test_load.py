@@ -1,8 +1,10 @@
-"""Figures read from the Java driver's output, and errors in it."""
+"""Loads are chosen by name, a drain has something to read; figures and errors of the Java driver's output."""
+
+from collections.abc import Mapping
 
 import pytest
 
-from bench.load import Outcome, parse
+from bench.load import SCENARIOS, Outcome, Scenario, parse, scenarios, warm_up
 
 
 def test_the_last_line_counts():
@@ -10,6 +12,7 @@ def test_the_last_line_counts():
 
     assert outcome == Outcome(rate=10.5, p50=1.0, p99=2.0, done=21)
     assert outcome.trouble == ""
+    assert outcome.figures(0.042, anon=7.0) == {"rate": 10.5, "p50": 1.0, "p99": 2.0, "cpu": 2000.0, "anon": 7.0}
 
 
 @pytest.mark.parametrize("output", ["", "\n", "no JSON", "[1]", '{"unknown": 1}', "7"])
@@ -38,3 +41,39 @@ def test_other_output_is_shown(output: str):
 )
 def test_failures_and_missing_messages_are_trouble(outcome: Outcome, trouble: str):
     assert outcome.trouble == trouble
+
+
+@pytest.mark.parametrize(
+    ("only", "run"),
+    [
+        (None, "sync64 sync1 sync64_4k async8 batch32 drain e2e200 sql92_send sql92"),
+        ("e2e200, sync1", "e2e200 sync1"),
+        ("drain", "sync64 drain"),
+        ("sync1,drain", "sync1 sync64 drain"),
+        ("drain,sync64", "sync64 drain"),
+        ("sync64,sync1,drain", "sync64 sync1 drain"),
+        ("sql92,drain", "sql92_send sql92 sync64 drain"),
+    ],
+)
+def test_a_drain_comes_after_the_load_that_fills_its_topic(only: str | None, run: str):
+    assert list(scenarios(only)) == run.split()
+
+
+def test_the_driver_receives_seconds_messages_and_a_filter():
+    def command(name: str, messages: int) -> list[str]:
+        return SCENARIOS[name].command("127.0.0.1:9", 20, messages)
+
+    assert command("sync64_4k", 0) == ["send", "127.0.0.1:9", "Sync64Large", "64", "4096", "20", "sync"]
+    assert command("drain", 700_000)[-2:] == ["400000", "60"]
+    assert command("drain", 9)[-2] == "9"
+    drain = ["drain", "127.0.0.1:9", "Numbered", "bench_sql92", "4000000", "60", "n = 7", "100"]
+    assert command("sql92", 9_000_000) == drain
+
+
+@pytest.mark.parametrize("loads", [SCENARIOS, warm_up(["sql92"])])
+def test_what_reads_a_topic_comes_after_the_load_that_fills_it(loads: Mapping[str, Scenario]):
+    topics: dict[str, str] = {}
+    for name, scenario in loads.items():
+        topics[name] = scenario.command("", 1, 1)[2]
+        assert not scenario.reads or topics[name] == topics[scenario.reads]
+    assert any(scenario.reads for scenario in loads.values())

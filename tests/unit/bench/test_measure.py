@@ -1,15 +1,30 @@
-"""CPU time and memory are those of the process and of its children, running or ended."""
+"""CPU time and memory are those of a process and its children; latencies; the probe of a disk leaves nothing."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from bench.measure import anonymous_mib, cpu_seconds, loop_seconds, percentile, process_tree
+from bench.measure import (
+    anonymous_mib,
+    cost,
+    cpu_seconds,
+    drop_from_page_cache,
+    latencies,
+    loop_seconds,
+    own_anonymous_mib,
+    percentile,
+    probe_fdatasync,
+    process_tree,
+    room,
+)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
@@ -93,4 +108,49 @@ def test_the_main_thread_has_a_clock_of_its_own():
 def test_percentiles_are_values_that_were_measured():
     assert percentile([3, 1, 2, 4], 0.5) == 3
     assert percentile([1, 2], 0.99) == 2
-    assert percentile([], 0.5) == 0
+    assert latencies([0.001] * 99 + [0.101]).ms() == pytest.approx({"p50": 1.0, "p99": 101.0, "longest": 101.0})
+
+
+def test_work_costs_what_it_adds():
+    kept = []
+
+    def work() -> None:
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+        kept.append(bytearray(b"x") * (40 << 20))
+
+    found = cost(os.getpid(), work)
+
+    assert found.seconds >= 0.1
+    assert found.loop >= 0.08
+    assert 0.08 <= found.cpu < 5
+    assert found.mib == pytest.approx(40, abs=20)
+    assert own_anonymous_mib(os.getpid(), "no such name") == 0
+
+
+def test_the_probe_syncs_at_least_twice_and_removes_its_file(tmp_path: Path):
+    assert re.match(r"[\d,]+ syncs/s, p50 \d+\.\d\d ms, p99 ", probe_fdatasync(tmp_path, 0))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_some_room_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9 << 30, 4 << 30, 5 << 30))
+    assert room(tmp_path) == 3 << 30
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9 << 30, 8 << 30, 1 << 30))
+    assert room(tmp_path) == 0
+
+
+def test_files_in_all_folders_are_dropped_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    advised: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _fd, start, length, _advice: advised.append((start, length)))
+    for name in ("a", "b/c"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"content")
+
+    drop_from_page_cache(tmp_path)
+
+    assert advised == [(0, 0)] * 2
+    assert [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()] == [b"content"] * 2

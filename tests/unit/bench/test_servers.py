@@ -8,20 +8,20 @@ import pytest
 
 from bench.harness import BenchError
 from bench.measure import anonymous_mib
-from bench.servers import Side, our_side, running
+from bench.servers import OUR_SIDE, Side, running
 from tests.support.java_process import cluster_info
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
 
 def test_ours_run_with_the_properties_given_and_leave_nothing(tmp_path: Path):
-    with running(our_side(), tmp_path, ["flushDiskType=SYNC_FLUSH"]) as servers:
+    with running(OUR_SIDE, tmp_path, ["flushDiskType=SYNC_FLUSH"]) as servers:
         assert '"broker-a"' in cluster_info(servers.namesrv)
-        assert 0 < servers.start_seconds < 60
-        assert anonymous_mib(servers.broker_pid) > 1
+        assert 0 < servers.broker.seconds < 60
+        assert anonymous_mib(servers.broker.pid) > 1
         assert servers.home.parent == tmp_path
         assert "flushDiskType=SYNC_FLUSH" in (servers.home / "broker.properties").read_text()
-        pid = servers.broker_pid
+        pid = servers.broker.pid
 
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -30,7 +30,7 @@ def test_ours_run_with_the_properties_given_and_leave_nothing(tmp_path: Path):
 
 def test_a_broker_that_ends_at_once_is_reported_with_what_it_printed(tmp_path: Path):
     broken = [sys.executable, "-c", "import sys; sys.exit('no such heap')"]
-    side = Side("ours", our_side().namesrv_command, broken)
+    side = Side("ours", OUR_SIDE.namesrv_command, broken)
 
     with (
         pytest.raises(BenchError, match=r"the broker ended with exit status 1:\nno such heap"),
