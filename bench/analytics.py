@@ -26,7 +26,7 @@ from bench.stores import MIXED_A_GIB, fill_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 
 PLAIN: Final = (
-    *("read", "headers", "headers_walk", "headers_loop", "pruned", "pruned_loop", "full", "time_1pct"),
+    *("read", "headers", "headers_walk", "pruned", "pruned_loop", "full", "time_1pct"),
     *("traffic_decode", "traffic_queues"),
 )
 SPARK: Final = ("spark_pruned", "spark_full", "spark_time_1pct", "spark_traffic")
@@ -102,8 +102,7 @@ class Aim:
 AIMS: Final = (
     Aim("decode of headers to plain read", "headers", "read", 1.5),
     Aim("the same with the boundary walk to plain read", "headers_walk", "read", 3),
-    Aim("plain loop to decoder, columns of the head", "headers_loop", "headers_walk", 5, least=True),
-    Aim("plain loop to decoder, with the topic", "pruned_loop", "pruned", 5, least=True),
+    Aim("plain loop to decoder", "pruned_loop", "pruned", 5, least=True),
     Aim("full decode to traffic from the queues", "full", "traffic_queues", 10, least=True),
     Aim("traffic by decode to traffic from the queues", "traffic_decode", "traffic_queues", 10, least=True),
     Aim("pruned Spark scan to decoder", "spark_pruned", "pruned", 2),

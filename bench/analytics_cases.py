@@ -31,41 +31,15 @@ from rocketbroker.codec.storefile.store_file import LogWindow
 
 _V1, _V2 = 0xDAA320A7, 0xDAA320AB
 _SIZE_MAGIC: Final = Struct(">iI")
-_HEAD: Final = Struct(">4xi4xqqi")  # after the magic code: queue, queue offset, physical offset, sysFlag
 _INT, _LONG = Struct(">i"), Struct(">q")
 
 
-def _logs(root: Path) -> Iterator[mmap.mmap]:
-    for path in sorted((root / "commitlog").iterdir()):
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-            yield data
-
-
-def head_loop(root: Path) -> int:
-    """Read the columns ``analytics_cases.HEAD`` into lists and return the number of messages."""
-    queue_ids, queue_offsets, offsets = list[int](), list[int](), list[int]()
-    stored, flags, sizes = list[int](), list[int](), list[int]()
-    for data in _logs(root):
-        at, end = 0, len(data)
-        while at + 8 <= end:
-            size, magic = _SIZE_MAGIC.unpack_from(data, at)
-            if magic not in {_V1, _V2}:
-                break
-            queue_id, queue_offset, offset, flag = _HEAD.unpack_from(data, at + 8)
-            queue_ids.append(queue_id)
-            queue_offsets.append(queue_offset)
-            offsets.append(offset)
-            flags.append(flag)
-            stored.append(_LONG.unpack_from(data, at + (68 if flag & 16 else 56))[0])
-            sizes.append(size)
-            at += size
-    return len(sizes)
-
-
 def pruned_loop(root: Path) -> int:
-    """Read the columns ``analytics_cases.PRUNED`` into lists and return the number of messages."""
+    """Read the columns ``PRUNED`` into lists by a plain loop and return the number of messages."""
     topics, queue_ids, stored, sizes = list[str](), list[int](), list[int](), list[int]()
-    for data in _logs(root):
+    for path in sorted((root / "commitlog").iterdir()):
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         at, end = 0, len(data)
         while at + 8 <= end:
             size, magic = _SIZE_MAGIC.unpack_from(data, at)
@@ -83,6 +57,7 @@ def pruned_loop(root: Path) -> int:
             stored.append(_LONG.unpack_from(data, stored_at)[0])
             sizes.append(size)
             at += size
+        data.close()
     return len(sizes)
 
 
@@ -178,7 +153,6 @@ CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
     "read": lambda root: lambda: read(root),
     "headers": headers,
     "headers_walk": lambda root: lambda: _counted(root, HEAD),
-    "headers_loop": lambda root: lambda: head_loop(root),
     "pruned": lambda root: lambda: _counted(root, PRUNED),
     "pruned_loop": lambda root: lambda: pruned_loop(root),
     "full": lambda root: lambda: _counted(root, None),

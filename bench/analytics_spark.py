@@ -11,15 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's convention
 
 from bench.analytics_cases import PRUNED, one_percent
-from bench.measure import cpu_seconds, process_tree
+from bench.measure import cpu_seconds, own_anonymous_mib, process_tree
 from rocketbroker.analytics import register, spark_session
 
 _WATCH_SECONDS: Final = 0.05
@@ -65,66 +65,53 @@ CASES: Final[dict[str, Run]] = {
 }
 
 
-class _Workers:
-    """Samples the memory of the Python processes below this one while the block runs."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        #: Peak anonymous memory of one of them, MiB.
-        self.peak = 0.0
-
-    def __enter__(self) -> "_Workers":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(_WATCH_SECONDS):
-            for pid in process_tree(self._pid):
-                if pid != self._pid:
-                    self.peak = max(self.peak, _python_mib(pid))
-
-
-def _python_mib(pid: int) -> float:
-    try:
-        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    except OSError:
-        return 0.0
-    return int(status["RssAnon"].split()[0]) / 1024 if "python" in status["Name"] else 0.0
-
-
 @contextmanager
-def _session(cores: int, own: int) -> Iterator[tuple[SparkSession, dict[str, Any]]]:
-    begun, before = time.perf_counter(), cpu_seconds(own)
-    with spark_session("bench", {"spark.master": f"local[{cores}]"}) as spark:
-        register(spark)
-        spark.range(1).count()
-        yield spark, {"wall": time.perf_counter() - begun, "cpu": cpu_seconds(own) - before}
+def _watched(pid: int) -> Iterator[list[float]]:
+    """Sample the anonymous memory of the Python processes below this one, in MiB, while the block runs."""
+    done, found = threading.Event(), [0.0]
+
+    def watch() -> None:
+        while not done.wait(_WATCH_SECONDS):
+            found.extend(own_anonymous_mib(each, "python") for each in process_tree(pid) if each != pid)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        thread.join()
+
+
+def _told(name: str, own: int, work: Callable[[], int]) -> None:
+    """Time some work and print its line."""
+    with _watched(own) as peaks:
+        begun, before = time.perf_counter(), cpu_seconds(own)
+        messages = work()
+        wall, cpu = time.perf_counter() - begun, cpu_seconds(own) - before
+    line = {"name": name, "messages": messages, "wall": wall, "cpu": cpu, "peak": max(peaks)}
+    print(json.dumps(line), flush=True)
 
 
 def main() -> int:
     """Run the cases and return the exit status."""
-    root, cores, names, own = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:], _own_pid()
-    with _session(cores, own) as (spark, started):
-        print(json.dumps({"name": "spark_start", "messages": 0, "peak": 0.0, **started}), flush=True)
+    root, cores, names = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    own = int(Path("/proc/self").readlink().name)
+    with ExitStack() as stack:
+        session = spark_session("bench", {"spark.master": f"local[{cores}]"})
+        sessions: list[SparkSession] = []
+
+        def start() -> int:
+            sessions.append(stack.enter_context(session))
+            register(sessions[0])
+            sessions[0].range(1).count()
+            return 0
+
+        _told("spark_start", own, start)
         for name in names:
-            CASES[name](spark, root)
-            with _Workers(own) as workers:
-                begun, before = time.perf_counter(), cpu_seconds(own)
-                messages = CASES[name](spark, root)
-                wall, cpu = time.perf_counter() - begun, cpu_seconds(own) - before
-            line = {"name": name, "messages": messages, "wall": wall, "cpu": cpu, "peak": workers.peak}
-            print(json.dumps(line), flush=True)
+            CASES[name](sessions[0], root)
+            _told(name, own, lambda name=name: CASES[name](sessions[0], root))  # type: ignore[misc]
     return 0
-
-
-def _own_pid() -> int:
-    return int(Path("/proc/self").readlink().name)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from types import FrameType
 import pytest
 
 import rocketbroker
-from bench import client_path
-from bench.client_path import answered_client
 from bench.send_path import QUEUES, SendPath, batch_frame, pull_frame, send_frame, send_path
 from rocketbroker.client import Message, Producer, PushConsumer, ReceivedMessage
+from tests.support import client_path
+from tests.support.client_path import answered_client
 
 MESSAGES = 25
 # Messages of a batch and of a pull, and batches of one read event.
