@@ -9,17 +9,17 @@ messages at a steady rate under the real clock and compares the store time of ea
 
 import asyncio
 import gc
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from bench.harness import Folder, commit, temporary
+from bench.harness import Folder, Report, Row, Size, temporary
+from bench.measure import latencies
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
@@ -36,8 +36,8 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutM
 from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 
-TOPIC: Final = "Delayed"
-QUEUES: Final = 8
+TOPIC = "Delayed"
+QUEUES = 8
 _HOST = host_bytes("127.0.0.1", 10911)
 _DELAY_MS, _SHORT_LEVEL = 1000, 1
 # Delay of the burst: long enough that all messages are stored before the first is due.
@@ -45,6 +45,15 @@ _LONG_MS, _LONG_LEVEL = 7_200_000, 18
 _TICK_S = 0.005
 _WATCH_S = 0.001
 _LIMIT_S = 60
+_COLUMNS = {
+    "rate": ("due at once, messages/s", ",.0f"),
+    "cpu": ("CPU µs", ".1f"),
+    "held": ("event loop blocked ms", ".1f"),
+    "p50": ("steady, late by ms, p50", ".0f"),
+    "p99": ("p99", ".0f"),
+    "longest": ("longest", ".0f"),
+    "early": ("early by at most", ".0f"),
+}
 
 
 class ForwardClock(SystemClock):
@@ -139,17 +148,8 @@ async def _nothing_failed() -> set[Path]:
     return set()
 
 
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """Cost of delivering a burst: messages a second, longest block of the loop in ms, CPU time in µs a message."""
-
-    rate: float
-    longest_hold_ms: float
-    cpu_us: float
-
-
-async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
-    """Store messages that are all due at once, and measure their delivery."""
+async def burst(found: Delayed, messages: int, body: bytes) -> dict[str, float]:
+    """Store messages that are all due at once, and measure their delivery and the longest block of the event loop."""
     for number in range(messages):
         found.put(number, body, long=True)
         if number % 64 == 0:
@@ -176,7 +176,7 @@ async def burst(found: Delayed, messages: int, body: bytes) -> Burst:
     await found.delivered(before, messages)
     took, cpu = time.perf_counter() - started, time.process_time() - cpu
     watching.cancel()
-    return Burst(messages / took, longest_s * 1000, cpu / messages * 1e6)
+    return {"rate": messages / took, "cpu": cpu / messages * 1e6, "held": longest_s * 1e3}
 
 
 async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[int]:
@@ -195,7 +195,7 @@ async def steady(found: Delayed, rate: int, seconds: int, body: bytes) -> list[i
 
 async def measure(
     root: Path, messages: int, rate: int, seconds: int, size: int, *, timer: bool
-) -> tuple[Burst, list[int]]:
+) -> tuple[dict[str, float], list[int]]:
     """Run both loads, one after the other, and return their results."""
     body = b"x" * size
     async with delivering(root, timer=timer) as found:
@@ -206,22 +206,15 @@ def delayed(
     messages: Annotated[int, typer.Option(min=1, help="Messages that are due at once.")] = 100_000,
     rate: Annotated[int, typer.Option(min=1, help="Messages a second of the steady load.")] = 1000,
     seconds: Annotated[int, typer.Option(min=1, help="Length of the steady load in seconds.")] = 5,
-    size: Annotated[int, typer.Option(min=0, max=4 << 20, help="Bytes of each body.")] = 128,
+    size: Size = 128,
     timer: Annotated[bool, typer.Option("--timer", help="Use timer messages instead of a delay level.")] = False,
     folder: Folder = None,
 ) -> None:
     """Print the delivery rate and the lateness of delayed messages."""
+    report = Report(1, messages=messages, rate=rate, seconds=seconds, size=size)
     with temporary(folder) as root:
-        at_once, late = asyncio.run(measure(root, messages, rate, seconds, size, timer=timer))
-    print(f"commit {commit()}, Python {sys.version.split()[0]}\n")
-    kind = "in one slot of the timer" if timer else "of one delay level"
-    print(
-        f"{messages} messages of {size} B {kind}, due at once: "
-        f"{at_once.rate:,.0f} messages/s, {at_once.cpu_us:.1f} us of CPU each, "
-        f"event loop blocked for at most {at_once.longest_hold_ms:.1f} ms"
-    )
-    middle, most = late[len(late) // 2], late[len(late) * 99 // 100]
-    print(
-        f"{rate} messages/s for {seconds} s: late by {middle} ms (p50), {most} ms (p99), "
-        f"{late[-1]} ms at the most; early by {max(0, -late[0])} ms"
-    )
+        figures, late = asyncio.run(measure(root, messages, rate, seconds, size, timer=timer))
+    figures |= latencies(late)._asdict() | {"early": max(0, -late[0])}
+    report.add(Row(1, "one slot of the timer" if timer else "a delay level", "delayed", figures))
+    print("\n" + report.table(["delayed by"], _COLUMNS))
+    report.end()

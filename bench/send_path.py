@@ -1,25 +1,18 @@
-"""The broker's paths of sends and pulls without network: store, processors, a connection that drops answers."""
+"""A broker's paths of sends and pulls without network: all its parts, and a connection that drops answers."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
-from rocketbroker.broker.client.consumer_manager import ConsumerManager
-from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
-from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
-from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_batch import encode_batch
-from rocketbroker.codec.message.message_id import UniqueIds, encode_unique_id, host_bytes
+from rocketbroker.codec.message.message_id import encode_unique_id
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import encode_frame
@@ -34,16 +27,8 @@ from rocketbroker.codec.remoting.headers.message import (
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
-from rocketbroker.processor.pull_message import PullMessageProcessor
-from rocketbroker.processor.send_message import SendMessageProcessor
-from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.pull_accounts import PullAccounts
-from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
-from rocketbroker.processor.support.put_answers import MessagePuts
-from rocketbroker.processor.support.request_family import routes_of
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.support.send_runs import SendRuns
-from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
@@ -51,10 +36,7 @@ from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 TOPIC = "Profile"
 GROUP = "bench_pull"
 QUEUES = 8
-_MAX_DELAY_LEVEL = 18
-_ADDRESS = "127.0.0.1"
 _PORT = 10911
-_CHANNEL_EXPIRED_S = 120
 _FRAME_HEAD = 8  # length and mark
 _ANSWER_LENGTH = 300  # about the length of a real answer
 
@@ -68,7 +50,7 @@ class DroppingTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return the peer address, the only information that a connection reads."""
-        return (_ADDRESS, 40000) if name == "peername" else default
+        return ("127.0.0.1", 40000) if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: no write waits."""
@@ -108,66 +90,34 @@ class SendPath:
 @asynccontextmanager
 async def send_path(root: Path) -> AsyncIterator[SendPath]:
     """Run a store in ``root`` with RocketMQ's file sizes and yield the send path over it."""
-    clock = SystemClock()
-    config = BrokerConfig(broker_name="broker-a", broker_ip1=_ADDRESS)
-    topics = TopicConfigManager(root / "topics.json", config, clock)
-    topics.update(TopicConfig(TOPIC, QUEUES, QUEUES))
-    groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
-    stats = BrokerStatsManager(clock, config.broker_cluster_name)
-    store_config = MessageStoreConfig(store_path_root_dir=str(root / "store"))
-    hold_service = PullRequestHoldService(config)
-    store = MessageStore(store_config, host_bytes(_ADDRESS, _PORT), hold_service, clock)
-    targets = TopicTargets(config, topics, stats)
-    processor = SendMessageProcessor(
-        config,
-        MessagePuts.of(store),
-        targets,
-        RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
-        UniqueIds(store.commit_log.store_host[:-4], os.getpid(), 0, clock.time_ms),
-        HandleScheduleMessage(store_config, clock, _MAX_DELAY_LEVEL, lambda: store_config.timer_precision_ms),
-        BrokerFastFailure(config),
-    )
-    routes = routes_of([processor, _pulls(root, config, store, topics, groups, stats, hold_service)])
-    await store.start()
+    broker = BrokerController(broker_settings(_PORT, root / "store", ""))
+    _write_tables(broker.topic_configs.path.parent)
+    broker.topic_configs.load()
+    broker.subscription_groups.load()
+    routes, route = broker.routes, broker.routes[RequestCode.SEND_MESSAGE_V2]
+    assert isinstance(route.runs, SendRuns)
+    await broker.store.start()
     try:
-        route = routes[RequestCode.SEND_MESSAGE_V2]
         transport = DroppingTransport()
-        connection = _connected(
-            Endpoint("profile", routes, hooks=EndpointHooks(store.appender.dispatch), throttles=False), transport
-        )
+        hooks = EndpointHooks(broker.store.appender.dispatch)
+        connection = _connected(Endpoint("profile", routes, hooks=hooks, throttles=False), transport)
         bare = _connected(Endpoint("bare", {route.code: _bare(route)}, throttles=False), DroppingTransport())
-        yield SendPath(store, route, processor.runs, connection, transport, bare)
+        yield SendPath(broker.store, route, route.runs, connection, transport, bare)
     finally:
-        await store.stop()
+        await broker.store.stop()
+        await broker.stop()
 
 
-def _pulls(
-    root: Path,
-    config: BrokerConfig,
-    store: MessageStore,
-    topics: TopicConfigManager,
-    groups: SubscriptionGroupManager,
-    stats: BrokerStatsManager,
-    hold_service: PullRequestHoldService,
-) -> PullMessageProcessor:
-    clock = SystemClock()
+def _write_tables(folder: Path) -> None:
+    """Write topic and group: a broker answers no send to a topic that is not on disk yet."""
+    config, clock = BrokerConfig(), SystemClock()
+    topics = TopicConfigManager(folder / "topics.json", config, clock)
+    groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock)
+    topics.update(TopicConfig(TOPIC, QUEUES, QUEUES))
     groups.update(SubscriptionGroupConfig(GROUP))
-    filters = ConsumerFilterManager(root / "consumerFilter.json", config, clock)
-    consumers = ConsumerManager(clock, _CHANNEL_EXPIRED_S, lambda _: None)
-    return PullMessageProcessor(
-        config,
-        topics,
-        PullSubscriptions(config, consumers, groups, filters),
-        store.fetcher,
-        PullAccounts(
-            groups,
-            consumers,
-            ConsumerOffsetManager(root / "consumerOffset.json", clock),
-            stats,
-            SendBackAllowance(config, clock),
-        ),
-        hold_service,
-    )
+    folder.mkdir(parents=True)
+    topics.path.write_bytes(topics.encode())
+    groups.path.write_bytes(groups.encode())
 
 
 def _connected(endpoint: Endpoint, transport: DroppingTransport) -> RemotingConnection:
