@@ -3,7 +3,6 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -129,13 +128,11 @@ def check_room(folder: Path, count: int, messages: Messages) -> None:
         raise BenchError(f"{folder} has no room for {need >> 20:,} MiB; free some space or use --dir")
 
 
-def fill(
-    root: Path, count: int, messages: Messages, progress: Callable[[int], None] = lambda _: None, **settings: Any
-) -> Filled:
+def fill(root: Path, count: int, messages: Messages, **settings: Any) -> Filled:
     """Write a store as after a clean stop, with RocketMQ's file sizes unless ``settings`` has others."""
     config = MessageStoreConfig(store_path_root_dir=str(root), **settings)
     first = SystemClock().time_ms() - count // messages.per_ms - messages.age_ms
-    end = asyncio.run(_put_all(config, count, messages, FakeClock(first), progress))
+    end = asyncio.run(_put_all(config, count, messages, FakeClock(first)))
     # The store makes the next file of the log ahead; a slave begins at the last file.
     for path in config.commit_log_dir.iterdir():
         if int(path.name) >= end:
@@ -147,9 +144,7 @@ def fill(
     return Filled(config, messages, count, first, end)
 
 
-async def _put_all(
-    config: MessageStoreConfig, count: int, messages: Messages, clock: FakeClock, progress: Callable[[int], None]
-) -> int:
+async def _put_all(config: MessageStoreConfig, count: int, messages: Messages, clock: FakeClock) -> int:
     """Put all messages, and return the end of the log."""
     begin = clock.time_ms()
     store = MessageStore(config, HOST, NoListener(), clock)
@@ -167,7 +162,6 @@ async def _put_all(
                 raise BenchError(f"message {first:,} cannot be stored: {result.reason}")
             if number % _TOGETHER == 0:
                 store.appender.dispatch()
-                progress(first)
                 await asyncio.sleep(0)
         store.appender.dispatch()
         return store.commit_log.max_offset
