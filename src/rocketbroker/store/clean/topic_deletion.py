@@ -57,7 +57,7 @@ class DeletedTopics:
         """Mark topics as deleted before a CommitLog offset (blocks); marks before the begin of the log are dropped.
 
         Raises:
-            OSError: The disk failed; the marks are unchanged.
+            OSError: The disk failed; the marks are unchanged, though the file may have the new ones.
         """
         with self._lock:
             marks = {topic: mark for topic, mark in self.marks.items() if mark > min_offset}
@@ -146,8 +146,8 @@ def _parse(content: dict[str, object]) -> dict[str, int]:
 #    there later, in a topic that was created again, would count as deleted.
 # 2. Messages that wait for their dispatch enter their queues: an entry that came later would need a file in the folder.
 # 3. The mark is on disk before the folder is renamed. A stop between the two is finished by the next start
-#    (``finish``): the topic has the mark, and no message after it. If the rename fails, the mark goes back, and the
-#    topic stays.
+#    (``finish``): the topic has the mark, and no message after it. If either fails, the mark goes back, and the topic
+#    stays: a failed sync of the note's folder may leave the new note, which would hide the topic from a rebuild.
 # 4. The queues go out of service on the event loop. The flush thread, which may be syncing them, removes their files.
 class TopicDeletion:
     """Deletion of topics, one call after the other."""
@@ -204,8 +204,8 @@ class TopicDeletion:
 
     def _mark_and_move(self, topic: str, mark: int) -> None:
         before = self._deleted.marks.get(topic, 0)
-        self._deleted.add({topic}, mark, self._commit_log.min_offset)
         try:
+            self._deleted.add({topic}, mark, self._commit_log.min_offset)
             self._queues.move_away(topic)
         except OSError:
             self._deleted.take_back(topic, before)

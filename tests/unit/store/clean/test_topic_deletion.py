@@ -216,6 +216,28 @@ async def test_a_topic_whose_folder_cannot_be_renamed_stays_even_if_queues_are_r
     await store.stop()
 
 
+async def test_a_topic_whose_note_cannot_be_synced_stays_even_if_queues_are_rebuilt(tmp_path: Path, monkeypatch):
+    store = await filled(tmp_path / "store")
+    sync_folder, failures = LocalFileSystem.sync_folder, iter([OSError(errno.EIO, "Input/output error")])
+
+    def refuse_once(self: LocalFileSystem, folder: Path) -> None:
+        if folder.name == "config" and (failure := next(failures, None)):
+            raise failure
+        sync_folder(self, folder)
+
+    monkeypatch.setattr(LocalFileSystem, "sync_folder", refuse_once)
+    with pytest.raises(OSError, match="Input/output error"):
+        await store.deletion.delete_topics({"Topic"})
+
+    assert store.appender.put_message(message(b"old 5")).queue_offset == 5
+    await store.stop()
+    shutil.rmtree(tmp_path / "store" / "consumequeue")
+    store = make_store(tmp_path / "store")
+    await store.start()
+    assert [one.body for one in read_queue(store, "Topic", 0)] == [b"old %d" % number for number in range(6)]
+    await store.stop()
+
+
 class Disk:
     """Refuses to rename the folder of ``Topic``, and from then on any table."""
 
