@@ -250,12 +250,14 @@ class IndexService:
         """Enter as many keys as fit into one file; return their number."""
         if keys.offsets[0] <= self._indexed_to:
             return int(keys.offsets.searchsorted(self._indexed_to, side="right"))
+        # A damaged record may name a time before 1970. No file has room for one, as their headers begin at 0 at least.
+        timestamps = keys.timestamps.clip(0)
         file = self.files[-1] if self.files else self._add_file()
-        count = file.fitting(keys.timestamps)
+        count = file.fitting(timestamps)
         if not count:
             file = self._add_file()
-            count = file.fitting(keys.timestamps)
-        file.put_keys(keys.hashes[:count], keys.offsets[:count], keys.timestamps[:count])
+            count = file.fitting(timestamps)
+        file.put_keys(keys.hashes[:count], keys.offsets[:count], timestamps[:count])
         return count
 
     def _hash_all(self) -> None:

@@ -87,6 +87,16 @@ def test_files_have_the_bytes_of_keys_entered_one_by_one(index: Index, flush_eac
     assert [file.header.index_count for file in index.service.files[:2]] == [ENTRIES, ENTRIES]
 
 
+@pytest.mark.parametrize("stored", [-1, -(10**15), -(1 << 63)])
+def test_keys_of_a_message_stored_before_1970_are_entered_and_found(index: Index, stored: int):
+    index.add(0, "U0", stored=stored)
+    index.add(100, "U1", stored=NOW)
+    index.add(200, "U2", stored=stored)
+
+    assert [index.query(f"U{number}", begin=stored) for number in range(3)] == [[0], [100], [200]]
+    assert all(file.header.begin_timestamp >= 0 for file in index.service.files)
+
+
 def test_a_message_is_found_by_each_of_its_keys_and_by_its_tags(index: Index):
     for message in MESSAGES:
         index.add(*message)
