@@ -43,11 +43,6 @@ class MessagePuts(NamedTuple):
         return cls(store.config, store.appender, store.acknowledgements, store.commit_log.store_host)
 
 
-# Answers to messages that the store did not accept (SendMessageProcessor.handlePutMessageResult).
-#
-# RocketMQ has one code, and one text, for several causes. The code stays, since clients decide by it whether to try
-# another broker. The remark begins with the status, which names the cause, and continues with the values.
-
 RESPONSE_CODES: Final = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
@@ -71,11 +66,6 @@ def put_refusal(result: PutMessageResult) -> BrokerResponseError:
     return BrokerResponseError(RESPONSE_CODES[result.status], f"[{result.status.name}] {result.reason}")
 
 
-# Answers to requests whose message has to be acknowledged first.
-#
-# It has to be on disk under SYNC_FLUSH and on slaves under SYNC_MASTER, and its topic on disk.
-
-
 def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
     """Return ``answer``, or the error for an outcome that is not ok.
 
@@ -90,5 +80,8 @@ def acknowledged_answer(answer: Command, outcome: Acknowledgement) -> Command:
 async def answer_when_acknowledged(
     acknowledgements: Acknowledgements, result: PutMessageResult, answer: Command
 ) -> Command:
-    """Wait for the message, then return the result of ``acknowledged_answer``."""
+    """Wait for the message, then return the result of ``acknowledged_answer``.
+
+    It has to be on disk under SYNC_FLUSH and on slaves under SYNC_MASTER, and its topic on disk.
+    """
     return acknowledged_answer(answer, await acknowledgements.acknowledged(result))
