@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -83,27 +83,16 @@ def _read(file: StoreFile, part: IndexPart, start: int) -> NDArray[Any]:
     return read_entries(file, part.slot_count, start, min(start + _AT_ONCE, part.stop))
 
 
-def damaged_index_files(store: StoreRoot, slot_count: int = 0) -> list[str]:
-    """List the index files of ``store`` that cannot be read or were truncated, each with the reason.
-
-    ``slot_count`` is ``maxHashSlotNum`` of the broker's settings, 0 to detect it in each file.
-    """
-    faults = list[str]()
-    for _ in _index_files(root_folder(store), slot_count, faults.append):
-        pass
-    return faults
-
-
 def _parts(folder: StoreFolder, options: TableOptions) -> Iterator[IndexPart]:
     step = max(options.split_size // INDEX_SIZE, 1)
-    for name, image in _index_files(folder, options.max_hash_slot_num, logger.warning):
+    for name, image in _index_files(folder, options.max_hash_slot_num):
         for start in range(1, image.used, step):
             stop = min(start + step, image.used)
             yield IndexPart(folder.root, name, image.slot_count, image.header.begin_timestamp, start, stop)
 
 
-def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], None]) -> Iterator[tuple[str, IndexImage]]:
-    """Yield the files with entries by name, and call ``tell`` with each fault; a ``slot_count`` of 0 detects it."""
+def _index_files(folder: StoreFolder, slot_count: int) -> Iterator[tuple[str, IndexImage]]:
+    """Yield the files with entries by name, and log each fault; a ``slot_count`` of 0 detects it."""
     # A damaged file that a broker moved aside has another kind of name.
     names = [name for name in folder.files(_FOLDER) if name.isascii() and name.isdigit()]
     newest = max(names, default="")
@@ -112,7 +101,7 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
         try:
             image = _image(folder, path, slot_count, turns=_TURNS if name == newest else 1)
         except CodecError as error:
-            tell(f"{folder.name_of(path)}: {error}; its entries are not read")
+            logger.warning("%s: %s; its entries are not read", folder.name_of(path), error)
             continue
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -121,9 +110,12 @@ def _index_files(folder: StoreFolder, slot_count: int, tell: Callable[[str], Non
         if image is not None:
             lost = image.header.index_count - image.used
             if lost:
-                tell(
-                    f"{folder.name_of(path)}: the header counts {image.header.index_count - 1} entries, but the file "
-                    f"of {image.size} bytes has {image.used - 1}; the others are left out"
+                logger.warning(
+                    "%s: the header counts %d entries, but the file of %d bytes has %d; the others are left out",
+                    folder.name_of(path),
+                    image.header.index_count - 1,
+                    image.size,
+                    image.used - 1,
                 )
             yield name, image
 
