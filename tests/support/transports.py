@@ -76,6 +76,8 @@ class FakeTransport(asyncio.Transport):
         return self.closed
 
     def close(self) -> None:
+        if not self.closed and not self.waiting and self.protocol is not None:
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
         self.closed = True
 
     def abort(self) -> None:

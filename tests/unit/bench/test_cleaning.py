@@ -36,6 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]
     return CliRunner().invoke(application("cleaning"), arguments)
 
 
+@pytest.mark.soak
 @linux
 def test_sends_are_measured_until_the_files_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def remove(address: str, code: int) -> None:

@@ -56,6 +56,7 @@ def test_more_connections_than_open_files_are_refused() -> None:
         _raise_open_files(hard)
 
 
+@pytest.mark.soak
 @linux
 def test_each_step_of_a_broker_has_its_figures(tmp_path: Path) -> None:
     with ExitStack() as stack:
