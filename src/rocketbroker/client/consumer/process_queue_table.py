@@ -174,21 +174,23 @@ class ProcessQueueTable:
             self._tasks.every(_LOCK_INTERVAL_S, self._renew_locks, "renew-locks")
 
     async def stop(self) -> None:
-        """Stop pulling, persist the offsets and release all locks."""
+        """Stop pulling, persist the offsets, release all locks and drop the queues, each also if one before failed.
 
-        async def release() -> None:
-            queues = [*self.queues, *self._releasing]
-            try:
-                # First: another member may start at the offset that it finds as soon as a queue is unlocked.
-                await self._offsets.persist(queues)
-            finally:
-                if self._locks is not None:
-                    await self._locks.unlock(queues)
-                for held in self.queues.values():
-                    held.drop()
-                self.queues.clear()
+        The offsets come first: another member may start at the offset that it finds as soon as a queue is unlocked.
+        """
+        await stop_all(self._tasks.stop, self._persist_all, self._unlock_all, self._drop_all)
 
-        await stop_all(self._tasks.stop, release)
+    async def _persist_all(self) -> None:
+        await self._offsets.persist([*self.queues, *self._releasing])
+
+    async def _unlock_all(self) -> None:
+        if self._locks is not None:
+            await self._locks.unlock([*self.queues, *self._releasing])
+
+    def _drop_all(self) -> None:
+        for held in self.queues.values():
+            held.drop()
+        self.queues.clear()
 
     async def stop_pulling(self) -> None:
         """Stop all pulls and take no more queues; what is held remains."""

@@ -101,6 +101,8 @@ class Locks(QueueLocks):
         self.refused: set[MessageQueue] = set()
         self.silent: set[MessageQueue] = set()
         self.unlocked: list[MessageQueue] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def lock(self, queues: Iterable[MessageQueue]) -> Locked:
         wanted = set(queues)
@@ -108,6 +110,7 @@ class Locks(QueueLocks):
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         self.unlocked += queues
+        await self.answers.wait()
 
 
 class Owner:
@@ -288,3 +291,17 @@ async def test_a_queue_whose_lock_was_in_doubt_is_taken_again_at_the_offset_of_t
     await stage.table.update("T", [FIRST])
     assert stage.table.is_locked(stage.table.queues[FIRST])
     await stage.table.stop()
+
+
+async def test_a_stop_that_is_cancelled_at_the_locks_drops_the_queues():
+    stage = Owner(locks=True)
+    await stage.table.update("T", [FIRST])
+    held = stage.table.queues[FIRST]
+    stage.locks.answers.clear()
+    stop = asyncio.create_task(stage.table.stop())
+    await until(lambda: stage.locks.unlocked == [FIRST])
+    stop.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stop
+    assert held.dropped
+    assert stage.table.queues == {}
