@@ -17,6 +17,7 @@ from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.storefile.audit_rules import AuditRule
 from rocketbroker.codec.storefile.index_file_layout import (
     INDEX_HEADER_SIZE,
+    INDEX_SIZE,
     MAX_TIME_DIFF,
     IndexHeader,
     entry_position,
@@ -82,8 +83,10 @@ def index_files(folder: StoreFolder, facts: StoreFacts, findings: Findings) -> l
             if options.index_file_size in {0, size}:
                 found.append(_image(folder, path, options.slot_count))
             else:
-                wanted = f"{options.index_file_size}, as maxHashSlotNum and maxIndexNum say"
-                unclear.append((path, size, f"{size} bytes instead of {wanted}"))
+                slots, wanted = options.slot_count, options.index_file_size
+                entries = (wanted - entry_position(0, slots)) // INDEX_SIZE
+                reason = f"{size} bytes instead of {wanted}, by maxHashSlotNum {slots} and maxIndexNum {entries}"
+                unclear.append((path, size, reason))
         except CodecError as error:
             unclear.append((path, size, str(error)))
         except StoreError as error:
@@ -96,10 +99,29 @@ def index_files(folder: StoreFolder, facts: StoreFacts, findings: Findings) -> l
         elif size and any((_read(folder, path) or b"")[:INDEX_HEADER_SIZE]):
             findings.add(AuditRule.INDEX_HEADER, path, 0, reason, mended=facts.state.unclean)
     used = [image for image in found if image.used > 1]
-    return [
+    files = [
         IndexFile(each.path, each.size, each.slot_count, each.header, each.entry_count, each.used)
         for each in sorted(used, key=lambda image: image.path)
     ]
+    _check_order(files, facts, findings)
+    return files
+
+
+def _check_order(files: Sequence[IndexFile], facts: StoreFacts, findings: Findings) -> None:
+    """Add a finding for each file whose messages begin before the end of those of the file before it.
+
+    The entries of such a file may all be right: it repeats those of another one. A broker that opens the store sets it
+    aside nevertheless, as it indexes messages in the order of the log.
+    """
+    end = 0
+    for file in files:
+        begin = file.header.begin_phy_offset
+        if begin < end:
+            text = f"beginPhyOffset is {begin}, before {end}, where the file before it ends"
+            mended = not facts.state.is_index_known(file.header.end_timestamp)
+            findings.add(AuditRule.INDEX_HEADER, file.path, 0, text, mended=mended)
+        else:
+            end = file.header.end_phy_offset
 
 
 def _image(folder: StoreFolder, path: str, slot_count: int) -> IndexImage:

@@ -161,6 +161,9 @@ def test_sizes_that_the_settings_give_are_asked_of_the_files(copy: Path) -> None
 
     assert with_sizes() == {}
     assert list(with_sizes(max_index_num=201)) == ["index-header"]
+    config = store_config(copy, max_index_num=201)
+    first = audit(config, sizes_of(config, AuditOptions())).findings[0]
+    assert first.detail == "4240 bytes instead of 4260, by maxHashSlotNum 50 and maxIndexNum 201"
     assert list(with_sizes(mapped_file_size_commit_log=LOG_FILE * 2)) == ["log-file-size"]
 
 
@@ -347,6 +350,17 @@ def test_an_index_file_that_was_cut_is_a_finding_and_no_error(tmp_path: Path) ->
     report = audit(MessageStoreConfig(store_path_root_dir=str(root)))
     found = next(each for each in report.findings if each.rule is AuditRule.INDEX_HEADER)
     assert (found.path, found.detail) == (str(path), "index header has 10 bytes instead of 40")
+
+
+def test_an_index_file_that_repeats_another_one_is_a_finding_as_a_start_sets_it_aside(copy: Path) -> None:
+    files = sorted((copy / "index").iterdir())
+    repeated = files[-1].with_name(str(int(files[-1].name) + 1))
+    shutil.copy(files[0], repeated)
+    report = check(copy)
+    (found,) = report.findings
+    assert (found.rule, found.severity, found.path) == (AuditRule.INDEX_HEADER, Severity.ERROR, str(repeated))
+    ends = [decode_header(path.read_bytes()).end_phy_offset for path in files]
+    assert found.detail == f"beginPhyOffset is 0, before {max(ends)}, where the file before it ends"
 
 
 def test_slots_that_a_file_does_not_tell_may_be_given(tmp_path: Path) -> None:
