@@ -2,7 +2,7 @@
 
     bin/test [--quick | --soak] [--slowest N] [--no-docs] [--no-skips] [PYTEST_ARGUMENT]...
 
---quick     run all checks, but no test that starts a JVM or Spark
+--quick     run all checks, but no test that starts a JVM or Spark, or is marked long
 --soak      also run the tests that take minutes each
 --slowest N list the N tests that took longest
 --no-docs   do not build the documentation

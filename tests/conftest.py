@@ -41,7 +41,9 @@ def _no_hurry() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out the tests that start a JVM or Spark")
+    parser.addoption(
+        "--quick", action="store_true", help="leave out the tests that start a JVM or Spark, or are marked long"
+    )
     parser.addoption("--soak", action="store_true", help="also run the tests marked soak, which take minutes")
     parser.addoption(
         "--from-other-address", action="store_true", help="run official clients with an address of another machine"
@@ -59,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
-        long = {item for item in items if _starts_a_jvm(item)}
+        long = {item for item in items if _starts_a_jvm(item) or item.get_closest_marker("long")}
         config.hook.pytest_deselected(items=[*long])
         items[:] = [item for item in items if item not in long]
     for item in items:

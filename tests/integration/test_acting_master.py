@@ -141,6 +141,7 @@ async def test_an_orderly_group_goes_on_at_the_acting_master_and_its_progress_re
             await copied(slave, "T", len(TEN) + 1)
 
 
+@pytest.mark.long
 async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
     async with cluster.broker(0) as master, cluster.broker(1) as slave:
         async with Producer("PG", cluster.client) as producer:
@@ -164,6 +165,7 @@ async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
             assert [each.body for each in read_queue(back.store, "T", queue, 0)] == [b"delayed"]
 
 
+@pytest.mark.long
 async def test_due_messages_and_open_transactions_escape_to_another_master_and_are_not_delivered_again(
     cluster: Cluster,
 ):

@@ -61,6 +61,7 @@ def test_sends_are_rejected_with_the_usage_above_the_warning_level(small_disk: S
 
 
 @pytest.mark.parametrize("small_disk", ["true"], indirect=True)
+@pytest.mark.long
 def test_oldest_messages_are_removed_and_reported_above_the_forced_level(small_disk: SmallDiskBroker):
     assert small_disk.send().code == SUCCESS
     small_disk.check_readable()  # the group comes to be with its first pull

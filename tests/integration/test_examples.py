@@ -18,6 +18,7 @@ def cpu_of_children() -> float:
 
 
 @pytest.mark.parametrize("folder", sorted(EXAMPLES.glob("*/")), ids=lambda folder: folder.name)
+@pytest.mark.long
 def test_the_tests_of_an_example_pass_in_seconds(folder: Path):
     """Processor time: a busy machine takes longer."""
     before = cpu_of_children()

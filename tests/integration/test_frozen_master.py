@@ -41,6 +41,7 @@ async def ends(namesrv: str, broker: str) -> int:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_what_fell_due_while_a_master_stood_still_is_delivered_once(tmp_path: Path):
     servers = OurServers(tmp_path)
     try:

@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.our_servers import OurServer
 from tests.support.waiting import wait_until
 
@@ -25,5 +27,6 @@ def wakes_a_second(server: OurServer) -> float:
     return (wakes(server) - before) / (time.monotonic() - since)
 
 
+@pytest.mark.long
 def test_an_idle_broker_wakes_a_few_times_a_second(broker: OurServer):
     wait_until(lambda: wakes_a_second(broker) <= WAKES_A_SECOND, "the broker has settled and sleeps")

@@ -97,6 +97,7 @@ def kill_after_each(servers: OurServers, rounds: int) -> None:
                     holds(client)
 
 
+@pytest.mark.long
 def test_answered_changes_survive_a_kill(servers: OurServers):
     kill_after_each(servers, rounds=1)
 

@@ -31,6 +31,7 @@ def marked(page: Path) -> object:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES])
+@pytest.mark.long
 def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path):
     session = Session(tmp_path)
     try:

@@ -46,6 +46,7 @@ async def topics_at(namesrv: str) -> list[str]:
         return await admin.fetch_all_topic_list()
 
 
+@pytest.mark.long
 def test_garbage_and_a_frozen_name_server_stop_nobody(servers: OurServers, garbage: str):
     good, frozen = servers.namesrv(), servers.namesrv()
     frozen.freeze()

@@ -122,6 +122,7 @@ async def test_many_sends_in_flight_stay_within_the_bounds(mq: RocketMQServer):
     assert len(mq.messages("Orders")) == 200
 
 
+@pytest.mark.long
 async def test_the_scenario_that_apaches_broker_runs_as_well(mq: RocketMQServer):
     await run_producer_scenario(mq.namesrv_addr)
     await check_delay(mq.namesrv_addr)

@@ -28,6 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[FaultCluster]:
 
 @pytest.mark.proves("A log that copies another's", "master and slave killed while messages are sent")
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_no_message_that_both_have_is_lost_by_the_kill_of_either(cluster: FaultCluster):
     cluster.slave.kill()
     cluster.check()
@@ -47,12 +48,14 @@ def test_no_message_that_both_have_is_lost_by_the_kill_of_either(cluster: FaultC
 
 @pytest.mark.proves("A log that copies another's", "a master that lost its store")
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_a_master_without_its_store_acknowledges_nothing_and_is_restored(cluster: FaultCluster):
     cluster_faults.empty_master(cluster)
     print(cluster.finish())
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_nothing_is_acknowledged_while_the_syncs_of_the_slave_fail(cluster: FaultCluster):
     cluster_faults.fail_slave_syncs(cluster)
     cluster.wait_at_work()
@@ -60,6 +63,7 @@ def test_nothing_is_acknowledged_while_the_syncs_of_the_slave_fail(cluster: Faul
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_what_waits_is_delivered_though_the_limits_of_sends_are_lowered(cluster: FaultCluster):
     cluster_faults.lower_limits(cluster)
     cluster.wait_at_work()

@@ -162,6 +162,7 @@ async def test_a_second_master_of_the_name_is_rejected(pair: Pair, caplog: pytes
     assert "give each broker its own brokerName, brokerId and address" in caplog.text
 
 
+@pytest.mark.long
 async def test_a_slave_expires_files_once_their_timer_messages_are_delivered(pair: Pair):
     settings = {"cleanResourceInterval": "50", "deleteWhen": ";".join(map(str, range(24)))}
     async with pair.broker(0, **settings, fileReservedTime="1000") as master, pair.broker(1, **settings) as slave:

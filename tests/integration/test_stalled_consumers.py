@@ -24,7 +24,6 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.transport.remoting_client import RemotingClient
-from tests.support.held_pulls import held_count
 from tests.support.transports import frame
 from tests.support.waiting import until
 
@@ -118,7 +117,7 @@ async def stall_all(count: int, broker: BrokerController, client: RemotingClient
         for _ in range(count):
             stack.enter_context(await stalled_consumer(broker.port))
         await until(lambda: sum(one.is_behind for one in connections) == count)
-        assert held_count(broker.hold_service) == count * HELD_PULLS
+        assert broker.hold_service.held == count * HELD_PULLS
         check()
 
         sent = await client.invoke(address, send_command(HELD_QUEUE, bytes(LARGEST_ANSWER - 1000)), 60)
@@ -126,7 +125,7 @@ async def stall_all(count: int, broker: BrokerController, client: RemotingClient
 
         assert (sent.code, pulled.code) == (0, 0)
         assert len(pulled.body) > LARGEST_ANSWER - 1000
-        await until(lambda: not held_count(broker.hold_service))
+        await until(lambda: not broker.hold_service.held)
         assert sum(one.is_behind for one in connections) == count
         check()
         read = await client.invoke(address, request(RequestCode.PULL_MESSAGE, pull_header(READ_QUEUE)), 60)

@@ -235,6 +235,7 @@ def same(wanted: dict[str, str], seen: dict[str, str], name: str, number: int) -
 
 
 @pytest.mark.parametrize("client", FOREIGN)
+@pytest.mark.long
 def test_a_recorded_client_gets_the_recorded_answers(cluster: Cluster, client: str):
     cluster.make_topic(TOPIC)
     servers = links()

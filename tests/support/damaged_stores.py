@@ -394,7 +394,7 @@ async def _fetched(
     """Read as a pull does, of files that are in the page cache or are said not to be."""
     with pytest.MonkeyPatch.context() as patch:
         if on_thread:
-            store.fetcher._checked_reader._cached._cached_until.clear()
+            store.fetcher.checked_reader.cached.forget()
             patch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
         return await completed(store.fetcher.fetch(GetMessageRequest(*queue, offset, max_msgs, 1 << 20)))
 

@@ -90,7 +90,7 @@ class RecordedScript(ABC, Generic[PromisedT]):
 
     async def _settle(self) -> None:
         """Let the thread that makes files ahead finish, so that a seed gives one journal."""
-        await asyncio.to_thread(self._running._allocate_service._executor.submit(lambda: None).result)
+        await asyncio.to_thread(self._running.allocate_service.settle)
 
     async def _restart(self) -> None:
         await self.stop()

@@ -47,6 +47,14 @@ class TaskOwner:
         self._name = name
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def __len__(self) -> int:
+        """Return the number of tasks that have not ended."""
+        return len(self._tasks)
+
+    def __bool__(self) -> bool:
+        """Return true: an owner without tasks is an owner."""
+        return True
+
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a coroutine as a task of this owner."""
         task = asyncio.get_running_loop().create_task(coroutine, name=f"{self._name}.{name}")

@@ -99,11 +99,11 @@ class MessageStore:
         self._checkpoint_logged_at = float("-inf")
         self._ends_path = config.config_dir / queue_recovery.QUEUE_ENDS_FILE
         self._deleted_topics = DeletedTopics(config.config_dir / topic_deletion.FILE_NAME, file_system)
-        self._allocate_service = AllocateMappedFileService(file_system)
+        self.allocate_service = AllocateMappedFileService(file_system)
         size = config.mapped_file_size_commit_log
         log_files = MappedFileQueue(config.commit_log_dir, size, min(ALLOCATE_STEP, size), file_system)
         longest = config.max_message_size + RECORD_ROOM
-        self.commit_log = CommitLog(log_files, self._allocate_service, store_host, longest)
+        self.commit_log = CommitLog(log_files, self.allocate_service, store_host, longest)
         size = config.mapper_file_size_batch_consume_queue
         batch_queues = BatchQueues(config.batch_consume_queue_dir, size, topics, self.commit_log.bytes_at)
         size = config.mapped_file_size_consume_queue
@@ -220,7 +220,7 @@ class MessageStore:
         self._tasks.every(TICK_S, self.queue_flusher.look, "flush queues")
         if self.index_service is not None:
             self._tasks.every(_INDEX_TICK_S, self.dispatcher.enter_keys, "index")
-        self._allocate_service.busy_after_s = self.config.os_page_cache_busy_time_out_mills / 1000
+        self.allocate_service.busy_after_s = self.config.os_page_cache_busy_time_out_mills / 1000
         self.refusals.clear(Refusal.NOT_STARTED)
 
     def _open(self) -> RecoveryReport:
@@ -283,7 +283,7 @@ class MessageStore:
 
     def _close(self) -> None:
         self.queue_flusher.stop()
-        self._allocate_service.stop()
+        self.allocate_service.stop()
         self._end_reads()
         try:
             self._leave_clean()
@@ -318,7 +318,7 @@ class MessageStore:
 
     def _release(self) -> None:
         """Close all files and end the threads."""
-        self._allocate_service.stop()
+        self.allocate_service.stop()
         self._end_reads()
         self.queues.close()
         if self.index_service is not None:

@@ -64,6 +64,7 @@ def call(*command: str | Path, cwd: Path, **environ: str) -> subprocess.Complete
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environ, timeout=200)
 
 
+@pytest.mark.long
 def test_arguments_name_and_status_reach_the_program(checkout: Path, tmp_path: Path):
     done = call(checkout / "bin" / "mqnamesrv", "-c", "a b", "", "*", cwd=tmp_path, PYTHONPATH="/given")
 
@@ -115,6 +116,7 @@ def test_changed_pins_are_installed_at_the_next_start(checkout: Path):
     assert (second.returncode, second.stderr) == (7, "")
 
 
+@pytest.mark.long
 def test_pins_that_cannot_be_installed_stop_the_command(checkout: Path):
     pins = checkout / "requirements" / "core.txt"
     before = pins.read_text()

@@ -130,13 +130,13 @@ async def test_an_address_elsewhere_is_never_connected_to(sending: Sending, brok
     sending.sender.send(address, HEADER)
     (sent,) = connection.sent
     assert (sent.code, sent.header) == (RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, HEADER)
-    assert not sending.tasks._tasks
+    assert len(sending.tasks) == 0
     assert broker.told.empty()
 
 
 async def test_unregistered_brokers_are_not_notified(sending: Sending) -> None:
     sending.sender.send("127.0.0.1:1", HEADER)
-    assert not sending.tasks._tasks
+    assert len(sending.tasks) == 0
 
 
 async def test_one_task_at_a_time_sends_to_an_address(sending: Sending, caplog: pytest.LogCaptureFixture) -> None:

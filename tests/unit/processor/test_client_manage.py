@@ -236,7 +236,7 @@ def test_made_up_queues_are_not_locked(parts):
     ]
     assert lock(parts, "one", [*made_up, QUEUES[0], QUEUES[0]]) == [QUEUES[0]]
     assert lock(parts, "one", made_up) == []
-    assert list(parts.locks._table["g"]) == [QUEUES[0]]
+    assert parts.locks.queues("g") == [QUEUES[0]]
 
 
 @pytest.mark.parametrize("queue", [MessageQueue("T", "broker-a", 0), MessageQueue("t" * 5_000, "broker-a", 0)])
@@ -272,6 +272,6 @@ def test_a_long_client_id_is_rejected(parts):
 def test_locks_keep_no_text_of_the_request(parts):
     join(parts, "one")
     lock(parts, "one", QUEUES)
-    kept = next(iter(parts.locks._table["g"]))
+    kept = parts.locks.queues("g")[0]
     assert kept.topic is parts.topic_configs.select("T").topic_name
     assert kept.broker_name is parts.config.broker_name

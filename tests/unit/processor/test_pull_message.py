@@ -28,7 +28,6 @@ from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.logfile.mapped_file import MappedFile
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeConnection
-from tests.support.held_pulls import held_count
 from tests.support.processor_calls import recorded
 from tests.support.processors import pull_processor
 from tests.support.stores import count_as_far_back, message, read_queue
@@ -160,13 +159,13 @@ def test_the_heartbeat_s_subscription_holds_where_the_pull_has_none(puller: Pull
 def test_an_offset_outside_the_queue_is_moved(puller: Puller, offset: int, moved_to: int):
     puller.put("a", "b")
     assert outcome(puller.pull(offset, SUBSCRIPTION | SUSPEND)) == (ResponseCode.PULL_OFFSET_MOVED, moved_to)
-    assert held_count(puller.holds) == 0
+    assert puller.holds.held == 0
 
 
 def test_a_pull_at_the_end_does_not_wait_unless_it_asks_for_it(puller: Puller):
     puller.put("a")
     assert outcome(puller.pull(1)) == (ResponseCode.PULL_NOT_FOUND, 1)
-    assert held_count(puller.holds) == 0
+    assert puller.holds.held == 0
 
 
 async def test_a_held_pull_is_resumed_once(puller: Puller):
@@ -177,7 +176,7 @@ async def test_a_held_pull_is_resumed_once(puller: Puller):
     assert bodies(run(held)) == [b"b"]
     held.command.header.queue_offset = 2
     assert outcome(run(held)) == (ResponseCode.PULL_NOT_FOUND, 2)
-    assert held_count(puller.holds) == 1, "it was not held again"
+    assert puller.holds.held == 1, "it was not held again"
     await puller.holds.stop()
 
 
@@ -501,7 +500,7 @@ async def test_a_reset_ends_a_held_pull(puller: Puller):
     await asyncio.sleep(0)
     ((_, answer),) = puller.connection.answers
     assert outcome(answer) == (ResponseCode.PULL_OFFSET_MOVED, 0)
-    assert held_count(puller.holds) == 0
+    assert puller.holds.held == 0
 
 
 def test_a_pull_of_a_stranger_commits_nothing_for_a_live_group(puller: Puller):

@@ -267,7 +267,7 @@ class TestLife:
         self, store: MessageStore, tmp_path: Path
     ):
         # The next file of the log is made ahead, on a thread.
-        await asyncio.to_thread(store._allocate_service._executor.submit(lambda: None).result, 10)
+        await asyncio.to_thread(store.allocate_service.settle, 10)
         files = open_below(tmp_path)
 
         with pytest.raises(StoreError) as caught:

@@ -511,7 +511,7 @@ class TestNoDescriptors:
         store.appender.put_message(message(b"first", properties={"KEYS": "k"}))
         store.appender.dispatch()
         # The next file is prepared.
-        await asyncio.to_thread(store._allocate_service._executor.submit(lambda: None).result)
+        await asyncio.to_thread(store.allocate_service.settle)
         with monkeypatch.context() as patched:
             patched.setattr(file_system, "open_file", refuse(errno.EMFILE))
             results = [store.appender.put_message(message(bytes(9000), properties={"KEYS": "k"})) for _ in range(60)]

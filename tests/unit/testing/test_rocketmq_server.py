@@ -14,7 +14,6 @@ from rocketbroker.client import Message, Producer, PullConsumer, SendResult
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError, RocketBrokerError
 from rocketbroker.testing import PULLS, ClockError, RocketMQServer, ServerStateError
-from tests.support.held_pulls import held_count
 from tests.support.leaks import grown, held
 from tests.support.waiting import until
 
@@ -253,7 +252,7 @@ async def test_all_connections_are_cut(mq: RocketMQServer):
         sent = await producer.send(Message("Orders", b"1"))
         async with PullConsumer("billing", mq.namesrv_addr) as consumer:
             pulling = asyncio.create_task(consumer.pull(sent.message_queue, 1, suspend_timeout_s=20))
-            await until(lambda: held_count(mq._server.brokers["broker-a"].controller.hold_service))
+            await until(lambda: mq._server.brokers["broker-a"].controller.hold_service.held)
             mq.cut_connections()
             with pytest.raises(RemotingError):
                 await pulling

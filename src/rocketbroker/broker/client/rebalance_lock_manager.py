@@ -49,13 +49,16 @@ class RebalanceLockManager:
 
     Args:
         config: ``maxQueueLocks``.
+
+    Attributes:
+        count: locks that are kept, also those that have expired and are not forgotten yet.
     """
 
     def __init__(self, clock: Clock, config: BrokerConfig | None = None) -> None:
         self._clock = clock
         self._config = config or BrokerConfig()
         self._table: OrderedDict[str, _Locks] = OrderedDict()
-        self._count = 0
+        self.count = 0
         self._shares = AddressShares()
         self._full_logged = float("-inf")
 
@@ -96,6 +99,15 @@ class RebalanceLockManager:
         if not entries:
             del self._table[group]
 
+    @property
+    def groups(self) -> list[str]:
+        """Groups with locks, in the order of their latest calls."""
+        return list(self._table)
+
+    def queues(self, group: str) -> list[object]:
+        """Return the queues of a group that are locked, in the order in which they were locked or renewed."""
+        return list(self._table.get(group, ()))
+
     def is_lock_all_expired(self, group: str) -> bool:
         """Return true if no client holds a lock of the group."""
         entries = self._table.get(group)
@@ -131,11 +143,11 @@ class RebalanceLockManager:
             log.warning("rebalance: %d locks of group %s have expired", count - len(entries), group)
 
     def _removed(self, entry: _LockEntry) -> None:
-        self._count -= 1
+        self.count -= 1
         self._shares.remove(entry.share)
 
     def _has_room(self, share: bytes | None) -> bool:
-        free = self._config.max_queue_locks - self._count
+        free = self._config.max_queue_locks - self.count
         if self._shares.allows(share, free):
             return True
         now = self._clock.monotonic()
@@ -144,7 +156,7 @@ class RebalanceLockManager:
             log.warning(
                 "rebalance: maxQueueLocks: %d queues are locked, and the limit for all addresses is %d; orderly "
                 "consumers wait; raise maxQueueLocks",
-                self._count,
+                self.count,
                 self._config.max_queue_locks,
             )
         return False
@@ -158,7 +170,7 @@ class RebalanceLockManager:
                 return False
             log.debug("rebalance: %s locks %s in group %s", client_id, queue, group)
             entries[queue] = _LockEntry(client_id, now, share)
-            self._count += 1
+            self.count += 1
             self._shares.add(share)
             return True
         if entry.client_id != client_id:

@@ -74,6 +74,11 @@ class PullRequestHoldService:
             self.on_close(connection)
         self._deadlines.stop()
 
+    @property
+    def held(self) -> int:
+        """Number of pulls that wait."""
+        return sum(queue.count for queue in self._held.values())
+
     def suspend(self, request: PullRequest, max_offset: int, timeout_ms: int) -> None:
         """Hold a pull of a queue that ends at ``max_offset``, for ``timeout_ms`` at most.
 

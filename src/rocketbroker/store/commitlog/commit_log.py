@@ -94,7 +94,7 @@ class CommitLog:
             size that a queue entry names.
     """
 
-    __slots__ = ("_allocate_service", "_file", "_limit", "_populated", "longest_record", "queue", "store_host")
+    __slots__ = ("_file", "_limit", "_populated", "allocate_service", "longest_record", "queue", "store_host")
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class CommitLog:
         self.queue = queue
         self.longest_record = max(longest_record, _MAX_RECORD)
         self.store_host = store_host
-        self._allocate_service = allocate_service
+        self.allocate_service = allocate_service
         self._file: MappedFile | None = None
         # Positions in the file being written: the end of the room that needs no check, and the end of the populated
         # pages.
@@ -266,7 +266,7 @@ class CommitLog:
         if file is None and queue.files and queue.files[-1].wrote < queue.file_size:
             following = queue.files[-1]
         else:
-            following = self._allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+            following = self.allocate_service.take(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
             # A raw append may have closed it.
             if file is not None and file.wrote < file.file_size:
                 # Not ``write``: the flush thread must never find ``wrote`` after the BLANK and before the file's end.
@@ -276,15 +276,15 @@ class CommitLog:
             queue.append(following)
         self._file = following
         self._limit = self._populated = following.wrote
-        self._allocate_service.prepare(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
+        self.allocate_service.prepare(queue.path_of(queue.max_file_end), queue.file_size, queue.step)
         return following
 
     def _grow(self, file: MappedFile, end: int) -> None:
         """Ensure that blocks are allocated, and start to make more blocks and pages ahead of the writer."""
-        self._allocate_service.ensure_allocated(file, end)
+        self.allocate_service.ensure_allocated(file, end)
         wanted = min(end + _POPULATE_AHEAD, file.file_size)
         if wanted > self._populated:
-            self._allocate_service.grow(file, max(self._populated, end), wanted)
+            self.allocate_service.grow(file, max(self._populated, end), wanted)
             self._populated = wanted
         self._limit = min(file.allocated, max(end, end - end % _POPULATE_STEP + _POPULATE_STEP))
 
@@ -339,7 +339,7 @@ class CommitLog:
         queue.files[-1].sync_names()
 
     def _forget_prepared(self) -> None:
-        self._allocate_service.discard()
+        self.allocate_service.discard()
         self._file = None
         self._limit = self._populated = 0
 

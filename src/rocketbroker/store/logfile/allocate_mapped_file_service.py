@@ -103,6 +103,14 @@ class AllocateMappedFileService:
             raise
         return file
 
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until everything that was asked for so far is done.
+
+        Raises:
+            TimeoutError: It took longer than ``timeout_s``.
+        """
+        self._executor.submit(_nothing).result(timeout_s)
+
     def discard(self) -> None:
         """Remove the prepared files that nobody has taken (blocks): the next file will be a different one.
 
@@ -128,6 +136,10 @@ class AllocateMappedFileService:
             if future.exception() is None:
                 future.result().close()
         self._files.clear()
+
+
+def _nothing() -> None:
+    """Stand at the end of the queue of the thread."""
 
 
 def _grow(file: MappedFile, start: int, end: int) -> None:

@@ -90,6 +90,10 @@ class CachedWindows:
         # Time until which a window counts as in the page cache, by the window's CommitLog offset.
         self._cached_until: dict[int, float] = {}
 
+    def forget(self) -> None:
+        """Ask the kernel about each window again."""
+        self._cached_until.clear()
+
     def holds(self, file: CacheableFile, start: int, end: int) -> bool:
         """Return true if positions ``start`` to ``end`` of a file of the log are in the page cache."""
         now = self._monotonic()
@@ -223,7 +227,7 @@ class CheckedReader:
         self._commit_log = commit_log
         self._damage_log = damage_log
         self._executor = executor
-        self._cached = CachedWindows()
+        self.cached = CachedWindows()
 
     # -- entries
 
@@ -302,7 +306,7 @@ class CheckedReader:
         if not starts or min(sizes) < queue.record_check.least_size:
             return 0
         start, end = min(starts), max(map(add, starts, sizes))
-        if start < 0 or end > file.wrote or end - start > _MOST_SPANNED or not self._cached.holds(file, start, end):
+        if start < 0 or end > file.wrote or end - start > _MOST_SPANNED or not self.cached.holds(file, start, end):
             return 0
         expected = list(zip(count_from(queue_offset), offsets[:count], sizes, codes, strict=False))
         return 0 if queue.record_check.unsound(file.buffer, starts, expected) else count
@@ -315,7 +319,7 @@ class CheckedReader:
         if file is None:
             return False
         start = offset - file.file_from_offset
-        return self._cached.holds(file, start, start + size)
+        return self.cached.holds(file, start, start + size)
 
     def read(self, messages: UncheckedMessages) -> SoundMessages | ColdRead[SoundMessages]:
         """Read messages, at once if they are in the page cache and not too many, else when the result is awaited.
@@ -338,7 +342,7 @@ class CheckedReader:
             _, offsets, sizes, _ = zip(*records, strict=True)
             starts = list(map(sub, offsets, repeat(file.file_from_offset)))
             ends = list(map(add, starts, sizes))
-            start, end, holds = min(starts), max(ends), self._cached.holds
+            start, end, holds = min(starts), max(ends), self.cached.holds
             is_near = end - start <= _MOST_SPANNED
             if not (holds(file, start, end) if is_near else all(map(holds, repeat(file), starts, ends))):
                 return None

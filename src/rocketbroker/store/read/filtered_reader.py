@@ -111,7 +111,7 @@ class FilteredReader:
     def __init__(self, commit_log: CommitLog, reader: QueueReader, checked_reader: CheckedReader) -> None:
         self._commit_log = commit_log
         self._reader = reader
-        self._checked_reader = checked_reader
+        self.checked_reader = checked_reader
         # Messages that the last read by a filter got past: fewer and larger passes cost less.
         self._first_passes: dict[MessageFilter, int] = {}
 
@@ -173,7 +173,7 @@ class FilteredReader:
         self, queue: ConsumeQueueInterface, request: GetMessageRequest, message_filter: MessageFilter, limit: int
     ) -> Selection:
         """Select messages for the filter to examine, as many as the event loop may read."""
-        entries = self._checked_reader.entries(queue, request.offset, limit, limit)
+        entries = self.checked_reader.entries(queue, request.offset, limit, limit)
         log_min = self._commit_log.min_offset
         was_removed = False
         ranges: list[tuple[int, int]] = []
@@ -192,7 +192,7 @@ class FilteredReader:
         selection = selected(request, next_offset, ranges, len(expected), was_removed=was_removed)
         if not expected:
             return selection
-        in_memory = self._checked_reader.is_cached(*expected[0][1:3])
+        in_memory = self.checked_reader.is_cached(*expected[0][1:3])
         limits = self._reader.limits(request.max_msgs, request.max_bytes, in_memory=in_memory)
         chosen_by = PropertyFilter(message_filter, *limits)
         return selection._replace(unchecked=UncheckedMessages(queue, expected, ranges, total, chosen_by=chosen_by))

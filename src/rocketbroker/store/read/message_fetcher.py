@@ -37,7 +37,7 @@ class MessageFetcher:
         self._reader = reader
         self._filtered_reader = FilteredReader(commit_log, reader, checked_reader)
         self._batch_reader = BatchQueueReader(commit_log, reader, checked_reader)
-        self._checked_reader = checked_reader
+        self.checked_reader = checked_reader
 
     def fetch(self, request: GetMessageRequest) -> GetMessageResult | Awaitable[GetMessageResult]:
         """Read messages; an awaitable starts to read when it is awaited, and may be dropped before.
@@ -65,7 +65,7 @@ class MessageFetcher:
             buffers = self._commit_log.slices(selection.ranges)
             following, size = selection.next_begin_offset, sum(map(len, buffers))
             return GetMessageResult(selection.status, following, *ends, buffers, count, size)
-        sound = self._checked_reader.read(selection.unchecked)
+        sound = self.checked_reader.read(selection.unchecked)
         if isinstance(sound, ColdRead):
             return ColdRead(partial(self._read_later, sound, selection, request, ends, self._queues.cuts))
         return _result(sound, selection, ends)
@@ -126,7 +126,7 @@ class EntryReader:
 
     def __init__(self, commit_log: CommitLog, checked_reader: CheckedReader) -> None:
         self._commit_log = commit_log
-        self._checked_reader = checked_reader
+        self.checked_reader = checked_reader
 
     def entries(self, queue: ConsumeQueueInterface, queue_offset: int, limit: int) -> list[ExpectedRecord]:
         """Read up to ``limit`` entries of one queue file, at most ``MOST_BYTES`` of messages but at least one.
@@ -135,7 +135,7 @@ class EntryReader:
         """
         found: list[ExpectedRecord] = []
         size = 0
-        for number, entry in enumerate(self._checked_reader.entries(queue, queue_offset, limit, limit), queue_offset):
+        for number, entry in enumerate(self.checked_reader.entries(queue, queue_offset, limit, limit), queue_offset):
             size += entry[1]
             if size > MOST_BYTES and found:
                 break
@@ -172,7 +172,7 @@ class EntryReader:
         if not named:
             return []
         ranges = [entry[1:3] for entry in named]
-        sound = self._checked_reader.read(UncheckedMessages(queue, named, ranges, sum(entry[2] for entry in named)))
+        sound = self.checked_reader.read(UncheckedMessages(queue, named, ranges, sum(entry[2] for entry in named)))
         if isinstance(sound, ColdRead):
             sound = await sound
         if len(sound.buffers) == len(named):

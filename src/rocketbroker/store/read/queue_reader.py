@@ -39,7 +39,7 @@ class QueueReader:
         self._commit_log = commit_log
         self._config = config
         self._memory_bytes = memory_bytes
-        self._checked_reader = checked_reader
+        self.checked_reader = checked_reader
 
     def select(self, queue: ConsumeQueueInterface, request: GetMessageRequest) -> Selection:
         """Select messages from an offset that the queue has."""
@@ -95,16 +95,16 @@ class QueueReader:
             # In the page cache they are checked here, if all are sound.
             max_msgs, max_bytes = self.limits(request.max_msgs, request.max_bytes, in_memory=True)
             first = list(queue.entries(offset, min(max_msgs, end - offset)))
-            sound = self._checked_reader.count_sound(queue, offset, first, max_bytes)
+            sound = self.checked_reader.count_sound(queue, offset, first, max_bytes)
             found = self._collect(first[:sound], request, None, checked=True) if sound else None
             if found is not None:
                 return found
         # More than requested, so that a consumer soon gets past many damaged ones in a row.
         limit = self.scan_limit(request.max_msgs)
-        entries = self._checked_reader.entries(queue, offset, request.max_msgs, min(limit, end - offset))
+        entries = self.checked_reader.entries(queue, offset, request.max_msgs, min(limit, end - offset))
         expected: list[ExpectedRecord] = []
         if matches is not None:
-            matches = self._checked_reader.possible_matches(queue, matches)
+            matches = self.checked_reader.possible_matches(queue, matches)
         found = self._collect(entries, request, matches, expected)
         assert found is not None, "unchecked messages are collected wherever they are"
         size = sum(record[2] for record in expected)
@@ -143,7 +143,7 @@ class QueueReader:
                 in_memory = checked or physical_offset >= hot
                 if expected is None and not in_memory:
                     return None
-                in_memory = in_memory or self._checked_reader.is_cached(physical_offset, size)
+                in_memory = in_memory or self.checked_reader.is_cached(physical_offset, size)
                 max_msgs, max_bytes = self.limits(max_msgs, max_bytes, in_memory=in_memory)
             elif total + size > max_bytes:
                 next_offset -= 1
@@ -232,13 +232,13 @@ class BatchQueueReader:
     def __init__(self, commit_log: CommitLog, reader: QueueReader, checked_reader: CheckedReader) -> None:
         self._commit_log = commit_log
         self._reader = reader
-        self._checked_reader = checked_reader
+        self.checked_reader = checked_reader
 
     def select(self, queue: BatchConsumeQueue, request: GetMessageRequest) -> Selection:
         """Select records with up to ``max_msgs`` messages, at least one record, from an offset that the queue has."""
         matches, message_filter = request.matches, request.message_filter
         if matches is not None:
-            matches = self._checked_reader.possible_matches(queue, matches)
+            matches = self.checked_reader.possible_matches(queue, matches)
         max_msgs, max_bytes = request.max_msgs, request.max_bytes
         # A filter on properties selects later, among as many as the event loop may read.
         most, room = sys.maxsize, MOST_ON_LOOP
@@ -258,7 +258,7 @@ class BatchQueueReader:
                     break
                 continue
             if not expected:
-                in_memory = self._checked_reader.is_cached(entry.physical_offset, entry.size)
+                in_memory = self.checked_reader.is_cached(entry.physical_offset, entry.size)
                 max_msgs, max_bytes = self._reader.limits(max_msgs, max_bytes, in_memory=in_memory)
                 if message_filter is None:
                     most, room = max_msgs, max_bytes
@@ -304,4 +304,4 @@ class BatchQueueReader:
         return False
 
     def _report(self, queue: BatchConsumeQueue, entry: BatchEntry, what: str) -> None:
-        self._checked_reader.report_entry(queue, entry.base, what)
+        self.checked_reader.report_entry(queue, entry.base, what)

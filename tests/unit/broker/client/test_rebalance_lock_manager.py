@@ -44,7 +44,7 @@ def test_groups_without_locks_are_forgotten():
         locks.try_lock_batch(f"g{number}", [A], "one")
     clock.advance(61)
     locks.try_lock_batch("new", [A], "one")
-    assert list(locks._table) == ["new"]
+    assert locks.groups == ["new"]
 
 
 def test_expired_queues_are_forgotten_and_renewed_ones_stay():
@@ -55,7 +55,7 @@ def test_expired_queues_are_forgotten_and_renewed_ones_stay():
     locks.try_lock_batch("g", [A], "one")
     clock.advance(31)
     assert locks.try_lock_batch("g", [B], "two") == [B]
-    assert list(locks._table["g"]) == [A, B]
+    assert locks.queues("g") == [A, B]
     assert locks.try_lock_batch("g", [A], "two") == []
 
 
@@ -75,7 +75,7 @@ def test_a_lock_looks_at_no_other_that_holds(monkeypatch):
 def test_a_group_whose_queues_are_all_held_by_others_is_not_kept():
     locks = RebalanceLockManager(FakeClock())
     assert locks.try_lock_batch("g", [], "one") == []
-    assert list(locks._table) == []
+    assert locks.groups == []
 
 
 def test_a_scan_forgets_groups_whose_locks_have_expired():
@@ -87,12 +87,12 @@ def test_a_scan_forgets_groups_whose_locks_have_expired():
     locks.try_lock_batch("lives", [B], "one", b"1")
     clock.advance(31)
     locks.forget_expired()
-    assert list(locks._table) == ["lives"]
+    assert locks.groups == ["lives"]
     locks.try_lock_batch("lives", [B], "one", b"1")
-    assert list(locks._table["lives"]) == [B]
-    assert (locks._count, locks._shares._taken) == (1, {b"1": 1})
+    assert locks.queues("lives") == [B]
+    assert (locks.count, locks._shares._taken) == (1, {b"1": 1})
     locks.unlock_batch("lives", [A, B], "one")
-    assert (locks._count, locks._shares._taken, locks._table) == (0, {}, {})
+    assert (locks.count, locks._shares._taken, locks.groups) == (0, {}, [])
 
 
 def test_a_scan_before_the_last_locks_of_a_group_expire_keeps_no_empty_group():
@@ -120,7 +120,7 @@ def test_one_call_forgets_a_bounded_number_of_locks_in_one_line(caplog):
     left: list[int] = []
     while not left or left[-1]:
         locks.forget_expired()
-        left.append(locks._count)
+        left.append(locks.count)
     assert left == [15_000, 5_000, 0]
     assert len(caplog.records) == 3
     assert "10000 locks of group g0 and 9,999 others" in caplog.text
@@ -147,4 +147,4 @@ def test_a_lock_keeps_a_digest_of_a_long_id():
     assert locks.try_lock_batch("g", [A, B], "x" * 1_001) == [B]
     assert locks.try_lock_batch("g", [A], "x" * 1_000) == [A]
     locks.unlock_batch("g", [A], "x" * 1_000)
-    assert list(locks._table["g"]) == [B]
+    assert locks.queues("g") == [B]

@@ -17,7 +17,6 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeConnection
-from tests.support.held_pulls import held_count
 from tests.support.waiting import turns
 
 resumed: list[PullRequest] = []
@@ -47,7 +46,7 @@ async def test_a_pull_that_wants_other_tags_ends_with_the_check() -> None:
         while not resumed:  # noqa: ASYNC110 - the service tells nobody else
             await asyncio.sleep(0.002)
     assert resumed == [pulls[1]]
-    assert held_count(service) == 1, "where nothing came, the pull stays held"
+    assert service.held == 1, "where nothing came, the pull stays held"
     await service.stop()
 
 
@@ -56,7 +55,7 @@ async def test_a_pull_that_did_not_get_what_its_queue_has_ends_with_the_check() 
     service.suspend(pull(FakeConnection(), 0, 7), 11, 60_000)
     await service._check_held()
     await turns(2)
-    assert (len(resumed), held_count(service)) == (1, 0)
+    assert (len(resumed), service.held) == (1, 0)
     await service.stop()
 
 
@@ -82,7 +81,7 @@ async def test_a_reset_wakes_the_pulls_of_its_group_alone() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert resumed == [pulls["g", 1]]
-    assert held_count(service) == 3
+    assert service.held == 3
     await service.stop()
 
 
@@ -111,10 +110,10 @@ async def test_pulls_are_held_up_to_the_limit(name: str, other_is_refused: bool)
         service.suspend(pull(other, 2), 10, 60_000)
     service.on_close(other)
 
-    assert held_count(service) == 2
+    assert service.held == 2
     assert list(service._by_connection) == [greedy]
     service.on_close(greedy)
-    assert (held_count(service), service.waiting, service._by_connection, service._weight) == (0, False, {}, 0)
+    assert (service.held, service.waiting, service._by_connection, service._weight) == (0, False, {}, 0)
     await service.stop()
 
 
@@ -200,10 +199,10 @@ async def test_a_message_looks_at_few_of_the_pulls_that_do_not_want_it(monkeypat
     await turns(2)
 
     assert resumed == [wanting]
-    assert held_count(service) == 2_000
+    assert service.held == 2_000
     service.arriving("Topic", 0, 112, 7)
     await turns(100)
-    assert (len(resumed), held_count(service)) == (2_001, 0)
+    assert (len(resumed), service.held) == (2_001, 0)
     await service.stop()
 
 
@@ -240,13 +239,13 @@ async def test_a_pull_that_fails_harms_no_other(
     others = [FakeConnection() for _ in range(100)]
     for number, connection in enumerate([*others[:9], FailingConnection(method), *others[9:]]):
         service.suspend(pull(connection, has_match=has_match), 10, 60_000)
-        assert held_count(service) == number + 1
+        assert service.held == number + 1
 
     service.arriving("Topic", 0, 11, 0)
     await turns(10)
 
     assert [len(each.answers) for each in others] == [1] * 100
-    assert (held_count(service), service._answered) == (0, set())
+    assert (service.held, service._answered) == (0, set())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     await service.stop()
 
@@ -263,7 +262,7 @@ async def test_a_turn_of_the_loop_runs_few_of_the_pulls_that_were_woken() -> Non
         await turns(1)
         most, before = max(most, len(resumed) - before), len(resumed)
 
-    assert (most, len(set(resumed)), len(resumed), held_count(service)) == (64, 1_000, 1_000, 0)
+    assert (most, len(set(resumed)), len(resumed), service.held) == (64, 1_000, 1_000, 0)
     await service.stop()
 
 
@@ -295,7 +294,7 @@ async def test_pulls_whose_time_is_over_together_are_run_a_few_in_a_turn() -> No
         service.suspend(pull(FakeConnection()), 10, 1)
     most = 0
     async with asyncio.timeout(60):
-        while held_count(service):
+        while service.held:
             before = len(resumed)
             await turns(1)
             most = max(most, len(resumed) - before)
@@ -343,5 +342,5 @@ async def test_all_pulls_of_a_slave_end_when_its_master_is_back() -> None:
     service.master_online()
     await turns(2)
 
-    assert (len(resumed), held_count(service)) == (3, 0)
+    assert (len(resumed), service.held) == (3, 0)
     await service.stop()

@@ -303,5 +303,5 @@ async def test_without_the_mode_there_are_none():
     client = BreakingConnections()
     heartbeat = made(client, [], acts=False)
     async with running(heartbeat):
-        assert not heartbeat._tasks._tasks
+        assert len(heartbeat._tasks) == 0
     assert client.sent == []

@@ -25,7 +25,6 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read import checked_reader, filtered_reader
 from tests.support.fakes import FakeConnection
 from tests.support.golden_frames import Exchange, answers_to
-from tests.support.held_pulls import held_count
 from tests.support.processor_calls import decoded
 from tests.support.processors import heart_beat_processor, pull_processor
 from tests.support.stores import make_store, message
@@ -197,11 +196,11 @@ async def test_a_held_pull_is_woken_by_what_it_wants_alone(consumer: Consumer):
         consumer.put(n)
         await turns()
         assert consumer.connection.answers == []
-    assert held_count(consumer.holds) == 1
+    assert consumer.holds.held == 1
     consumer.put(1, 6, 2, 7)
     await turns()
     assert consumer.take_written() == [6, 7]
-    assert held_count(consumer.holds) == 0
+    assert consumer.holds.held == 0
 
 
 async def test_each_message_is_looked_at_once_for_a_held_pull(consumer: Consumer):
@@ -223,7 +222,7 @@ async def test_each_message_is_looked_at_once_for_a_held_pull(consumer: Consumer
         consumer.put(*range(start, start + 1000))
         await turns()
     assert sum(looked) == 2000
-    assert held_count(consumer.holds) == 1
+    assert consumer.holds.held == 1
 
 
 async def test_a_held_pull_looks_at_no_more_than_800_messages_in_one_turn_of_the_loop(consumer: Consumer):
@@ -233,12 +232,12 @@ async def test_a_held_pull_looks_at_no_more_than_800_messages_in_one_turn_of_the
     assert held.has_match is not None
     assert [held.has_match() for _ in range(4)] == [None, None, False, False]
     await turns()
-    assert held_count(consumer.holds) == 1
+    assert consumer.holds.held == 1
     consumer.put(*range(1000), 1700)
     await turns()
     ((_, answer),) = consumer.connection.answers
     assert outcome(answer) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 2000)
-    assert held_count(consumer.holds) == 0
+    assert consumer.holds.held == 0
 
 
 async def test_pulls_of_one_queue_each_with_its_filter(consumer: Consumer):
@@ -391,4 +390,4 @@ async def test_a_subscription_that_is_too_long_is_rejected(consumer: Consumer, e
 
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert remark.startswith("maxSubscriptionLength: a subscription of 20,000 characters exceeds the limit of 16,384")
-    assert held_count(consumer.holds) == 0
+    assert consumer.holds.held == 0

@@ -154,7 +154,7 @@ class TestAppendRaw:
         with open_log(tmp_path / "from", FILE) as source, open_log(tmp_path / "to", FILE) as copy:
             fill(source, queue, 40)
             data = bytes_of(source)
-            take = copy._allocate_service.take
+            take = copy.allocate_service.take
             paths: list[Path] = []
 
             def full(path: Path, file_size: int, step: int):
@@ -163,7 +163,7 @@ class TestAppendRaw:
                     raise StoreFullError("no room")
                 return take(path, file_size, step)
 
-            monkeypatch.setattr(copy._allocate_service, "take", full)
+            monkeypatch.setattr(copy.allocate_service, "take", full)
             with pytest.raises(StoreFullError):
                 append_all(copy, data)
             assert copy.max_offset == 2 * FILE

@@ -184,7 +184,7 @@ def test_the_writer_waits_for_a_file_once_and_gets_it_when_it_is_ready(
     service.busy_after_s = None
     disk.goes_on.set()
     service.prepare(path, SIZE, 4096)
-    service._executor.submit(lambda: None).result(10)
+    service.settle(10)
     file = service.take(path, SIZE, 4096)
 
     assert (file.allocated, disk.asked) == (4096, 1)
@@ -203,7 +203,7 @@ def test_the_writer_waits_for_blocks_once_and_continues_when_they_are_there(
     assert (file.allocated, disk.asked) == (4096, 1)
 
     disk.goes_on.set()
-    service._executor.submit(lambda: None).result(10)
+    service.settle(10)
     service.ensure_allocated(file, 8192)
     service.busy_after_s = None
     service.ensure_allocated(file, 20_000)

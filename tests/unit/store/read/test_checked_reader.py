@@ -237,7 +237,7 @@ async def test_sound_messages_in_the_page_cache_need_no_second_look(
     record_place(store, 15)[0].flip(88 * 8)
     assert second_look(0) == (True, 16)
     assert second_look(0, 5 * SIZE_CHECKED_READER) == (False, 5)
-    store.fetcher._checked_reader._cached._cached_until.clear()
+    store.fetcher.checked_reader.cached.forget()
     monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
     assert second_look(0, 5 * SIZE_CHECKED_READER) == (True, 5)
 
@@ -391,7 +391,7 @@ class TestReading:
         record_place(store, 3)[0].flip(88 * 8)
         warm = fetch(store, "Topic", 0, 0)
         monkeypatch.setattr(MappedFile, "is_cached", lambda *_arguments: False)
-        store.fetcher._checked_reader._cached._cached_until.clear()
+        store.fetcher.checked_reader.cached.forget()
 
         cold = await completed(read_later(store, 0))
 
@@ -436,7 +436,7 @@ class TestReading:
         files, store.commit_log.queue.files = store.commit_log.queue.files, []
 
         with pytest.raises(StoreError, match="closed"):
-            store.fetcher._checked_reader.read(messages)
+            store.fetcher.checked_reader.read(messages)
         store.commit_log.queue.files = files
 
     async def test_reads_at_once_share_nothing(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch):
