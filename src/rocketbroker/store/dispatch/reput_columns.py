@@ -183,7 +183,13 @@ class ReputColumns:
         end = queue.max_offset
         last = queue.entry(end - 1)
         if last is None:
-            return 0 <= first <= _LAST_OFFSET
+            if not 0 <= first <= _LAST_OFFSET:
+                return False
+            if first != end and queue.begin_of_files is not None:
+                # All that the queue held has expired, and the messages up to this one before they were entered: written
+                # after the end, it would leave entries of zeros that count as messages.
+                queue.go_on_at(first)
+            return True
         if first < end:
             # A single message that does not begin a topic more likely has a wrong offset.
             if first < 0 or (first and count == 1):

@@ -99,6 +99,34 @@ def test_it_begins_in_the_middle_where_the_log_does(tmp_path: Path):
         queues.close()
 
 
+@pytest.mark.parametrize("first", [2, 5, 9, 25])
+def test_a_queue_whose_messages_all_expired_goes_on_where_the_log_does(tmp_path: Path, first: int):
+    with open_log(tmp_path / "log") as log:
+        queues = ConsumeQueueStore(tmp_path / "cq", 100)  # five entries a file
+        reput = ReputMessageService(log, queues, CommitLogDispatcher(None, NoListener()), {}, no_damage)
+        queue = queues.find_or_create("Topic", 0)
+        for number in range(4):
+            log.append(message(), queue, number, NOW)
+        reput.catch_up(0, log.max_offset)
+        begin = log.max_offset
+        queues.correct_min_offsets(begin)
+        assert queue.min_offset == queue.max_offset == 4
+        left = [log.append(message(), queue, first + number, NOW)[0] for number in range(3)]
+
+        reput.catch_up(begin, log.max_offset)
+
+        assert (queue.min_offset, queue.max_offset, queue.next_offset) == (first, first + 3, first + 3)
+        assert [entry[0] for at in range(first, first + 3) if (entry := queue.entry(at))] == left
+        assert queue.message_entry(first - 1) is None
+        queues.close()
+        again = ConsumeQueueStore(tmp_path / "cq", 100)
+        again.load()
+        loaded = again.find("Topic", 0)
+        assert loaded
+        assert (loaded.min_offset, loaded.max_offset) == (first, first + 3)
+        again.close()
+
+
 def test_messages_of_a_deleted_topic_do_not_come_back_after_new_ones(tmp_path: Path):
     with open_log(tmp_path / "log") as log:
         queues = ConsumeQueueStore(tmp_path / "cq", 200)
