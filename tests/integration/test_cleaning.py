@@ -105,6 +105,7 @@ def first_names(folder: Path, count: int) -> list[int]:
     return [int(path.name) for path in sorted(folder.iterdir())[:count]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [OurServer.kill, OurServer.stop])
 def test_expired_messages_are_removed_on_request_and_all_else_stays(broker: Broker, how: Callable[[OurServer], object]):
     for n in range(MESSAGES):
@@ -140,6 +141,7 @@ def test_expired_messages_are_removed_on_request_and_all_else_stays(broker: Brok
     assert not broker.servers.errors()
 
 
+@pytest.mark.long
 def test_a_queue_without_messages_keeps_its_next_offset(broker: Broker):
     for n in range(6):
         broker.send(n)

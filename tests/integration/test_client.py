@@ -27,6 +27,7 @@ async def test_messages_go_through_the_wire(server: DevServer):
     check_messages(await consume(server.namesrv_addr, NUMBER + 2), ids)
 
 
+@pytest.mark.long
 async def test_client_and_mqadmin_run_the_whole_scenario(server: DevServer):
     await run_scenario(server.namesrv_addr, server.broker_addr)
 

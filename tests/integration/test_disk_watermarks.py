@@ -39,6 +39,7 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Small
             broker.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_disk", ["false"], indirect=True)
 def test_sends_are_rejected_with_the_usage_above_the_warning_level(small_disk: SmallDiskBroker):
     for _ in range(50):

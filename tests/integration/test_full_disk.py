@@ -176,6 +176,7 @@ def test_a_full_disk_rejects_sends_and_serves_stored_messages(small_disk: SmallD
     small_disk.check_alive()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_disk", [TO_THE_LAST_BYTE, WARNING_LEVEL], indirect=True)
 def test_sends_are_rejected_while_foreign_data_fills_the_disk(small_disk: SmallDiskBroker):
     for _ in range(50):
@@ -190,6 +191,7 @@ def test_sends_are_rejected_while_foreign_data_fills_the_disk(small_disk: SmallD
     small_disk.check_alive()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [OurServer.kill, OurServer.stop])
 def test_a_broker_starts_on_a_full_disk_and_serves_stored_messages(
     small_disk: SmallDiskBroker, how: Callable[[OurServer], object]

@@ -52,6 +52,7 @@ async def read_all(namesrv: str, count: int) -> list[bytes]:
     return bodies
 
 
+@pytest.mark.long
 @pytest.mark.proves("What is promised", "a send that was not answered")
 async def test_only_a_failed_send_may_be_stored_twice(servers: OurServers, tmp_path: Path):
     mark = tmp_path / "stalled"

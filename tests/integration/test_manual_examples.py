@@ -50,6 +50,7 @@ RECIPES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("tool", [pytest.param(tool, marks=[pytest.mark.java] * (tool == "java")) for tool in RECIPES])
 def test_a_recipe_says_that_the_broker_did_not_start(tool: str, tmp_path: Path):

@@ -163,6 +163,7 @@ async def send_and_consume(namesrv: str) -> None:
     assert found == set(bodies)
 
 
+@pytest.mark.long
 async def test_a_layout_runs_a_process_for_each_server(tmp_path: Path):
     ready = tmp_path / "ready.env"
     async with started(tmp_path, "--layout", "2m-2s-sync", "--ephemeral", "--ready-file", str(ready)) as process:

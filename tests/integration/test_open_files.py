@@ -92,6 +92,7 @@ async def outlive(servers: OurServers, client: RemotingClient, tmp_path: Path, f
     return again
 
 
+@pytest.mark.long
 async def test_queues_are_not_bounded_by_open_files(servers: OurServers, client: RemotingClient, tmp_path: Path):
     server = await outlive(servers, client, tmp_path, 128, 40)
     assert server.stop() == 0

@@ -38,6 +38,7 @@ def our_servers(tmp_path: Path) -> Iterator[OurServers]:
     servers.close()
 
 
+@pytest.mark.long
 @pytest.mark.proves("A log that copies another's", "a slave at any lag that is promoted")
 @pytest.mark.parametrize(("restarts", "is_killed"), [(True, False), (False, True)], ids=["slow", "cut"])
 async def test_a_promoted_slave_delivers_what_was_acknowledged(tmp_path: Path, *, restarts: bool, is_killed: bool):

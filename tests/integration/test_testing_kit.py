@@ -53,6 +53,7 @@ async def send_one(mq: RocketMQServer) -> None:
         await producer.send(Message("Orders", b"order 7"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # it waits for the disk
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.soak)])
 async def test_many_servers_leave_nothing_behind(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -31,6 +31,7 @@ def ended(servers: OurServers, module: str, path: Path) -> str:
     return line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["broker_startup", "namesrv_startup"])
 @pytest.mark.parametrize(
     ("text", "named"),

@@ -101,6 +101,7 @@ def with_a_damaged_index_file(store: Path) -> None:
         file.truncate(20)
 
 
+@pytest.mark.long
 @pytest.mark.proves("When the store is opened", "5. rebuilt")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ async def test_a_crash_while_queues_and_index_are_rebuilt(tmp_path: Path, damage
     assert await crash_in_the_start(tmp_path, script, image, promised, Loss.NOTHING, step=3) > 5
 
 
+@pytest.mark.long
 @pytest.mark.proves("When a sync fails", "files after an unclean stop")
 @pytest.mark.proves("When the store is opened", "a crash of the start itself")
 @pytest.mark.timeout(600)
@@ -138,6 +140,7 @@ async def test_a_crash_loses_nothing_promised(tmp_path: Path, flush_disk_type: s
     assert await check_all(tmp_path, flush_disk_type, seed, step=17) > 50
 
 
+@pytest.mark.long
 @pytest.mark.proves("The steps of a message", "5. checkpoint")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)
@@ -152,6 +155,7 @@ async def test_a_flush_during_a_dispatch_covers_only_entered_messages(tmp_path: 
     assert await crash_at_points(script, tmp_path, Promised(), losses=[Loss.ALL]) > 40
 
 
+@pytest.mark.long
 @pytest.mark.proves("The steps of a message", "5. checkpoint")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flush_disk_type", FLUSH_TYPES)

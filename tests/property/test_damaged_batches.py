@@ -121,6 +121,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     return Template(tmp_path_factory.mktemp("template"))
 
 
+@pytest.mark.long
 @pytest.mark.proves("When the store is opened", "3. queues of batches")
 @pytest.mark.timeout(300)
 def test_any_damage_to_one_file(template: Template, tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def sound_of(opened: Opened, changes: list[Change]) -> set[tuple[int, int]]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.proves("Damage", "any file, any damage")
 @given(damages=damages, head_damages=head_damages)
 @settings(max_examples=100, deadline=None)

@@ -41,6 +41,7 @@ def damage_many(template: Template, folder: Path, cases: range) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.long
 @pytest.mark.proves("Damage", "any file, any damage")
 @pytest.mark.timeout(300)
 def test_any_damage_to_one_file(template: Template, tmp_path: Path) -> None:

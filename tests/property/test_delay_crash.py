@@ -21,6 +21,7 @@ async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) ->
     return await crash_everywhere(script, folder, Promised(), operations=OPERATIONS, step=step)
 
 
+@pytest.mark.long
 @pytest.mark.proves("When the store is opened", "6. delayed messages")
 @pytest.mark.proves("When the store is opened", "6. timer messages")
 @pytest.mark.proves(

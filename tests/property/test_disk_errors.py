@@ -53,6 +53,7 @@ async def run_with(folder: Path, flush_disk_type: str, seed: int, faults: Faults
     return script
 
 
+@pytest.mark.long
 @pytest.mark.proves("When a sync fails", "all of these, followed by a power loss")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

@@ -25,6 +25,7 @@ async def check(folder: Path, flush_disk_type: str, seed: int, step: int) -> int
     return await crash_at_points(script, folder, PromisedLog(), step=step)
 
 
+@pytest.mark.long
 @pytest.mark.proves("A log that copies another's", "a crash at any write")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 3])
@@ -60,6 +61,7 @@ def some_cold_reads(monkeypatch) -> None:
     monkeypatch.setattr(CachedWindows, "holds", lambda *read: chance.random() < 0.5 and holds(*read))
 
 
+@pytest.mark.long
 @pytest.mark.proves("A log that copies another's", "cut beside pulls and cleaning")
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("some_cold_reads")

@@ -124,6 +124,7 @@ def exchange_new(client: RawClient) -> None:
     exchange(client, "CG_New", "New")
 
 
+@pytest.mark.long
 def test_a_broker_withstands_strangers(
     servers: StrangerServers, routes: dict[int, Route], record_property: Callable[[str, object], None]
 ) -> None:

@@ -21,6 +21,7 @@ async def check_all(folder: Path, flush_disk_type: str, seed: int, step: int) ->
     return await crash_everywhere(script, folder, Promised(), operations=OPERATIONS, step=step)
 
 
+@pytest.mark.long
 @pytest.mark.proves("When the store is opened", "7. transactions")
 @pytest.mark.proves("Transactions", "a broker killed between half message and commit; what is committed comes once")
 @pytest.mark.timeout(600)

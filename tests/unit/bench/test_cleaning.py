@@ -54,6 +54,7 @@ def test_sends_are_measured_until_the_files_are_gone(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @linux
 def test_a_rejection_by_the_broker_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(address: str, code: int) -> None:

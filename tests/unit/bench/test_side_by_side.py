@@ -151,6 +151,7 @@ def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch):
     assert done.output == "side_by_side: needs-jdk: javac not found\n"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_a_slave_that_copied_all_is_measured_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(load, "prepare", lambda: None)

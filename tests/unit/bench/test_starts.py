@@ -34,6 +34,7 @@ def test_a_log_that_ends_too_early_is_an_error(tmp_path: Path):
         list(starts.starts(replace(made, end=made.end + 1), tmp_path, 1, cold=True))
 
 
+@pytest.mark.long
 def test_the_middle_of_a_big_store_is_drained_beside_a_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     drained: list[tuple[str, list[int], int]] = []
 

@@ -73,6 +73,7 @@ def test_arguments_name_and_status_reach_the_program(checkout: Path, tmp_path: P
     assert done.stdout == f'["mqnamesrv", "-c", "a b", "", "*", "{paths[0]}", "{paths[1]}"]\n'
 
 
+@pytest.mark.long
 def test_a_command_works_from_anywhere_and_by_any_path(checkout: Path, tmp_path: Path):
     link = tmp_path / "link"
     link.symlink_to(checkout / "bin" / "mqnamesrv")

@@ -428,6 +428,7 @@ async def test_messages_accepted_under_a_larger_maxmessagesize_are_served(tmp_pa
     await again.stop()
 
 
+@pytest.mark.long
 async def test_records_above_16_mib_are_served_after_the_limit_was_lowered(tmp_path: Path):
     sizes: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 26}
     store = make_store(tmp_path / "store", max_message_size=1 << 25, **sizes)

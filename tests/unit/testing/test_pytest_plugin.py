@@ -46,6 +46,7 @@ def run(folder: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scope", "servers"), [("function", 3), ("module", 1), ("session", 1)])
 def test_the_server_lives_as_long_as_its_scope(tmp_path: Path, scope: str, servers: int):
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nasyncio_mode = auto\nrocketmq_scope = {scope}\n")
@@ -53,6 +54,7 @@ def test_the_server_lives_as_long_as_its_scope(tmp_path: Path, scope: str, serve
     assert "3 passed" in run(tmp_path)
 
 
+@pytest.mark.long
 def test_workers_of_xdist_have_servers_of_their_own(tmp_path: Path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nrocketmq_scope = session\n")
     for number in range(2):
@@ -84,6 +86,7 @@ def test_with_a_server(rocketmq, number):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scope", ["module", "session"])
 @pytest.mark.parametrize("reset", [True, False])
 def test_a_shared_server_is_reset_before_each_test(tmp_path: Path, scope: str, *, reset: bool):

@@ -92,6 +92,7 @@ _SELECTIONS = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(selection=_SELECTIONS, split_size=st.sampled_from([3_000, 50_000, 1 << 26]))
 def test_any_selection_gives_the_rows_that_filtering_gives(

@@ -85,6 +85,7 @@ def rows_of(stores: Any, **arguments: Any) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", golden_store.NAMES)
 def test_recorded_stores_equal_the_slow_reader(server: S3Server, tmp_path: Path, name: str) -> None:
     root = golden_store.unpack(name, tmp_path)
@@ -94,6 +95,7 @@ def test_recorded_stores_equal_the_slow_reader(server: S3Server, tmp_path: Path,
     assert report.ranges == []
 
 
+@pytest.mark.long
 def test_large_ranges_are_read_and_no_zeros_after_the_log(made: tuple[str, Path], reads: list[int]) -> None:
     address, root = made
     assert rows_of(address) == slow_rows(root / "commitlog", "made")
@@ -170,6 +172,7 @@ def test_single_heads_are_read_alone(made: tuple[str, Path], reads: list[int]) -
     assert reads == [10, 10, 3]
 
 
+@pytest.mark.long
 def test_traffic_from_the_queues_is_that_of_the_store(server: S3Server, tmp_path: Path, caplog) -> None:
     root = tmp_path / "mixed"
     MixedStore(root, 500, span_ms=50 * MINUTE_MS, mapped_file_size_commit_log=1 << 17).make()

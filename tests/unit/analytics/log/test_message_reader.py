@@ -232,6 +232,7 @@ def test_recorded_stores_equal_their_manifest(recorded: tuple[str, Path]) -> Non
         assert (row["properties"], len(row["body"])) == (message["properties"], message["bodyLen"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("split_size", [10_000, 1 << 26])
 def test_a_log_of_all_kinds_of_records_equals_the_slow_reader(tmp_path: Path, split_size: int) -> None:
     writer = CommitLogWriter(tmp_path, file_size=1 << 19)

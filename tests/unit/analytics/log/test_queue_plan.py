@@ -93,6 +93,7 @@ _SELECTIONS = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(selection=_SELECTIONS, split_size=st.sampled_from([2_000, 30_000, 1 << 26]))
 def test_rows_read_through_queues_are_those_that_filtering_gives(

@@ -32,6 +32,7 @@ def test_many_bars_make_a_higher_picture(tmp_path: Path):
     assert size_of(many)[1] > size_of(few)[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["$x^2$", "_hidden", r"\frac{1}{2}", "Bestätigungen", "x" * 300, "tab\tand\x00null", ""]
 )

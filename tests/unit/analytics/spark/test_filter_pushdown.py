@@ -187,6 +187,7 @@ def holds(row, given) -> bool:
     return value is not None and _OPERATORS[type(given)](value, given.value)
 
 
+@pytest.mark.long
 def test_any_filters_give_the_rows_that_they_say(tmp_path):
     writer = CommitLogWriter(tmp_path, file_size=1 << 14)
     chance = random.Random(5)

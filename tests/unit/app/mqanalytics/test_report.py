@@ -16,6 +16,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_a_page_and_pictures_are_written_and_named(store: Path, tmp_path: Path):
     output = tmp_path / "out.html"
     done = CliRunner().invoke(app, ["report", f"b={store}", "-o", str(output), "--png", str(tmp_path / "png")])

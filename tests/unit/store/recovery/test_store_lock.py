@@ -195,6 +195,7 @@ def contents(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): data for path, data in files.items() if data.strip(b"\0")}
 
 
+@pytest.mark.long
 @pytest.mark.proves("When the store is opened", "1. `abort`")
 async def test_without_the_abort_file_the_disk_has_what_a_clean_stop_left(tmp_path: Path):
     """It is on disk before anything is changed, and goes when all that was changed is."""
