@@ -22,6 +22,7 @@ from tests.support.shared_session import SharedSession
 ROOT = Path(__file__).resolve().parents[1]
 JVM_WEIGHT = 100  # a test that starts a JVM takes as long as so many others
 FAILED = pytest.StashKey[bool]()
+QUICK_EXAMPLES = 25  # of a property that sets no number itself; the whole run tries four times as many
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
 
 # Programs that tests start find the package as the tests do.
@@ -51,10 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run the same examples of Hypothesis in each run, and new ones with --soak; tolerate a busy machine."""
+    """Run the same examples of Hypothesis each time, fewer with --quick, new ones with --soak; allow for slowness."""
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     soak = config.getoption("--soak")
-    settings.register_profile("ours", deadline=None, derandomize=not soak, suppress_health_check=checks)
+    examples = QUICK_EXAMPLES if config.getoption("--quick") else 100  # Hypothesis' own default
+    settings.register_profile(
+        "ours", deadline=None, derandomize=not soak, max_examples=examples, suppress_health_check=checks
+    )
     settings.load_profile("ours")
 
 
