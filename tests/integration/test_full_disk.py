@@ -155,6 +155,7 @@ def check_refused(answer: RawAnswer) -> None:
     assert re.search(r"no room|disk", answer.remark, re.IGNORECASE), answer.remark
 
 
+@pytest.mark.long
 def test_a_full_disk_rejects_sends_and_serves_stored_messages(small_disk: SmallDiskBroker):
     small_disk.occupy(6 << 20)
     check_refused(small_disk.send_until_refused())
@@ -208,6 +209,7 @@ def test_a_broker_starts_on_a_full_disk_and_serves_stored_messages(
     small_disk.check_alive()
 
 
+@pytest.mark.long
 def test_queues_index_and_tables_are_written_once_the_disk_has_space(small_disk: SmallDiskBroker):
     for _ in range(10):
         assert small_disk.send().code == SUCCESS

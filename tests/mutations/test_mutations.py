@@ -10,6 +10,7 @@ from tests.mutations.mutant import LIMIT_S, ROOT, Mutation, failure_with, mutate
 NAMES = [mutation.name for mutation in MUTATIONS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=NAMES)
 def test_a_mutation_changes_the_code_in_one_place(mutation: Mutation):
     path, text = mutated(mutation)

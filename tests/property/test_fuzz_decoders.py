@@ -38,6 +38,7 @@ def test_recorded_input_is_accepted(name: str) -> None:
         assert target.run(data), data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -193,6 +193,7 @@ def test_a_queue_whose_files_were_all_removed_by_age_says_nothing_of_consumers(c
     assert check(copy).findings == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_each_rule_sees_its_damage_and_no_other(copy: Path, queued: list[MessageExt], kind: str) -> None:
     rule, damage = DAMAGE[kind]

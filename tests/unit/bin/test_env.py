@@ -91,6 +91,7 @@ def test_a_command_works_from_anywhere_and_by_any_path(checkout: Path, tmp_path:
     assert len({done.stdout for done in called}) == 1
 
 
+@pytest.mark.long
 def test_files_in_the_callers_directory_are_not_taken_for_modules(checkout: Path, tmp_path: Path):
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
 
@@ -107,6 +108,7 @@ def test_an_interrupt_reaches_the_program_itself(checkout: Path):
         assert process.wait(60) == 9
 
 
+@pytest.mark.long
 def test_changed_pins_are_installed_at_the_next_start(checkout: Path):
     pins = checkout / "requirements" / "core.txt"
     pins.write_text("# still nothing, in other words\n")

@@ -147,6 +147,7 @@ async def test_the_last_record_is_known_after_each_dispatch_restart_and_cut(tmp_
         assert copy.last_record == before_cut
 
 
+@pytest.mark.long
 @pytest.mark.proves("A log that copies another's", "dispatch, cut, other bytes, start")
 @pytest.mark.usefixtures("appends")
 @pytest.mark.parametrize("restart", ["stopped", "killed"])

@@ -63,6 +63,7 @@ async def test_a_server_whose_start_fails_leaves_nothing_behind(temp: Path):
     assert entries(temp) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("turns", [1, 5, 20])
 async def test_a_cancelled_start_leaves_nothing_behind(temp: Path, caplog: pytest.LogCaptureFixture, turns: int):
     before, mq = held(), RocketMQServer()

@@ -105,6 +105,7 @@ def test_large_ranges_are_read_and_no_zeros_after_the_log(made: tuple[str, Path]
     assert len(reads) < 30
 
 
+@pytest.mark.long
 def test_a_selected_topic_is_read_through_its_queue(
     made: tuple[str, Path], reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

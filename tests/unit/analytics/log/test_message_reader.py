@@ -63,6 +63,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("split_size", SPLIT_SIZES)
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_record_is_skipped_counted_and_named(writer: CommitLogWriter, kind: str, split_size: int) -> None:

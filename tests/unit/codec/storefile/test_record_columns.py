@@ -124,6 +124,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DAMAGE)
 @pytest.mark.parametrize("number", [0, 1, 300, 600])
 def test_they_find_what_lies_before_a_damaged_record(writer: CommitLogWriter, number: int, kind: str) -> None:

@@ -192,6 +192,7 @@ async def test_bad_names_are_named(processor, header, named):
     assert named in remark
 
 
+@pytest.mark.long
 async def test_a_topic_that_is_named_often_is_looked_at_once(parts, store, processor, monkeypatch):
     parts.topic_configs.update(TopicConfig("Wide", 16_384, 16_384))
     looked_at = []

@@ -190,6 +190,7 @@ def zeros(path: Path) -> None:
     overwrite(path, 0, bytes(QUEUE_FILE))
 
 
+@pytest.mark.long
 @pytest.mark.proves("Damage", "queue and index files")
 @CLEAN
 @pytest.mark.parametrize("damage", [removed, shorter, longer, empty])
@@ -260,6 +261,7 @@ def backwards(path: Path) -> None:
     overwrite(path, 16, (1 << 50).to_bytes(8, "big"))
 
 
+@pytest.mark.long
 @pytest.mark.proves("Damage", "queue and index files")
 @CLEAN
 @pytest.mark.parametrize("damage", [other_size, too_many, backwards])

@@ -448,6 +448,7 @@ def commit_log_files(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "commitlog").iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.proves("Damage", "last entries of a queue")
 @pytest.mark.parametrize(("moved", "size"), GARBLED)
 @pytest.mark.parametrize("number", [LAST, LAST - 2])
@@ -471,6 +472,7 @@ async def test_a_damaged_last_entry_is_rebuilt_and_reported(
     await store.stop()
 
 
+@pytest.mark.long
 @pytest.mark.proves("Damage", "last entries of a queue")
 @pytest.mark.parametrize(
     "bit", [pytest.param(bit, marks=[] if bit % 8 in {0, 7} else [pytest.mark.soak]) for bit in range(64)]

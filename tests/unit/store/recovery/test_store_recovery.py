@@ -164,6 +164,7 @@ def negative_size(path: Path, position: int, size: int) -> None:
 DAMAGES = [torn, zeroed, flipped_in_the_body, flipped_in_the_head, strange_size, negative_size]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("number", [COUNT - 1, COUNT - 10, 0])
 async def test_damage_cuts_the_log_there(
