@@ -123,11 +123,6 @@ class KVNamespaces:
         return {namespace: space.pairs for namespace, space in self._spaces.items()}
 
 
-# Key-value configuration (org.apache.rocketmq.namesrv.kvconfig.KVConfigManager).
-#
-# Kept in memory and in ``kvConfig.json`` as ``{"configTable":{namespace:{key:value}}}``, with the previous state in
-# ``kvConfig.json.bak``.
-
 log = logging.getLogger(__name__)
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"

@@ -64,11 +64,6 @@ class MinBrokerIdNotifier:
             self._send(address, header)
 
 
-# Delivery of NOTIFY_MIN_BROKER_ID_CHANGE without connecting to arbitrary registered addresses.
-#
-# A registration may name any address, so a connection to it could hit a third party. Connect only to an address on the
-# host that the broker registered from, as RocketMQ does. Use the broker's own connection for any other address.
-
 _PORT_BYTES = 4
 
 

@@ -38,10 +38,6 @@ class Audience(IntEnum):
         return self.name.lower()
 
 
-# Request handlers: their connection, their answers, and the routes to them (NettyRequestProcessor).
-#
-# The Protocols keep ``transport`` and ``processor`` independent of each other.
-
 Buffer = bytes | bytearray | memoryview
 
 

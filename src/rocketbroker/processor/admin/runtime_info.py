@@ -33,18 +33,6 @@ from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
 from rocketbroker.store.message_store import MessageStore
 
-# GET_BROKER_RUNTIME_INFO (28): figures of the broker (AdminBrokerProcessor.prepareRuntimeInfo).
-#
-# The answer has every key of RocketMQ, since exporters and dashboards read them as numbers. Values are measured, except
-# those in ``NOT_MEASURED``.
-#
-# These keys are not RocketMQ's, and absent while they would be 0 or empty:
-#
-# - ``replicationProblem``: reason why a slave does not follow its master;
-# - ``damagedMessages``: number of messages found damaged since the start;
-# - ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
-#   began to disagree about its subscriptions, and number of groups whose clients disagree now.
-
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: the broker's protocol version.
 BROKER_VERSION_DESC = "V5_5_0"
 _UNITS = "KMGTPE"
