@@ -20,21 +20,22 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's convention
 
 from bench.analytics_cases import PRUNED, one_percent
 from bench.measure import cpu_seconds, own_anonymous_mib, process_tree
-from rocketbroker.analytics import register, spark_session
+from rocketbroker.analytics import Selection, register, spark_session
+from rocketbroker.analytics.columns.selection import EVERYTHING
+from rocketbroker.analytics.spark.source_options import encode_selection
 
 _WATCH_SECONDS: Final = 0.05
 Run = Callable[[SparkSession, Path], int]
 
 
 def _messages(
-    spark: SparkSession, root: Path, columns: tuple[str, ...] | None, *, filter_pushdown: bool = False
+    spark: SparkSession, root: Path, columns: tuple[str, ...] | None, selection: Selection = EVERYTHING
 ) -> DataFrame:
     reader = spark.read.format("rocketmq_store")
     if columns is not None:
         full = reader.load(str(root)).schema
         reader = spark.read.format("rocketmq_store").schema(type(full)([full[name] for name in columns]))
-    reader = reader.option("filterPushdown", str(filter_pushdown).lower())
-    return reader.load(str(root))
+    return reader.option("selection", encode_selection(selection)).load(str(root))
 
 
 def _drain(frame: DataFrame) -> int:
@@ -45,9 +46,7 @@ def _drain(frame: DataFrame) -> int:
 
 def _in_one_percent(spark: SparkSession, root: Path) -> int:
     since, until = one_percent(root)
-    stored = F.col("store_timestamp")
-    chosen = (stored >= F.timestamp_millis(F.lit(since))) & (stored < F.timestamp_millis(F.lit(until)))
-    return _messages(spark, root, PRUNED, filter_pushdown=True).where(chosen).count()
+    return _messages(spark, root, PRUNED, Selection(since_ms=since, until_ms=until)).count()
 
 
 def _traffic(spark: SparkSession, root: Path) -> int:

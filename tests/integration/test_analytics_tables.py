@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics import Selection, create_views, messages, register, table
+from rocketbroker.analytics import Selection, create_views, messages, table
 from rocketbroker.analytics.tables.table_reader import TABLES
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
@@ -51,20 +51,28 @@ def offsets(frame: DataFrame) -> list[int]:
     return sorted(row["physical_offset"] for row in frame.collect())
 
 
-def test_filters_select_the_same_rows_pushed_down_or_not(spark: SparkSession, store: Path) -> None:
+def test_filters_of_one_frame_select_their_own_rows(spark: SparkSession, store: Path) -> None:
     columns = ["topic", "queue_id", "physical_offset", "tags", "store_timestamp"]
     rows = slow_rows(store / "commitlog")
     shared = messages(spark, store, columns)
-    for condition, holds in CONDITIONS:
-        wanted = [row["physical_offset"] for row in rows if holds(row)]
-        assert wanted, condition
-        assert offsets(shared.where(condition)) == wanted, condition
-        assert offsets(messages(spark, store, columns, filterPushdown=True).where(condition)) == wanted, condition
-    middle = rows[len(rows) // 2]["store_timestamp"]
-    pushed = messages(spark, store, columns, filterPushdown=True).where(
-        f"store_timestamp >= timestamp_millis({middle})"
-    )
-    assert offsets(pushed) == [row["physical_offset"] for row in rows if row["store_timestamp"] >= middle]
+    wanted = [[row["physical_offset"] for row in rows if holds(row)] for _, holds in CONDITIONS]
+    for (condition, _), expected in zip(CONDITIONS, wanted, strict=True):
+        assert expected, condition
+        assert offsets(shared.where(condition)) == expected, condition
+
+
+def test_filters_within_one_query_select_their_own_rows(spark: SparkSession, store: Path) -> None:
+    columns = ["topic", "queue_id", "physical_offset", "tags", "store_timestamp"]
+    rows = slow_rows(store / "commitlog")
+    shared = messages(spark, store, columns)
+    (one, holds_one), (other, holds_other) = CONDITIONS[0], CONDITIONS[2]
+    united = shared.where(one).union(shared.where(other))
+    wanted = [row["physical_offset"] for holds in (holds_one, holds_other) for row in rows if holds(row)]
+    assert offsets(united) == sorted(wanted)
+    shared.createOrReplaceTempView("shared_messages")
+    counts = [f"(SELECT count(*) FROM shared_messages WHERE {condition})" for condition in (one, other)]
+    counted = spark.sql(f"SELECT {', '.join(counts)}").collect()
+    assert tuple(counted[0]) == (sum(map(holds_one, rows)), sum(map(holds_other, rows)))
 
 
 def test_a_selection_belongs_to_its_data_frame(spark: SparkSession, store: Path) -> None:
@@ -76,17 +84,6 @@ def test_a_selection_belongs_to_its_data_frame(spark: SparkSession, store: Path)
     assert offsets(chosen) == wanted
     assert offsets(chosen.where("physical_offset > 7000")) == [offset for offset in wanted if offset > 7000]
     assert offsets(chosen) == wanted
-
-
-def test_a_spark_setting_that_is_off_is_named(spark: SparkSession, store: Path) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
-            messages(spark, store, ["topic"], filterPushdown=True).where("topic = 'StFill'").count()
-        assert messages(spark, store, ["topic"]).where("topic = 'StFill'").count() == 130
-    finally:
-        register(spark)
-    assert messages(spark, store, ["topic"], filterPushdown=True).where("topic = 'StFill'").count() == 130
 
 
 def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path) -> None:

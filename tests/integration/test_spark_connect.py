@@ -56,7 +56,7 @@ def test_tables_views_filters_streams_and_jobs(tmp_path: Path):
     counts = Counter(row["topic"] for row in rows if row["queue_id"] == 0)
     assert result == {
         "counts": sorted([topic, count] for topic, count in counts.items()),
-        "pushed": sum(counts.values()),
+        "chosen": sum(counts.values()),
         "topics": sorted(row["topic"] for row in table_rows(store, "topics")),
         "streamed": [row["physical_offset"] for row in rows],
         "traffic": len(rows) - 1,

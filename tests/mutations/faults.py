@@ -563,13 +563,6 @@ self._ready.append(entry)
         "tests/unit/analytics/log/test_message_reader.py",
     ),
     Mutation(
-        "analytics: a filter without a lower bound in time has one",
-        "filter_pushdown._times",
-        "since_ms > _LOWEST",
-        "since_ms >= _LOWEST",
-        "tests/unit/analytics/spark/test_filter_pushdown.py",
-    ),
-    Mutation(
         "analytics: a Spark without its jars is taken for whole",
         "local_session._home_variable",
         '(package / "bin" / "spark-submit").is_file() and (package / "jars").is_dir()',

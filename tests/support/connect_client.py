@@ -28,12 +28,12 @@ if __name__ == "__main__":
     register(spark)
     create_views(spark, store)
     counted = spark.sql("SELECT topic, count(*) AS c FROM messages WHERE queue_id = 0 GROUP BY topic").collect()
-    pushed = messages(spark, store, ["topic", "queue_id"], filterPushdown=True).where("queue_id = 0")
+    chosen = messages(spark, store, ["topic", "queue_id"], Selection(queue_ids={0}))
     scope = Scope(spark, tuple(store_roots(damaged)), Selection())
     by_minute = traffic(scope.messages(["broker", "topic", "store_timestamp", "size"]))
     print("RESULT " + json.dumps({
         "counts": sorted([row["topic"], row["c"]] for row in counted),
-        "pushed": pushed.count(),
+        "chosen": chosen.count(),
         "topics": sorted(row["topic"] for row in table(spark, store, "topics", ["topic"]).collect()),
         "streamed": streamed(spark, store, out),
         "traffic": sum(row["messages"] for row in by_minute.collect()),

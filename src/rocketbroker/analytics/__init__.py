@@ -15,17 +15,20 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.jobs.message_count import TopicQueueCount as TopicQueueCount
     from rocketbroker.analytics.jobs.message_count import count_locally as count_locally
     from rocketbroker.analytics.jobs.message_count import count_messages as count_messages
+    from rocketbroker.analytics.jobs.scope import Scope as Scope
     from rocketbroker.analytics.log.message_reader import read_store as read_store
     from rocketbroker.analytics.spark.local_session import spark_session as spark_session
     from rocketbroker.analytics.spark.rocketmq_store import create_views as create_views
     from rocketbroker.analytics.spark.rocketmq_store import messages as messages
     from rocketbroker.analytics.spark.rocketmq_store import register as register
     from rocketbroker.analytics.spark.rocketmq_store import table as table
+    from rocketbroker.analytics.spark.source_options import encode_selection as encode_selection
     from rocketbroker.analytics.tables.table import TableOptions as TableOptions
     from rocketbroker.analytics.tables.table_reader import read_table as read_table
 
 _HOMES = {
     "DecodeReport": ".columns.decode_report",
+    "Scope": ".jobs.scope",
     "Selection": ".columns.selection",
     "StoreRoot": ".files.store_root",
     "TableOptions": ".tables.table",
@@ -33,6 +36,7 @@ _HOMES = {
     "count_locally": ".jobs.message_count",
     "count_messages": ".jobs.message_count",
     "create_views": ".spark.rocketmq_store",
+    "encode_selection": ".spark.source_options",
     "messages": ".spark.rocketmq_store",
     "read_store": ".log.message_reader",
     "read_table": ".tables.table_reader",

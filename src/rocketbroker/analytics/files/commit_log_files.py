@@ -55,8 +55,11 @@ def commit_log_folder(folder: StoreFolder) -> str:
     return ""
 
 
-def commit_log_files(root: StoreRoot) -> list[LogFile]:
-    """Return the current files of the commit log by offset, without those that a broker deletes meanwhile."""
+def commit_log_files(root: StoreRoot, since: int = 0) -> list[LogFile]:
+    """Return the current files of the commit log by offset, without those that a broker deletes meanwhile.
+
+    A file that ends at or before the physical offset ``since`` counts as full: it is not read to find its end.
+    """
     folder = open_folder(root)
     where = commit_log_folder(folder)
     files = [LogFile(root, path, base, size, size) for base, path, size in offset_files(folder.files(where), where)]
@@ -64,8 +67,9 @@ def commit_log_files(root: StoreRoot) -> list[LogFile]:
         return _bounded(folder, files)
     # Last file first: if a broker rolls to the next file meanwhile, the files before it are full when they are
     # measured. In the other order, its last writes to a file would seem to be missing.
-    measured = [found for file in reversed(files) if (found := _measured(folder, file)) is not None]
-    return measured[::-1]
+    late = [file for file in files if file.base + file.size > since]
+    measured = [found for file in reversed(late) if (found := _measured(folder, file)) is not None]
+    return files[: len(files) - len(late)] + measured[::-1]
 
 
 def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:

@@ -1,7 +1,7 @@
 """Stores to read: one root directory per broker, local or remote.
 
 root  := [broker "="] place
-place := path of a directory | scheme "://" …        s3, gs, hdfs, viewfs, abfs, file
+place := path of a directory | scheme "://" …        s3 (s3a), gs, hdfs, viewfs, abfs, file
 
 The place is a store's root or its commit-log directory. The query of an address may have options of the object store
 (endpoint, region), as pyarrow accepts them; its environment variables apply as well.
@@ -9,9 +9,8 @@ The place is a store's root or its commit-log directory. The query of an address
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -20,9 +19,9 @@ from rocketbroker.common.errors import ConfigError
 
 _NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# A default name has at most this many folders; after that a number makes it unique.
-_WIDEST_NAME: Final = 3
 _COMMIT_LOG: Final = "commitlog"
+# Hadoop's names for S3.
+_HADOOP_S3: Final = {"s3a", "s3n"}
 # Schemes that are aliases of another one.
 _SAME_SCHEME: Final = {"gcs": "gs", "abfss": "abfs"}
 # Options in the query of an address, and variables, that name the host of an object store; the first one wins.
@@ -64,22 +63,27 @@ Stores = str | Path | StoreRoot | Sequence[str | Path | StoreRoot]
 def store_roots(stores: Stores) -> list[StoreRoot]:
     """Return the roots that ``stores`` names, in their order.
 
-    A broker without a name is named after the last folder of its place, with the folders before it if others have the
-    same name. A Path, and text in a list, is never split at commas.
+    A broker without a name is named after the last folder of its place, whatever other stores are named: a checkpoint
+    of a stream has the names, and a store that is added later must not change them. A Path, and text in a list, is
+    never split at commas.
 
     Raises:
-        ConfigError: no store is named, an address is invalid, or a broker or place is repeated.
+        ConfigError: no store is named, an address is invalid, or a name or place is repeated.
     """
     parsed = [_parse(one) for one in _parted(stores)]
     if not parsed:
         raise ConfigError("no store is named; give a directory, an address or NAME=PLACE")
-    given = [name for name, _ in parsed if name]
-    for broker in given:
-        if given.count(broker) > 1:
-            raise ConfigError(f"the broker {broker} is named twice, so its messages would count twice")
     _refuse_same_place([uri for _, uri in parsed])
-    names = _default_names([_folders(uri) for name, uri in parsed if not name], set(given))
-    return [StoreRoot(name or names.pop(0), uri) for name, uri in parsed]
+    roots = [StoreRoot(name or _default_name(uri), uri) for name, uri in parsed]
+    seen: dict[str, StoreRoot] = {}
+    for root in roots:
+        other = seen.setdefault(root.broker, root)
+        if other is not root:
+            raise ConfigError(
+                f"{other.shown} and {root.shown} are both called {root.broker}; give each broker a name of its own, "
+                f"such as {root.broker}-2={root.shown}"
+            )
+    return roots
 
 
 def _parted(stores: Stores) -> list[str | Path | StoreRoot]:
@@ -113,6 +117,8 @@ def _address(place: str) -> str:
         raise ConfigError(f"an address that begins with {found[0]} is invalid: {error}") from error
     if not parts.netloc and not parts.path.strip("/"):
         raise ConfigError(f"{found[0]} names no store; add a bucket or host, and a folder")
+    if found[1].lower() in _HADOOP_S3:
+        return "s3" + place[len(found[1]) :]
     if found[1].lower() != "file":
         return place
     if parts.netloc not in {"", "localhost"} or not parts.path:
@@ -159,26 +165,12 @@ def _endpoint(uri: str, scheme: str) -> str:
     return given[0].rpartition("://")[2].rstrip("/").lower() if given else ""
 
 
-def _folders(uri: str) -> list[str]:
-    """Return host and folders of a place, without the commit-log directory at its end."""
+def _default_name(uri: str) -> str:
+    """Return the last folder of a place, or its host, without the commit-log directory at its end."""
     root = StoreRoot("", uri)
     path = urlsplit(root.shown) if not root.is_local else None
     parts = [path.netloc, *path.path.split("/")] if path else uri.split("/")
     folders = [part for part in parts if part]
-    return (folders[:-1] if folders[-1:] == [_COMMIT_LOG] else folders) or ["store"]
-
-
-def _default_names(places: list[list[str]], used: set[str]) -> list[str]:
-    names: list[str] = []
-    for folders in places:
-        names.append(next(name for name in _candidates(folders, places) if name not in used))
-        used.add(names[-1])
-    return names
-
-
-def _candidates(folders: list[str], places: list[list[str]]) -> Iterator[str]:
-    for width in range(1, _WIDEST_NAME + 1):
-        if sum(other[-width:] == folders[-width:] for other in places) == 1:
-            yield "/".join(folders[-width:])
-    yield folders[-1]
-    yield from (f"{folders[-1]}-{number}" for number in count(2))
+    if folders[-1:] == [_COMMIT_LOG]:
+        folders.pop()
+    return folders[-1] if folders else "store"

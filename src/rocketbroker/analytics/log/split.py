@@ -167,10 +167,11 @@ def plan_splits(
 
 
 def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: DecodeReport) -> Iterator[Split]:
-    files = [file for file in commit_log_files(root) if file.data_end]
+    wanted = selection.of_broker(root.broker)
+    since = wanted.physical_offsets[0] if wanted.physical_offsets else 0
+    files = [file for file in commit_log_files(root, since) if file.data_end]
     for gap in gaps(files):
         report.add_missing(gap)
-    wanted = selection.of_broker(root.broker)
     if not files or wanted.is_nothing:
         return
     low, high = wanted.physical_offsets or (0, files[-1].base + files[-1].data_end)

@@ -1,4 +1,4 @@
-"""A quiet local Spark session that finds Java, Python and rocketbroker itself and stops at the end of a block."""
+"""A Spark session for a block: that of spark-submit, else a quiet local one that finds Java and Python itself."""
 
 import hashlib
 import os
@@ -156,6 +156,8 @@ _NOISE = (
     "To adjust logging level use sc.setLogLevel(newLevel).",
 )
 _EXIT_SECONDS = 20
+# Set by spark-submit: where the JVM that it has started listens.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 @contextmanager
@@ -163,11 +165,19 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
     """Start a session on all cores, bound to loopback and without web UI; ``settings`` are Spark's own.
 
     If the process already has a session, it is used and left running. Otherwise the session and its JVM stop at the end
-    of the block.
+    of the block. Under ``spark-submit`` the master and all else that it was given apply, with ``settings`` above them.
     """
     active = _running()
     if active is not None:
         yield active
+        return
+    if _SUBMITTED in os.environ:
+        # The JVM is that of spark-submit, which also decides about its log, address and web pages.
+        session = SparkSession.builder.appName(app_name).config(map=dict(settings or {})).getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
         return
     with ExitStack() as leave:
         home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))

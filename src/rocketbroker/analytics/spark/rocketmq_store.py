@@ -9,23 +9,23 @@ spark.readStream.format("rocketmq_store").load(store_dir)
 import functools
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
-from rocketbroker.analytics.spark.filter_pushdown import push_filters
 from rocketbroker.analytics.spark.source_options import (
     SourceOptions,
     encode_selection,
     encode_stores,
+    refuse_stream_options,
     source_options,
     table_of,
 )
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
 FORMAT: Final = "rocketmq_store"
-#: Without it Spark rejects a source that can apply filters itself; it is off by default.
-PUSHDOWN_SETTING: Final = "spark.sql.python.filterPushdown.enabled"
 # The JVM sets it for workers that run several tasks.
 _REUSED: Final = "SPARK_REUSE_WORKER"
 
@@ -67,12 +65,11 @@ class ShortErrors:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format with ``spark``, and enable filter pushdown.
+    """Register the format with ``spark``.
 
-    This is necessary if Spark's Python does not find ``pyspark_rocketbroker``, and for the option ``filterPushdown``.
-    It also saves the second that PySpark takes to search for formats.
+    This is necessary if Spark's Python does not find ``pyspark_rocketbroker``. It also saves the second that PySpark
+    takes to search for formats.
     """
-    spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(RocketMQStore)
 
 
@@ -86,15 +83,15 @@ class RocketMQStore(DataSource):
     def schema(self) -> StructType:
         """Return all columns of the table."""
         with ShortErrors():
-            found = from_arrow_schema(table_of(self.options).schema)
+            found = spark_schema(table_of(self.options).schema)
         settle()
         return found
 
     def reader(self, schema: StructType) -> "TableReader":
         """Return a reader of the columns of ``schema``."""
         with ShortErrors():
-            options = source_options(self.options)
-            return (FilteredTableReader if options.filter_pushdown else TableReader)(options, schema)
+            refuse_stream_options(self.options)
+            return TableReader(source_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
         """Return a reader that streams messages."""
@@ -112,7 +109,12 @@ class TablePartition(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads a table with the columns and types of ``schema``."""
+    """Reads a table with the columns and types of ``schema``.
+
+    It has no ``pushFilters``. Spark keeps the reader that got the filters of one scan with the data frame, and gives it
+    to its other scans: a union of two filters on one frame would count one side twice and lose the other. What limits a
+    read is the option ``selection``, which is part of the plan.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -138,17 +140,12 @@ class TableReader(DataSourceReader):
         settle()
 
 
-class FilteredTableReader(TableReader):
-    """A table reader that applies filters itself.
-
-    It is a separate class, since Spark rejects such a reader if its setting is off, and used on request only: Spark 4.3
-    keeps the filters that one query of a data frame pushed down, and applies them to a later query without filters.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow the selection by the filters; return those that Spark must still apply."""
-        self._selection, left = push_filters(filters, self._options.table, self._schema, self._selection)
-        return left
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return an Arrow schema as Spark's, with the comments of the columns, which DESCRIBE shows."""
+    columns = from_arrow_schema(schema)
+    for column, field in zip(columns, schema, strict=True):
+        column.metadata = {"comment": (field.metadata or {}).get(b"comment", b"").decode()}
+    return columns
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -188,7 +185,7 @@ def load(
     spark: SparkSession, stores: Sequence[StoreRoot], name: str, schema: pa.Schema, **options: str | int | bool
 ) -> DataFrame:
     """Return the table ``name`` with the columns and types of ``schema``."""
-    reader = spark.read.format(FORMAT).schema(from_arrow_schema(schema)).option("table", name)
+    reader = spark.read.format(FORMAT).schema(spark_schema(schema)).option("table", name)
     return reader.options(stores=encode_stores(stores), **options).load()
 
 

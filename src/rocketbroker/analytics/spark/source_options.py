@@ -1,6 +1,7 @@
 """The options of the Spark format ``rocketmq_store``."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
@@ -19,6 +20,13 @@ LATEST: Final = "latest"
 _FORMAT: Final = "rocketmq_store"
 
 _PLACES: Final = ("path", "paths", "stores")
+# Properties of a table in a catalog, which Spark passes on as options (TableCatalog of Spark).
+_OF_CATALOGS: Final = {"owner", "location", "provider", "comment", "external", "is_managed_location", "collation"}
+_BYTES: Final = ("splitSize", "maxBytesPerTrigger")
+_NUMBER: Final = re.compile(r"([0-9]{1,18}) ?([a-z]*)")
+_UNITS: Final = {"": 1, "b": 1} | {
+    unit + suffix: 1 << shift for unit, shift in (("k", 10), ("m", 20), ("g", 30)) for suffix in ("", "b", "ib")
+}
 
 T = TypeVar("T")
 
@@ -28,13 +36,12 @@ OPTIONS: Final = {
     "paths": "stores as a JSON list, which load([...]) sets",
     "stores": "stores as a JSON list of pairs of name and place",
     "table": "table to read (messages)",
-    "splitSize": "bytes that one task reads (64 MiB)",
+    "splitSize": "bytes that one task reads, such as 64m (64 MiB)",
     "selection": "messages to read, as `encode_selection` writes a Selection (all)",
-    "filterPushdown": "true: the source applies filters; for data frames that are queried only once (false)",
     "maxHashSlotNum": "slots of an index file, if they cannot be detected",
     "checkCrc": "true: corrupt_ranges includes messages whose body does not match its checksum (false)",
     "startingOffsets": "earliest or latest: start of a new streaming query (earliest)",
-    "maxBytesPerTrigger": "most bytes of the log per micro-batch (no limit)",
+    "maxBytesPerTrigger": "most bytes of the log per micro-batch, such as 1g (no limit)",
     "failOnDataLoss": "false: if log files were removed unread, a streaming query logs it and continues (true)",
 }
 
@@ -47,10 +54,16 @@ class SourceOptions:
     table: Table
     table_options: TableOptions
     selection: Selection
-    filter_pushdown: bool
     starting_offsets: str
     max_bytes_per_trigger: int | None
     fail_on_data_loss: bool
+
+
+def refuse_stream_options(options: Mapping[str, str]) -> None:
+    """Raise :class:`ConfigError` for an option that would have no effect on a batch, which reads all that is there."""
+    for name, value in _checked(options).items():
+        if name == "maxBytesPerTrigger" or (name == "startingOffsets" and value.lower() != EARLIEST):
+            raise ConfigError(f"{name} is {value!r}: it is for readStream; limit a batch by the option selection")
 
 
 def table_of(options: Mapping[str, str]) -> Table:
@@ -67,7 +80,6 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         table_of(options),
         TableOptions(_number(given, "splitSize", SPLIT_SIZE), slots, crc),
         selection=_selection(given),
-        filter_pushdown=_flag(given, "filterPushdown"),
         starting_offsets=_one_of(given, "startingOffsets", (EARLIEST, LATEST)),
         max_bytes_per_trigger=_number(given, "maxBytesPerTrigger", 0) or None,
         fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
@@ -75,8 +87,15 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
-    """Return ``options`` by the names of ``OPTIONS``."""
+    """Return ``options`` by the names of ``OPTIONS``, without those that a catalog adds to a table of its own.
+
+    A table that was created with a path has it as its location, a URI such as ``file:/data/a``.
+    """
     names = {name.lower(): name for name in OPTIONS}
+    given = {name.lower(): value for name, value in options.items()}
+    options = {name: value for name, value in options.items() if name.lower() not in _OF_CATALOGS}
+    if "location" in given and not any(given.get(place) for place in _PLACES):
+        options = {**options, "path": re.sub("^file:/(?!/)", "file:///", given["location"])}
     for name in options:
         if name.lower() not in names:
             raise ConfigError(f'format("{_FORMAT}") has no option {name!r}; its options are {", ".join(OPTIONS)}')
@@ -129,12 +148,15 @@ def _json(given: Mapping[str, str], name: str, kind: type[T]) -> T:
 
 
 def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number above 0; one of bytes may have a unit, as in Spark's own settings."""
     if name not in given:
         return default
-    text = given[name]
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ConfigError(f"{name} is {text!r}; give a number above 0 ({OPTIONS[name]})")
-    return int(text)
+    units = _UNITS if name in _BYTES else {"": 1}
+    found = _NUMBER.fullmatch(given[name].strip().lower())
+    unit = units.get(found[2]) if found else None
+    if found is None or unit is None or int(found[1]) == 0:
+        raise ConfigError(f"{name} is {given[name]!r}; give a number above 0 ({OPTIONS[name]})")
+    return int(found[1]) * unit
 
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool = False) -> bool:

@@ -8,7 +8,7 @@ the checksum reveals it.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
@@ -40,11 +40,14 @@ _MARKED: Final = 256
 
 
 class LogProgress:
-    """Current files of a store's CommitLog. Offsets are physical ones."""
+    """Current files of a store's CommitLog. Offsets are physical ones.
 
-    def __init__(self, root: StoreRoot) -> None:
+    Files that end before ``since`` are not read: a poll takes as long as what is new, however much is kept.
+    """
+
+    def __init__(self, root: StoreRoot, since: int = 0) -> None:
         self.root = root
-        self.files = [file for file in commit_log_files(root) if file.data_end]
+        self.files = [file for file in commit_log_files(root, since) if file.data_end]
 
     @property
     def begin(self) -> int:
@@ -147,14 +150,6 @@ class UnloggedReport(DecodeReport):
         """Log nothing."""
 
 
-# Streaming reader of stores for ``spark.readStream.format("rocketmq_store")``.
-#
-# Progress is, for each broker, the physical offset at which a record begins, the name of its file for people who read
-# the checkpoint, and a checksum of the bytes before it. A micro-batch has the records that begin from one progress to
-# before the next. They are complete when the next progress is recorded, and records never change, so a batch that is
-# planned again after a restart has the same rows. After a power loss a broker may truncate the log and write other
-# records there: the checksum reveals it.
-
 #: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; old checkpoints have no mark.
 Progress = dict[str, dict[str, Any]]
 
@@ -183,7 +178,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         # End of the stores at the start of a query with the trigger availableNow.
         self._last: Progress | None = None
-        # End of the stores at the last call of latestOffset.
+        # End of the stores at the last call of latestOffset, from which the next call looks for more.
         self._newest: Progress | None = None
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
@@ -206,9 +201,36 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StoreError: the next records were removed unread, or a log ends before the progress.
         """
+        if not isinstance(limit, (ReadAllAvailable, ReadMaxBytes)):
+            raise ConfigError(f"{type(limit).__name__} is not supported; use maxBytesPerTrigger")
         self._check_brokers(start)
-        share, self._newest = self._share(limit), {}
-        return {store.broker: self._latest(LogProgress(store), start, share) for store in self._options.stores}
+        logs = {store.broker: LogProgress(store, _offset(start, store.broker)) for store in self._options.stores}
+        for broker in start:
+            self._check_loss(logs[broker], _offset(start, broker), _offset(start, broker))
+            self._check_same(logs[broker], start[broker])
+        # A broker without progress was added after the checkpoint: it is read from its log's start.
+        begins = {broker: _offset(start, broker) if broker in start else log.begin for broker, log in logs.items()}
+        ends = {broker: self._end(log, begins[broker]) for broker, log in logs.items()}
+        self._newest = {broker: _at(log, ends[broker]) for broker, log in logs.items()}
+        if self._last is not None:
+            ends = {broker: max(min(end, _offset(self._last, broker)), begins[broker]) for broker, end in ends.items()}
+        if isinstance(limit, ReadMaxBytes):
+            shares = fair_shares({broker: end - begins[broker] for broker, end in ends.items()}, limit.max_bytes)
+            for broker, log in logs.items():
+                ends[broker] = log.within(max(begins[broker], log.begin), ends[broker], shares[broker])
+        return {
+            broker: start[broker] if broker in start and ends[broker] == begins[broker] else _at(log, ends[broker])
+            for broker, log in logs.items()
+        }
+
+    def _end(self, log: LogProgress, begin: int) -> int:
+        """Return the end of a log; walk only what follows the end found before, if the log still has it."""
+        known = (self._newest or {}).get(log.root.broker)
+        if known is not None:
+            offset, mark = int(known["offset"]), known["mark"]
+            if begin < offset <= log.written_end and mark and log.mark(offset) == mark:
+                return log.end(offset)
+        return log.end(begin)
 
     def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
         """Return the end of the stores at the last call of ``latestOffset``."""
@@ -245,38 +267,12 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{', '.join(sorted(known))}; name all stores as before, or start with another checkpoint"
             )
 
-    def _share(self, limit: ReadLimit) -> int | None:
-        """Return the most bytes of a micro-batch per broker."""
-        if isinstance(limit, ReadAllAvailable):
-            return None
-        if not isinstance(limit, ReadMaxBytes):
-            raise ConfigError(f"{type(limit).__name__} is not supported; use maxBytesPerTrigger")
-        return max(limit.max_bytes // len(self._options.stores), 1)
-
-    def _latest(self, log: LogProgress, start: Progress, share: int | None) -> dict[str, Any]:
-        broker = log.root.broker
-        # A broker without progress was added after the checkpoint: it is read from its log's start.
-        before = start.get(broker, {"offset": log.begin})
-        offset = int(before["offset"])
-        if broker in start:
-            self._check_loss(log, offset, offset)
-            self._check_same(log, before)
-        end = log.end(offset)
-        if self._newest is not None:
-            self._newest[broker] = _at(log, end)
-        if self._last is not None:
-            end = max(min(end, int(self._last[broker]["offset"])), offset)
-        if share is not None:
-            end = log.within(max(offset, log.begin), end, share)
-        return before if end == offset and broker in start else _at(log, end)
-
     def _parts(self, store: StoreRoot, start: Progress, end: Progress) -> Iterator[StreamPartition]:
-        low = int(start.get(store.broker, {"offset": 0})["offset"])
-        high = int(end[store.broker]["offset"])
+        low, high = _offset(start, store.broker), _offset(end, store.broker)
         if low >= high:
             return
         if store.broker in start:
-            log = LogProgress(store)
+            log = LogProgress(store, low)
             self._check_loss(log, low, high)
             self._check_same(log, start[store.broker])
             self._check_same(log, end[store.broker])
@@ -314,6 +310,19 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
         logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
+
+
+def fair_shares(backlogs: Mapping[str, int], most_bytes: int) -> dict[str, int]:
+    """Divide the bytes of a micro-batch among brokers: what one does not need goes to those with more to read."""
+    shares, left = {}, most_bytes
+    for number, broker in enumerate(sorted(backlogs, key=lambda name: backlogs[name])):
+        shares[broker] = min(backlogs[broker], max(left // (len(backlogs) - number), 1))
+        left -= shares[broker]
+    return shares
+
+
+def _offset(progress: Progress, broker: str) -> int:
+    return int(progress[broker]["offset"]) if broker in progress else 0
 
 
 def _at(log: LogProgress, offset: int) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.files.commit_log_files import commit_log_files
@@ -23,7 +21,6 @@ from rocketbroker.analytics.log import queue_plan, queue_proof
 from rocketbroker.analytics.log.queue_proof import all_queues, entries_of, has_all_queues, is_closed, shown_to
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.report.collect import collect_facts
-from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.local_file import LocalFile
 from tests.support import golden_store
@@ -97,15 +94,6 @@ def test_entries_that_did_not_reach_the_disk_hide_no_message(tmp_path: Path, kee
     assert unproven.low <= first_lost < unproven.low + STRETCH + 1_000
     facts = collect_facts(tmp_path, SLOW)
     assert sum(row["messages"] for row in facts.queues.to_pylist()) == 200
-
-
-def test_a_filter_that_spark_leaves_to_its_source_loses_none(tmp_path: Path) -> None:
-    store(tmp_path)
-    lose_entries(tmp_path, "Slow", 1, 60)
-    schema = StructType([StructField("size", IntegerType()), StructField("topic", StringType())])
-    reader = RocketMQStore({"path": str(tmp_path), "filterPushdown": "true"}).reader(schema)
-    assert list(reader.pushFilters([EqualTo(("topic",), "Slow")])) == []
-    assert sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition)) == 200
 
 
 def test_a_queue_whose_folder_did_not_reach_the_disk_hides_none(tmp_path: Path) -> None:

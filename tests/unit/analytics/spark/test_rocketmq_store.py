@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThan, StringStartsWith
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
+from rocketbroker.analytics.spark.source_options import encode_selection
 from rocketbroker.analytics.tables.table_reader import TABLES
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter
@@ -56,34 +58,27 @@ def test_several_stores_are_one_table_with_their_brokers(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", TABLES)
 def test_each_table_has_its_schema(name: str) -> None:
-    assert RocketMQStore({"table": name}).schema().names == TABLES[name].schema.names
+    schema = RocketMQStore({"table": name}).schema()
+    assert schema.names == TABLES[name].schema.names
+    assert all(column.metadata["comment"] for column in schema)
 
 
-def test_filters_are_taken_over_as_far_as_they_can_be(tmp_path: Path) -> None:
-    writer = CommitLogWriter(tmp_path)
-    writer.append_many(100)
-    reader = RocketMQStore({"path": str(tmp_path), "filterPushdown": "true"}).reader(PRUNED)
-    prefix = StringStartsWith(("topic",), "T")
-    assert list(reader.pushFilters([EqualTo(("queue_id",), 2), prefix])) == [prefix]
-    reader = pickle.loads(pickle.dumps(reader))
-    assert [row["queue_id"] for row in rows_of(reader)] == [2] * 25
+def test_a_batch_has_no_options_of_streams(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it is for readStream"):
+        RocketMQStore({"path": str(tmp_path), "maxBytesPerTrigger": "1m"}).reader(PRUNED)
 
 
-def test_a_filter_on_the_broker_leaves_other_stores_unread(tmp_path: Path) -> None:
+def test_a_selection_of_brokers_leaves_other_stores_unread(tmp_path: Path) -> None:
     CommitLogWriter(tmp_path / "one").append_many(3)
     schema = StructType([StructField("broker", StringType())])
-    reader = RocketMQStore({"path": f"a={tmp_path / 'one'},b={tmp_path / 'none'}", "filterPushdown": "true"}).reader(
-        schema
-    )
-    assert list(reader.pushFilters([EqualTo(("broker",), "a")])) == []
+    places = {"path": f"a={tmp_path / 'one'},b={tmp_path / 'none'}"}
+    reader = RocketMQStore(places | {"selection": encode_selection(Selection(brokers={"a"}))}).reader(schema)
     assert len(rows_of(reader)) == 3
 
 
-def test_spark_keeps_all_filters_unless_configured_otherwise(tmp_path: Path) -> None:
+def test_all_filters_are_left_to_spark(tmp_path: Path) -> None:
     reader = RocketMQStore({"path": str(tmp_path)}).reader(PRUNED)
     assert type(reader).pushFilters is DataSourceReader.pushFilters
-    given: list[Filter] = [GreaterThan(("queue_id",), 1)]
-    assert list(reader.pushFilters(given)) == given
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from rocketbroker.analytics.spark.source_options import (
     OPTIONS,
     encode_selection,
     encode_stores,
+    refuse_stream_options,
     source_options,
     table_of,
 )
@@ -19,7 +20,7 @@ def test_what_holds_when_nothing_is_said():
     options = source_options({"path": "/data/a"})
     assert options.stores == (StoreRoot("a", "/data/a"),)
     assert (options.table.name, options.table_options) == ("messages", TableOptions(64 << 20, 0, check_crc=False))
-    assert (options.selection, options.filter_pushdown, options.fail_on_data_loss) == (Selection(), False, True)
+    assert (options.selection, options.fail_on_data_loss) == (Selection(), True)
     assert (options.starting_offsets, options.max_bytes_per_trigger) == ("earliest", None)
 
 
@@ -29,7 +30,6 @@ def test_each_option_in_any_case():
         "Table": "index",
         "splitsize": "1000",
         "SELECTION": '{"topics":["T"],"queue_offsets":[3,5],"exact":true}',
-        "filterPushdown": "True",
         "maxHashSlotNum": "50",
         "checkCrc": "TRUE",
         "startingOffsets": "Latest",
@@ -40,7 +40,7 @@ def test_each_option_in_any_case():
     assert [store.broker for store in options.stores] == ["x", "b"]
     assert (options.table.name, options.table_options) == ("index", TableOptions(1000, 50, check_crc=True))
     assert options.selection == Selection(topics={"T"}, queue_offsets=(3, 5), exact=True)
-    assert (options.filter_pushdown, options.fail_on_data_loss) == (True, False)
+    assert not options.fail_on_data_loss
     assert (options.starting_offsets, options.max_bytes_per_trigger) == ("latest", 9)
     assert {name.lower() for name in given} | {"path", "stores"} == {name.lower() for name in OPTIONS}
 
@@ -72,7 +72,9 @@ def test_stores_may_be_given_by_name_and_place():
         ),
         ({"path": "x", "table": "queues"}, "table 'queues' is unknown; use one of messages, consume_queue, index"),
         ({"path": "x", "splitSize": "0"}, r"splitSize is '0'; give a number above 0 \(bytes that one task"),
-        ({"path": "x", "splitSize": "1m"}, "splitSize is '1m'"),
+        ({"path": "x", "splitSize": "1x"}, "splitSize is '1x'"),
+        ({"path": "x", "splitSize": "0m"}, "splitSize is '0m'"),
+        ({"path": "x", "maxHashSlotNum": "1m"}, "maxHashSlotNum is '1m'"),
         ({"path": "x", "maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger is '-1'"),
         ({"path": "x", "checkCrc": "yes"}, r"checkCrc is 'yes'; give true or false \(true: corrupt_ranges"),
         (
@@ -87,6 +89,26 @@ def test_stores_may_be_given_by_name_and_place():
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ConfigError, match=message):
         source_options(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [("7", 7), ("7b", 7), ("64k", 64 << 10), ("64M", 64 << 20), ("2 MiB", 2 << 20), ("1gb", 1 << 30)]
+)
+def test_sizes_may_have_a_unit(given: str, size: int):
+    assert source_options({"path": "x", "splitSize": given}).table_options.split_size == size
+
+
+def test_properties_that_a_catalog_adds_are_no_options():
+    added = {"owner": "root", "provider": "rocketmq_store", "location": "file:/data/warehouse/t"}
+    assert source_options({"path": "/data/a", **added}).stores == (StoreRoot("a", "/data/a"),)
+    assert source_options(added).stores == (StoreRoot("t", "/data/warehouse/t"),)
+
+
+@pytest.mark.parametrize(("name", "value"), [("startingOffsets", "latest"), ("MAXBYTESPERTRIGGER", "9")])
+def test_a_batch_refuses_what_only_streams_obey(name: str, value: str):
+    with pytest.raises(ConfigError, match=f"(?i){name} is '{value}': it is for readStream"):
+        refuse_stream_options({"path": "x", name: value})
+    refuse_stream_options({"path": "x", "startingOffsets": "earliest"})
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.files import commit_log_files
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.analytics.spark import stream_reader
 from rocketbroker.analytics.spark.source_options import encode_selection, source_options
-from rocketbroker.analytics.spark.stream_reader import LogProgress, MessageStreamReader
+from rocketbroker.analytics.spark.stream_reader import LogProgress, MessageStreamReader, fair_shares
+from rocketbroker.common import local_file
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.slow_store_reader import slow_rows
@@ -477,3 +480,63 @@ def test_only_messages_are_streamed(log_writer):
         MessageStreamReader(options, SCHEMA)
     with pytest.raises(ConfigError, match="table messages has no column 'offset'"):
         MessageStreamReader(source_options({"path": str(log_writer.root)}), pa.schema([("offset", pa.int64())]))
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "limit", "shares"),
+    [
+        ({"a": 0, "b": 100}, 60, {"a": 0, "b": 60}),
+        ({"a": 100, "b": 100}, 60, {"a": 30, "b": 30}),
+        ({"a": 10, "b": 100, "c": 100}, 60, {"a": 10, "b": 25, "c": 25}),
+        ({"a": 5, "b": 5}, 1, {"a": 1, "b": 1}),
+        ({"a": 5, "b": 5}, 100, {"a": 5, "b": 5}),
+    ],
+)
+def test_a_broker_that_is_read_leaves_its_share_to_the_others(backlogs, limit, shares):
+    assert fair_shares(backlogs, limit) == shares
+
+
+def test_a_poll_reads_no_file_that_is_read_already(log_writer, monkeypatch):
+    log_writer.append_many(300)
+    query = Query(log_writer.root)
+    assert query.trigger()
+    measured: list[str] = []
+
+    def measure(base, path):
+        measured.append(path.name)
+        return local_file.measure(base, path)
+
+    monkeypatch.setattr(commit_log_files, "measure", measure)
+    assert not query.trigger()
+    files = sorted(path.name for path in log_writer.directory.iterdir())
+    assert len(files) > 3
+    assert measured == files[-1:]
+
+
+def test_a_poll_goes_on_where_the_last_one_ended(log_writer, monkeypatch):
+    log_writer.append_many(100)
+    query = Query(log_writer.root, maxBytesPerTrigger="3000")
+    query.reader.latestOffset(query.progress, ReadMaxBytes(3000))
+    looked: list[int] = []
+
+    def look(file, start, high):
+        looked.append(start)
+        return original(file, start, high)
+
+    original = stream_reader._look
+    monkeypatch.setattr(stream_reader, "_look", look)
+    end = log_writer.end
+    query.reader.latestOffset(query.progress, ReadMaxBytes(3000))
+    assert looked[0] == end
+
+
+def test_an_end_that_the_log_has_lost_is_forgotten(log_writer):
+    log_writer.append_many(100)
+    query = Query(log_writer.root)
+    query.reader.latestOffset(query.progress, ReadAllAvailable())
+    path, position, size = log_writer.records[-1]
+    whole = bytearray(path.read_bytes())
+    whole[position : position + size] = bytes(size)
+    path.write_bytes(whole)
+    end = query.reader.latestOffset(query.progress, ReadAllAvailable())
+    assert end["store"]["offset"] == int(path.name) + position
