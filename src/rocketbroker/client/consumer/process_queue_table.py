@@ -178,14 +178,12 @@ class ProcessQueueTable:
 
         The offsets come first: another member may start at the offset that it finds as soon as a queue is unlocked.
         """
-        await stop_all(self._tasks.stop, self._persist_all, self._unlock_all, self._drop_all)
-
-    async def _persist_all(self) -> None:
-        await self._offsets.persist([*self.queues, *self._releasing])
-
-    async def _unlock_all(self) -> None:
-        if self._locks is not None:
-            await self._locks.unlock([*self.queues, *self._releasing])
+        await stop_all(
+            self._tasks.stop,
+            lambda: self._offsets.persist([*self.queues, *self._releasing]),
+            lambda: None if self._locks is None else self._locks.unlock([*self.queues, *self._releasing]),
+            self._drop_all,
+        )
 
     def _drop_all(self) -> None:
         for held in self.queues.values():

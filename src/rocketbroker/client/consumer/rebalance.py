@@ -115,13 +115,12 @@ class AllocateMessageQueueConsistentHash:
             self._hash(f"{member}-{number}"): member for member in client_ids for number in range(self._virtual_nodes)
         }
         ring = sorted(points)
-        if not ring:
-            return []
-        return [queue for queue in queues if points[self._next_point(ring, queue)] == client_id]
-
-    def _next_point(self, ring: Sequence[int], queue: MessageQueue) -> int:
-        key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-        return ring[bisect_left(ring, self._hash(key)) % len(ring)]
+        found: list[MessageQueue] = []
+        for queue in queues if ring else ():
+            key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+            if points[ring[bisect_left(ring, self._hash(key)) % len(ring)]] == client_id:
+                found.append(queue)
+        return found
 
 
 class AllocateMessageQueueByMachineRoom:
@@ -247,7 +246,8 @@ class RebalanceImpl:
             members = await self._members(queues)
         if client_id not in members:
             return []
-        return self._strategy.allocate(client_id, sorted(queues, key=_queue_order), sorted(members, key=java_order))
+        ordered = sorted(queues, key=lambda queue: (java_order(queue.broker_name), queue.queue_id))
+        return self._strategy.allocate(client_id, ordered, sorted(members, key=java_order))
 
     async def _members(self, queues: Sequence[MessageQueue]) -> list[str]:
         """Ask the brokers of the topic in turn, until one answers."""
@@ -263,10 +263,6 @@ class RebalanceImpl:
                 return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
         assert failure is not None
         raise failure
-
-
-def _queue_order(queue: MessageQueue) -> tuple[bytes, int]:
-    return java_order(queue.broker_name), queue.queue_id
 
 
 # Seconds before an incomplete rebalance is repeated: at first, and at most.
