@@ -1,7 +1,7 @@
 """Rates of one consumer by topic (org.apache.rocketmq.client.stat.ConsumerStatsManager)."""
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 
 import msgspec
 
@@ -56,25 +56,21 @@ class _Topic:
 
 
 class ConsumerStats:
-    """Counts pulls and consumed messages.
-
-    Args:
-        clock: source of time.
-    """
+    """Counts pulls and consumed messages."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._topics: dict[str, _Topic] = {}
+        self._topics: defaultdict[str, _Topic] = defaultdict(_Topic)
 
     def add_pull(self, topic: str, seconds: float, messages: int) -> None:
         """Count a pull that found messages."""
-        stats, now = self._of(topic), self._clock.monotonic()
+        stats, now = self._topics[topic], self._clock.monotonic()
         stats.pulls.add(seconds * 1000, 1, now)
         stats.pulled.add(messages, messages, now)
 
     def add_consumed(self, topic: str, start: float, *, failed: bool) -> None:
         """Count a message whose consumption, begun at a monotonic time, ends now or has failed."""
-        stats, now = self._of(topic), self._clock.monotonic()
+        stats, now = self._topics[topic], self._clock.monotonic()
         if failed:
             stats.failed.add(1, 1, now)
         else:
@@ -98,9 +94,3 @@ class ConsumerStats:
             consume_failed_tps=failed / _HOUR_S,
             consume_failed_msgs=failed,
         )
-
-    def _of(self, topic: str) -> _Topic:
-        stats = self._topics.get(topic)
-        if stats is None:
-            stats = self._topics[topic] = _Topic()
-        return stats

@@ -54,12 +54,7 @@ class OffsetStore(Protocol):
 # ``ProcessQueue`` alone, a queue that is given up is committed before it is forgotten, and one that was forgotten
 # during its commit is not noted as persisted: if it comes back, its offset is read from the broker again.
 class RemoteBrokerOffsetStore:
-    """Offsets at the brokers, where all members of the group find them.
-
-    Args:
-        group: the consumer group.
-        queue_offsets: asks the brokers.
-    """
+    """Offsets at the brokers, where all members of the group find them."""
 
     def __init__(self, group: str, queue_offsets: QueueOffsets) -> None:
         self._group = group
@@ -177,11 +172,8 @@ class LocalFileOffsetStore:
     async def _table(self) -> dict[MessageQueue, int]:
         async with self._lock:
             if self._loaded is None:
-                self._loaded = await asyncio.to_thread(self._load)
+                self._loaded = await asyncio.to_thread(load_table, self.path, _decode, len) or {}
             return self._loaded
-
-    def _load(self) -> dict[MessageQueue, int]:
-        return load_table(self.path, _decode, len) or {}
 
 
 def _decode(data: bytes) -> dict[MessageQueue, int]:

@@ -31,11 +31,7 @@ class FlowControl(CheckedStruct, frozen=True):
 
 
 class HeldBytes:
-    """Bytes that a consumer holds, and the pulls that wait for others to be consumed.
-
-    Args:
-        limits: the limits.
-    """
+    """Bytes that a consumer holds, and the pulls that wait for others to be consumed."""
 
     def __init__(self, limits: FlowControl) -> None:
         self._limits = limits

@@ -33,12 +33,7 @@ class Locked(NamedTuple):
 
 
 class QueueLocks:
-    """Locks queues at their brokers for one member of a group.
-
-    Args:
-        client: connections and routes.
-        group: the consumer group.
-    """
+    """Locks queues at their brokers for one member of a group."""
 
     def __init__(self, client: ClientInstance, group: str) -> None:
         self._client = client

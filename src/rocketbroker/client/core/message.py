@@ -139,18 +139,14 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
         size = len(message.body)
         raise InvalidMessageError(f"the message body of {size:,} bytes exceeds maxMessageSize ({max_message_size:,})")
     if message.is_delayed:
-        _check_delays(message)
+        names = ("delay_time_level", "delay_time_ms", "deliver_time_ms")
+        delays = [name for name in names if getattr(message, name)]
+        if len(delays) > 1:
+            raise InvalidMessageError(f"the message has {' and '.join(delays)}; give one of them")
     check_properties(message.properties)
     for name, value in message.properties.items():
         if not isinstance(value, str):
             raise InvalidMessageError(f"the property {name!r} is {value!r}; give text, such as {str(value)!r}")
-
-
-def _check_delays(message: Message) -> None:
-    names = ("delay_time_level", "delay_time_ms", "deliver_time_ms")
-    delays = [name for name in names if getattr(message, name)]
-    if len(delays) > 1:
-        raise InvalidMessageError(f"the message has {' and '.join(delays)}; give one of them")
 
 
 # A producer sends to few topics. Errors are not cached, and valid names are short.
