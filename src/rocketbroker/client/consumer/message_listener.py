@@ -254,20 +254,15 @@ class MessageListener:
             expired = self._timeout.end(task)
         if task.cancelling() > before:
             raise cancelled
-        return self._timed_out(message) if expired else self._cancelled(message, cancelled)
-
-    def _timed_out(self, message: ReceivedMessage) -> Exception:
-        limit_s = self._timeout.limit_s
-        log.warning("the handler did not end within consumeTimeout (%g s) for %r", limit_s, message)
-        return TimeoutError(f"the handler did not end within {limit_s:g} s")
-
-    @staticmethod
-    def _cancelled(message: ReceivedMessage, cause: asyncio.CancelledError) -> Exception:
-        """Return an error for a task that the handler awaited: its CancelledError would end the worker."""
-        error = HandlerError("the handler awaited a task that was cancelled; catch CancelledError in it")
-        error.__cause__ = cause
-        log.warning("the handler failed for %r", message, exc_info=error)
-        return error
+        if expired:
+            limit_s = self._timeout.limit_s
+            log.warning("the handler did not end within consumeTimeout (%g s) for %r", limit_s, message)
+            return TimeoutError(f"the handler did not end within {limit_s:g} s")
+        # It comes from a task that the handler awaited, and would end the worker.
+        failure = HandlerError("the handler awaited a task that was cancelled; catch CancelledError in it")
+        failure.__cause__ = cancelled
+        log.warning("the handler failed for %r", message, exc_info=failure)
+        return failure
 
     async def _call(self, message: ReceivedMessage) -> object:
         if self._threads is None:

@@ -350,7 +350,10 @@ class MessageSender:
         if outgoing.is_batch:
             loop = asyncio.get_running_loop()
             deadline = loop.time() + timeout_s
-            with_batch_id = await self._takes_batch_id(queue, timeout_s)
+            # Brokers of 4.x would give the id of a batch to all its messages.
+            broker = self._client.routes.broker_address(queue)
+            version = await self._client.heartbeats.broker_version(broker, timeout_s)
+            with_batch_id = version is None or version >= V5_0_0_SNAPSHOT
             timeout_s = deadline - loop.time()
         request = self._request(outgoing, queue, with_batch_id=with_batch_id)
         try:
@@ -358,12 +361,6 @@ class MessageSender:
         except RemotingConnectError as error:
             raise_unreachable(queue.broker_name, error, by_vip_channel=self._client.config.vip_channel_enabled)
         return send_result(answer, queue, outgoing.unique_ids, outgoing.msg_type)
-
-    async def _takes_batch_id(self, queue: MessageQueue, timeout_s: float) -> bool:
-        """Return false if the broker would give the id of a batch to all its messages, as those of 4.x do."""
-        address = self._client.routes.broker_address(queue)
-        version = await self._client.heartbeats.broker_version(address, timeout_s)
-        return version is None or version >= V5_0_0_SNAPSHOT
 
     def _request(
         self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False, with_batch_id: bool = True
