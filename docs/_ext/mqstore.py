@@ -137,6 +137,6 @@ def _rules() -> Iterator[str]:
     yield "## Rules\n\n`mqstore check` and [`mqanalytics audit`](jobs.md#audit) report violations of these rules.\n"
     yield "| rule | severity | meaning | found by |\n|---|---|---|---|"
     for rule in AuditRule:
-        tools = " and ".join(f"`{tool}`" for tool in rule.tools)
+        tools = "both" if len(rule.tools) > 1 else f"`{rule.tools[0]}`"
         yield f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} | {tools} |"
     yield ""

@@ -21,5 +21,5 @@ def test_each_sub_command_and_option_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("rule", AuditRule)
 def test_each_rule_is_documented(rule: AuditRule) -> None:
-    tools = " and ".join(f"`{tool}`" for tool in rule.tools)
+    tools = "both" if len(rule.tools) > 1 else f"`{rule.tools[0]}`"
     assert f"| `{rule.value}` | {rule.severity.value} | {rule.meaning} | {tools} |" in PAGE.read_text()
