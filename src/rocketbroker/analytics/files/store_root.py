@@ -110,7 +110,8 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
 def _address(place: str) -> str:
     found = _SCHEME.match(place)
     if found is None:
-        return _local(place)
+        # Hadoop's form of a local path, with one slash.
+        return _local(unquote(place.removeprefix("file:")) if place.startswith("file:/") else place)
     try:
         parts = urlsplit(place)
     except ValueError as error:  # without the address: it may hold credentials

@@ -24,6 +24,7 @@ def named(stores) -> list[tuple[str, str]]:
         ("/data/store/commitlog", [("store", "/data/store/commitlog")]),
         (["/a/store", "b=/b/store", "/c/other"], [("store", "/a/store"), ("b", "/b/store"), ("other", "/c/other")]),
         ("file:///data/a%20b", [("a b", "/data/a b")]),
+        ("file:/data/a%20b", [("a b", "/data/a b")]),
         ("file://localhost/data/s", [("s", "/data/s")]),
         ("s3://bucket/stores/b1", [("b1", "s3://bucket/stores/b1")]),
         (

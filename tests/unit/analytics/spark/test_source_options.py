@@ -99,7 +99,12 @@ def test_sizes_may_have_a_unit(given: str, size: int):
 
 
 def test_properties_that_a_catalog_adds_are_no_options():
-    added = {"owner": "root", "provider": "rocketmq_store", "location": "file:/data/warehouse/t"}
+    added = {
+        "option.path": "/data/a",
+        "owner": "root",
+        "provider": "rocketmq_store",
+        "location": "file:/data/warehouse/t",
+    }
     assert source_options({"path": "/data/a", **added}).stores == (StoreRoot("a", "/data/a"),)
     assert source_options(added).stores == (StoreRoot("t", "/data/warehouse/t"),)
 
