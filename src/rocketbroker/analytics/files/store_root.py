@@ -3,8 +3,9 @@
 root  := [broker "="] place
 place := path of a directory | scheme "://" …        s3 (s3a), gs, hdfs, viewfs, abfs, file
 
-The place is a store's root or its commit-log directory. The query of an address may have options of the object store
-(endpoint, region), as pyarrow accepts them; its environment variables apply as well.
+The place is a store's root or its commit-log directory; a path may have the wildcards of the shell. The query of an
+address may have options of the object store (endpoint, region), as pyarrow accepts them; its environment variables
+apply as well.
 """
 
 import os
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from rocketbroker.common.errors import ConfigError
 
 _NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
+_WILDCARD: Final = re.compile(r"[*?[]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _COMMIT_LOG: Final = "commitlog"
 # Hadoop's names for S3.
@@ -65,12 +67,13 @@ def store_roots(stores: Stores) -> list[StoreRoot]:
 
     A broker without a name is named after the last folder of its place, whatever other stores are named: a checkpoint
     of a stream has the names, and a store that is added later must not change them. A Path, and text in a list, is
-    never split at commas.
+    never split at commas. Stores that a pattern matches are named after what its first wildcard stands for:
+    ``/data/*/store`` gives ``a`` for ``/data/a/store``.
 
     Raises:
-        ConfigError: no store is named, an address is invalid, or a name or place is repeated.
+        ConfigError: no store is named or matched, an address is invalid, or a name or place is repeated.
     """
-    parsed = [_parse(one) for one in _parted(stores)]
+    parsed = [found for one in _parted(stores) for found in _expanded(*_parse(one))]
     if not parsed:
         raise ConfigError("no store is named; give a directory, an address or NAME=PLACE")
     _refuse_same_place([uri for _, uri in parsed])
@@ -105,6 +108,20 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
     if not place:
         raise ConfigError(f"{one!r} names no store; give a directory, an address or NAME=PLACE")
     return name, _address(place)
+
+
+def _expanded(name: str, place: str) -> list[tuple[str, str]]:
+    """Return the names and places that a pattern matches, in order; a place that exists is no pattern."""
+    parts = place.split("/")
+    at = next((number for number, part in enumerate(parts) if _WILDCARD.search(part)), None)
+    if at is None or "://" in place or Path(place).exists():
+        return [(name, place)]
+    if name:
+        raise ConfigError(f"{name}={place}: a pattern names its stores itself; leave {name}= out")
+    found = sorted(map(str, Path("/").glob(place.lstrip("/"))))
+    if not found:
+        raise ConfigError(f"{place} matches no directory; name one that exists")
+    return [(each.split("/")[at], each) for each in found]
 
 
 def _address(place: str) -> str:

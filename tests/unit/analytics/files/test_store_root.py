@@ -92,6 +92,18 @@ def test_buckets_of_one_name_at_two_hosts_are_two_stores(monkeypatch: pytest.Mon
         store_roots([f"x={here}", "y=s3://b/store"])
 
 
+def test_a_pattern_names_its_stores_by_what_it_matches(tmp_path: Path) -> None:
+    for name in ("b", "a", "[c]"):
+        (tmp_path / name / "store").mkdir(parents=True)
+    assert named(f"{tmp_path}/[ab]/store") == [(name, f"{tmp_path}/{name}/store") for name in ("a", "b")]
+    assert named(f"{tmp_path}/*/store,z=/z")[-1] == ("z", "/z")
+    assert named(f"{tmp_path}/[c]/store") == [("store", f"{tmp_path}/[c]/store")]
+    with pytest.raises(ConfigError, match="matches no directory"):
+        store_roots(f"{tmp_path}/x*/store")
+    with pytest.raises(ConfigError, match="leave n= out"):
+        store_roots(f"n={tmp_path}/*/store")
+
+
 def test_a_link_to_a_store_is_the_same_store(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "store")
     with pytest.raises(ConfigError, match="are one store, so its messages would count twice"):
