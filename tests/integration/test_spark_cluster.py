@@ -1,13 +1,17 @@
 """A standalone cluster of two workers: rocketbroker reaches them by ``spark-submit --py-files`` alone."""
 
 import json
-from collections import defaultdict
+import subprocess
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.app.mqanalytics import cli
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.ports import LOOPBACK
 from tests.support.slow_store_reader import slow_rows
 from tests.support.spark_cluster import SparkCluster, package_zip
 
@@ -26,6 +30,24 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         yield made
     finally:
         made.close()
+
+
+def test_jobs_run_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "a", file_size=1 << 17)
+    writer.append_many(300)
+    rows = slow_rows(writer.directory)
+    here = f"spark.driver.host={LOOPBACK}"
+    options = ["--master", cluster.master, "--conf", here, "--conf", "spark.executor.memory=512m"]
+    command = [sys.executable, "-m", "rocketbroker.app.mqanalytics.cli", *options, "sizes", str(writer.root), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = {row["topic"]: row["messages"] for row in json.loads(done.stdout)["rows"]}
+    assert found == Counter(row["topic"] for row in rows)
+    # The master runs executors for an application of that name.
+    assert "mqanalytics" in cluster.started[0].text()
+    submitted = cluster.submit(Path(cli.__file__), "sizes", str(writer.root), "--json", py_files=package_zip(tmp_path))
+    assert submitted.returncode == 0, submitted.stderr[-4000:]
+    assert json.loads(submitted.stdout)["rows"] == json.loads(done.stdout)["rows"]
 
 
 def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCluster, tmp_path: Path):

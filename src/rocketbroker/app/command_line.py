@@ -50,8 +50,15 @@ class SubCommand(NamedTuple):
         return found
 
 
+def _only_version(version: Version = False) -> None:
+    pass
+
+
 def lazy_app(
-    commands: Mapping[str, SubCommand], load: Callable[[str], Callable[..., None]], summary: str
+    commands: Mapping[str, SubCommand],
+    load: Callable[[str], Callable[..., None]],
+    summary: str,
+    root: Callable[..., None] = _only_version,
 ) -> typer.Typer:
     """Return a command with ``commands`` in this order, followed by those added later.
 
@@ -59,6 +66,7 @@ def lazy_app(
         commands: the sub-commands by name.
         load: imports a sub-command and returns its function.
         summary: first line of the help.
+        root: has the options that stand before the name of a sub-command as its parameters.
     """
 
     class LazyGroup(TyperGroup):
@@ -77,10 +85,7 @@ def lazy_app(
 
     app = new_app(cls=LazyGroup, no_args_is_help=True, help=summary)
 
-    @app.callback(help=summary)
-    def root(version: Version = False) -> None:
-        pass
-
+    app.callback(help=summary)(root)
     return app
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -166,6 +167,9 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
 
     If the process already has a session, it is used and left running. Otherwise the session and its JVM stop at the end
     of the block. Under ``spark-submit`` the master and all else that it was given apply, with ``settings`` above them.
+
+    With a ``spark.master`` elsewhere the driver listens where Spark chooses, and executors get this package. Their
+    Python, PYSPARK_PYTHON or the path of this one, needs numpy, pyarrow and msgspec.
     """
     active = _running()
     if active is not None:
@@ -181,7 +185,8 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
         return
     with ExitStack() as leave:
         home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))
-        conf, variables = spark_conf(app_name, settings or {}), spark_variables(Path(home))
+        conf = spark_conf(app_name, settings or {})
+        variables = spark_variables(Path(home), local=_is_local(conf))
         if threading.current_thread() is threading.main_thread():  # the context installs its own handler there
             leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _interrupts_held_back():
@@ -190,7 +195,24 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
         with environment(variables):  # the context takes the workers' Python from it
             context = SparkContext(gateway=gateway, conf=conf)
         leave.callback(context.stop)
+        if not _is_local(conf):
+            context.addPyFile(str(_package_archive(Path(home))))
         yield SparkSession(context)
+
+
+def _is_local(conf: SparkConf) -> bool:
+    master = conf.get("spark.master", "")
+    return master == "local" or master.startswith("local[")
+
+
+def _package_archive(folder: Path) -> Path:
+    """Write this package as an archive that Python imports from."""
+    package, archive = Path(rocketbroker.__file__).parent, folder / "rocketbroker.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for source in sorted(package.rglob("*")):
+            if source.is_file() and source.suffix != ".pyc":
+                file.write(source, source.relative_to(package.parent))
+    return archive
 
 
 def _running() -> SparkSession | None:
@@ -205,9 +227,10 @@ def spark_conf(app_name: str, settings: Mapping[str, str]) -> SparkConf:
     log4j = Path(__file__).with_name("log4j2.properties")
     conf = SparkConf(loadDefaults=False).setMaster("local[*]").setAppName(app_name)
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    conf.set("spark.driver.host", _LOOPBACK).set("spark.driver.bindAddress", _LOOPBACK)
-    conf.set("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
     conf.setAll(list(settings.items()))
+    if _is_local(conf):
+        conf.setIfMissing("spark.driver.host", _LOOPBACK).setIfMissing("spark.driver.bindAddress", _LOOPBACK)
+        conf.setIfMissing("spark.sql.shuffle.partitions", str(os.cpu_count() or 1))
     log_options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}"'
     java_options = [log_options, _COMPILER, _collector(settings), settings.get(_JAVA_OPTIONS, "")]
     return conf.set(_JAVA_OPTIONS, " ".join(filter(None, java_options)))
@@ -231,15 +254,15 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
-def spark_variables(folder: Path) -> dict[str, str]:
+def spark_variables(folder: Path, *, local: bool = True) -> dict[str, str]:
     package_root = str(Path(rocketbroker.__file__).parents[1])
     python_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "JAVA_HOME": str(ensure_java_home()),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(python_path),
-        "SPARK_LOCAL_IP": _LOOPBACK,
+        **({"SPARK_LOCAL_IP": _LOOPBACK} if local else {}),
         **_home_variable(folder),
     }
 

@@ -7,10 +7,12 @@ errors, or a comparison differences; 130: interrupted. A sub-command's file is i
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from rocketbroker.analytics.jobs.job_list import JOBS
-from rocketbroker.app.command_line import SubCommand, lazy_app
+from rocketbroker.app.command_line import SubCommand, Version, lazy_app
 
 _OWN: Final = {
     "count": SubCommand("tables", "Count the messages of each topic and queue.", "count"),
@@ -40,10 +42,33 @@ def load(name: str) -> Callable[..., None]:
         from rocketbroker.app.mqanalytics.tables import command_of
 
         return command_of(JOBS[name])
-    return _OWN[name].load(__package__)
+    return _OWN[name].load("rocketbroker.app.mqanalytics")  # spark-submit runs this file as no part of a package
 
 
-app = lazy_app(SUB_COMMANDS, load, "Analyse the stores of RocketMQ brokers, even while the brokers run.")
+def spark_options(
+    version: Version = False,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="Run Spark there, such as spark://HOST:7077.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
+    ] = None,
+) -> None:
+    """Keep the settings of Spark for the sub-command."""
+    from rocketbroker.app.mqanalytics.running import SPARK_SETTINGS
+
+    settings = {} if master is None else {"spark.master": master}
+    for each in conf or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise typer.BadParameter(f"{each!r} is no setting of Spark; give spark.NAME=VALUE", param_hint="--conf")
+        settings[name] = value
+    SPARK_SETTINGS.set(settings)
+
+
+app = lazy_app(
+    SUB_COMMANDS, load, "Analyse the stores of RocketMQ brokers, even while the brokers run.", root=spark_options
+)
 
 
 def main() -> None:

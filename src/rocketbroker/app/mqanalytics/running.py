@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -28,6 +29,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_FOUND = 3
 ROWS = 1000
+
+#: Settings of Spark from the command line, for the session of the sub-command.
+SPARK_SETTINGS: ContextVar[Mapping[str, str]] = ContextVar("SPARK_SETTINGS", default={})  # noqa: B039 - never changed
 
 Row = Mapping[str, Any]
 #: Called with the number of finished and of all tasks.
@@ -228,7 +232,7 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
         def tell(done: int, total: int) -> None:
             update(description=what, completed=done, total=total)
 
-        with spark_session(f"mqanalytics {what}") as spark:
+        with spark_session(f"mqanalytics {what}", SPARK_SETTINGS.get()) as spark:
             register(spark)
             try:
                 with SparkProgress(spark, tell):

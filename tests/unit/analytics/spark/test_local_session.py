@@ -185,6 +185,21 @@ def test_settings_of_the_caller_win_and_java_options_join_ours() -> None:
     assert "IgnoreUnrecognizedVMOptions" not in options  # which options are wrong is not ours to hide
 
 
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [("local[2]", True), ("local", True), ("local-cluster[1,1,1024]", False), ("spark://h:1", False)],
+)
+def test_only_a_local_session_is_bound_to_loopback(
+    master: str, local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    conf = local_session.spark_conf("x", {"spark.master": master})
+    assert (conf.get("spark.driver.host") == "127.0.0.1") is local
+    variables = local_session.spark_variables(tmp_path, local=local)
+    assert ("SPARK_LOCAL_IP" in variables) is local
+    assert (variables["PYSPARK_PYTHON"] == "/opt/python") is not local
+
+
 @pytest.fixture
 def no_java_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
