@@ -252,7 +252,7 @@ def test_retries_and_dead_letters_are_counted_by_reason_and_age(spark: SparkSess
         ("Other", "dead-letter"): ("U", 1, 1),
     }
     waiting = rows["G", "retry"]
-    assert [waiting[age] for age in ("under_1_h", "under_1_d", "under_3_d", "older")] == [1, 0, 1, 0]
+    assert [waiting[age] for age in ("under_1h", "under_1d", "under_3d", "older")] == [1, 0, 1, 0]
     assert waiting["oldest_waiting"] == moment(now - 30 * HOUR)
 
 

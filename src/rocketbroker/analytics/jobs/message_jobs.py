@@ -119,7 +119,7 @@ def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: 
 
     Returns:
         ``broker``, ``group_name``, ``origin_topic``, ``reason``, ``messages``, ``waiting`` (not consumed by the group),
-        ``oldest_waiting``, and the waiting by age: ``under_1_h``, ``under_1_d``, ``under_3_d`` and ``older``.
+        ``oldest_waiting``, and the waiting by age: ``under_1h``, ``under_1d``, ``under_3d`` and ``older``.
     """
     columns = [name for name in facts.RETRIED.reads if name not in {"born_timestamp", "msg_id"}]
     found = query(

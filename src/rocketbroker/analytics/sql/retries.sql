@@ -30,9 +30,9 @@ SELECT
     count(*) AS messages,
     count_if(waits) AS waiting,
     min(stored_ms) FILTER (WHERE waits) AS oldest_waiting,
-    count_if(waits AND age_ms < 3600000) AS under_1_h,
-    count_if(waits AND age_ms >= 3600000 AND age_ms < 86400000) AS under_1_d,
-    count_if(waits AND age_ms >= 86400000 AND age_ms < 259200000) AS under_3_d,
+    count_if(waits AND age_ms < 3600000) AS under_1h,
+    count_if(waits AND age_ms >= 3600000 AND age_ms < 86400000) AS under_1d,
+    count_if(waits AND age_ms >= 86400000 AND age_ms < 259200000) AS under_3d,
     count_if(waits AND age_ms >= 259200000) AS older
 FROM told
 GROUP BY broker, group_name, origin_topic, reason

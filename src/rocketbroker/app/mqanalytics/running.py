@@ -114,8 +114,8 @@ def last_line(count: int, summary: Mapping[str, Any], what: str = "row") -> str:
 
 
 def camel(name: str) -> str:
-    """Return ``queue_id`` as ``queueId``."""
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+    """Return ``queue_id`` as ``queueId``, ``p99_9`` as ``p999``."""
+    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), name)
 
 
 def title(name: str) -> str:

@@ -39,4 +39,5 @@ def test_values_are_put_into_text(value: object, shown: str):
 
 def test_names_of_columns_become_titles_and_keys():
     assert (title("queue_id"), camel("queue_id")) == ("Queue id", "queueId")
-    assert (title("p99_9_ms"), camel("p99_9_ms")) == ("P99.9 ms", "p99_9Ms")
+    assert (title("p99_9_ms"), camel("p99_9_ms")) == ("P99.9 ms", "p999Ms")
+    assert (title("under_1h"), camel("under_1h")) == ("Under 1h", "under1h")
