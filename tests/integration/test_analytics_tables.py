@@ -86,20 +86,6 @@ def test_a_selection_belongs_to_its_data_frame(spark: SparkSession, store: Path)
     assert offsets(chosen) == wanted
 
 
-def test_a_catalog_has_tables_of_a_store(spark: SparkSession, store: Path) -> None:
-    count = len(slow_rows(store / "commitlog"))
-    spark.sql(f"CREATE TABLE by_sql USING rocketmq_store OPTIONS (path '{store}')")
-    spark.catalog.createTable("by_path", path=str(store), source="rocketmq_store")
-    try:
-        for name in ("by_sql", "by_path"):
-            assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == count, name
-            comments = {row["col_name"]: row["comment"] for row in spark.sql(f"DESCRIBE {name}").collect()}
-            assert comments["broker"] == "name of the broker, as given by the caller"
-    finally:
-        for name in ("by_sql", "by_path"):
-            spark.sql(f"DROP TABLE IF EXISTS {name}")
-
-
 def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     CommitLogWriter(tmp_path / "b").append_many(5)
     (tmp_path / "b" / "config").mkdir()

@@ -23,8 +23,9 @@ def package_zip(into: Path) -> Path:
     """rocketbroker as an archive for ``--py-files``."""
     path = into / "rocketbroker.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for source in sorted(_PACKAGE.rglob("*.py")):
-            archive.write(source, source.relative_to(_PACKAGE.parent))
+        for source in sorted(_PACKAGE.rglob("*")):
+            if source.is_file() and source.suffix != ".pyc":  # the queries are files of another kind
+                archive.write(source, source.relative_to(_PACKAGE.parent))
     return path
 
 

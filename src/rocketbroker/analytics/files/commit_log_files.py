@@ -58,7 +58,8 @@ def commit_log_folder(folder: StoreFolder) -> str:
 def commit_log_files(root: StoreRoot, since: int = 0) -> list[LogFile]:
     """Return the current files of the commit log by offset, without those that a broker deletes meanwhile.
 
-    A file that ends at or before the physical offset ``since`` counts as full: it is not read to find its end.
+    A file that ends at or before the physical offset ``since`` counts as full, without being read. The last one is
+    always read: a log that was truncated ends in it, before ``since``.
     """
     folder = open_folder(root)
     where = commit_log_folder(folder)
@@ -67,7 +68,7 @@ def commit_log_files(root: StoreRoot, since: int = 0) -> list[LogFile]:
         return _bounded(folder, files)
     # Last file first: if a broker rolls to the next file meanwhile, the files before it are full when they are
     # measured. In the other order, its last writes to a file would seem to be missing.
-    late = [file for file in files if file.base + file.size > since]
+    late = [file for file in files if file is files[-1] or file.base + file.size > since]
     measured = [found for file in reversed(late) if (found := _measured(folder, file)) is not None]
     return files[: len(files) - len(late)] + measured[::-1]
 

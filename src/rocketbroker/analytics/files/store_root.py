@@ -67,13 +67,17 @@ def store_roots(stores: Stores) -> list[StoreRoot]:
 
     A broker without a name is named after the last folder of its place, whatever other stores are named: a checkpoint
     of a stream has the names, and a store that is added later must not change them. A Path, and text in a list, is
-    never split at commas. Stores that a pattern matches are named after what its first wildcard stands for:
+    never split at commas. Stores that a pattern matches are named after the first folder that has a wildcard:
     ``/data/*/store`` gives ``a`` for ``/data/a/store``.
 
     Raises:
         ConfigError: no store is named or matched, an address is invalid, or a name or place is repeated.
     """
-    parsed = [found for one in _parted(stores) for found in _expanded(*_parse(one))]
+    parsed = [
+        found
+        for one in _parted(stores)
+        for found in (_expanded(*_parse(one)) if isinstance(one, str) else [_parse(one)])
+    ]
     if not parsed:
         raise ConfigError("no store is named; give a directory, an address or NAME=PLACE")
     _refuse_same_place([uri for _, uri in parsed])
@@ -111,14 +115,15 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
 
 
 def _expanded(name: str, place: str) -> list[tuple[str, str]]:
-    """Return the names and places that a pattern matches, in order; a place that exists is no pattern."""
+    """Return the names and places that a pattern matches, in order. A place that exists is not a pattern."""
     parts = place.split("/")
     at = next((number for number, part in enumerate(parts) if _WILDCARD.search(part)), None)
     if at is None or "://" in place or Path(place).exists():
         return [(name, place)]
     if name:
-        raise ConfigError(f"{name}={place}: a pattern names its stores itself; leave {name}= out")
-    found = sorted(map(str, Path("/").glob(place.lstrip("/"))))
+        raise ConfigError(f"{name}={place}: a pattern names its stores itself; remove {name}=")
+    found = sorted(str(each) for each in Path("/").glob(place.lstrip("/")) if each.is_dir())
+    found = [each for each in found if not each.split("/")[at].startswith(".")]
     if not found:
         raise ConfigError(f"{place} matches no directory; name one that exists")
     return [(each.split("/")[at], each) for each in found]
@@ -127,8 +132,7 @@ def _expanded(name: str, place: str) -> list[tuple[str, str]]:
 def _address(place: str) -> str:
     found = _SCHEME.match(place)
     if found is None:
-        # Hadoop's form of a local path, with one slash.
-        return _local(unquote(place.removeprefix("file:")) if place.startswith("file:/") else place)
+        return _local(place)
     try:
         parts = urlsplit(place)
     except ValueError as error:  # without the address: it may hold credentials

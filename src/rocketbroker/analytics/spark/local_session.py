@@ -166,7 +166,8 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
     """Start a session on all cores, bound to loopback and without web UI; ``settings`` are Spark's own.
 
     If the process already has a session, it is used and left running. Otherwise the session and its JVM stop at the end
-    of the block. Under ``spark-submit`` the master and all else that it was given apply, with ``settings`` above them.
+    of the block. Under ``spark-submit`` its master and settings apply, with the name and ``settings`` given here above
+    them, and ``--py-files`` has to bring this package.
 
     With a ``spark.master`` elsewhere the driver listens where Spark chooses, and executors get this package. Their
     Python, PYSPARK_PYTHON or the path of this one, needs numpy, pyarrow and msgspec.
@@ -208,7 +209,7 @@ def _is_local(conf: SparkConf) -> bool:
 def _package_archive(folder: Path) -> Path:
     """Write this package as an archive that Python imports from."""
     package, archive = Path(rocketbroker.__file__).parent, folder / "rocketbroker.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as file:
         for source in sorted(package.rglob("*")):
             if source.is_file() and source.suffix != ".pyc":
                 file.write(source, source.relative_to(package.parent))

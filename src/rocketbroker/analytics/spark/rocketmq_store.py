@@ -8,7 +8,6 @@ spark.readStream.format("rocketmq_store").load(store_dir)
 
 import functools
 import gc
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from rocketbroker.analytics.spark.source_options import (
     SourceOptions,
     encode_selection,
     encode_stores,
-    known_options,
     refuse_stream_options,
     source_options,
     table_of,
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
 FORMAT: Final = "rocketmq_store"
-# Metadata of the first column of a table in a catalog.
-_TABLE_OPTIONS: Final = "rocketmq_store"
 # The JVM sets it for workers that run several tasks.
 _REUSED: Final = "SPARK_REUSE_WORKER"
 
@@ -88,18 +84,14 @@ class RocketMQStore(DataSource):
         """Return all columns of the table."""
         with ShortErrors():
             found = spark_schema(table_of(self.options).schema)
-            if "provider" in self.options:
-                # Spark gives the options of a table in a catalog to this method only: the schema brings them along.
-                found[0].metadata[_TABLE_OPTIONS] = json.dumps(known_options(self.options))
         settle()
         return found
 
     def reader(self, schema: StructType) -> "TableReader":
         """Return a reader of the columns of ``schema``."""
         with ShortErrors():
-            options = self.options or json.loads(schema[0].metadata.get(_TABLE_OPTIONS, "{}"))
-            refuse_stream_options(options)
-            return TableReader(source_options(options), schema)
+            refuse_stream_options(self.options)
+            return TableReader(source_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
         """Return a reader that streams messages."""

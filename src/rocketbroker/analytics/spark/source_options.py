@@ -20,10 +20,6 @@ LATEST: Final = "latest"
 _FORMAT: Final = "rocketmq_store"
 
 _PLACES: Final = ("path", "paths", "stores")
-# Properties of a table in a catalog, which Spark passes on as options (TableCatalog of Spark).
-_OF_CATALOGS: Final = {"owner", "location", "provider", "comment", "external", "is_managed_location", "collation"}
-# A catalog repeats the options of a table under this prefix.
-_REPEATED: Final = "option."
 _BYTES: Final = ("splitSize", "maxBytesPerTrigger")
 _NUMBER: Final = re.compile(r"([0-9]{1,18}) ?([a-z]*)")
 _UNITS: Final = {"": 1, "b": 1} | {
@@ -62,7 +58,7 @@ class SourceOptions:
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
-    """Raise :class:`ConfigError` for an option that would have no effect on a batch, which reads all that is there."""
+    """Raise :class:`ConfigError` for an option that has no effect on a batch."""
     for name, value in known_options(options).items():
         if name == "maxBytesPerTrigger" or (name == "startingOffsets" and value.lower() != EARLIEST):
             raise ConfigError(f"{name} is {value!r}: it is for readStream; limit a batch by the option selection")
@@ -89,19 +85,8 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def known_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options by the names of ``OPTIONS``, without those that a catalog adds to a table of its own.
-
-    A table that was created with a path has it as its location, a URI such as ``file:/data/a``.
-    """
+    """Return options by the names of ``OPTIONS``."""
     names = {name.lower(): name for name in OPTIONS}
-    given = {name.lower(): value for name, value in options.items()}
-    options = {
-        name: value
-        for name, value in options.items()
-        if name.lower() not in _OF_CATALOGS and not name.lower().startswith(_REPEATED)
-    }
-    if "location" in given and not any(given.get(place) for place in _PLACES):
-        options = {**options, "path": given["location"]}
     for name in options:
         if name.lower() not in names:
             raise ConfigError(f'format("{_FORMAT}") has no option {name!r}; its options are {", ".join(OPTIONS)}')

@@ -61,7 +61,7 @@ def spark_options(
     for each in conf or ():
         name, equals, value = each.partition("=")
         if not equals or not name.startswith("spark."):
-            raise typer.BadParameter(f"{each!r} is no setting of Spark; give spark.NAME=VALUE", param_hint="--conf")
+            raise typer.BadParameter(f"{each!r} is not a Spark setting; give spark.NAME=VALUE", param_hint="--conf")
         settings[name] = value
     SPARK_SETTINGS.set(settings)
 

@@ -24,7 +24,6 @@ def named(stores) -> list[tuple[str, str]]:
         ("/data/store/commitlog", [("store", "/data/store/commitlog")]),
         (["/a/store", "b=/b/store", "/c/other"], [("store", "/a/store"), ("b", "/b/store"), ("other", "/c/other")]),
         ("file:///data/a%20b", [("a b", "/data/a b")]),
-        ("file:/data/a%20b", [("a b", "/data/a b")]),
         ("file://localhost/data/s", [("s", "/data/s")]),
         ("s3://bucket/stores/b1", [("b1", "s3://bucket/stores/b1")]),
         (
@@ -98,9 +97,12 @@ def test_a_pattern_names_its_stores_by_what_it_matches(tmp_path: Path) -> None:
     assert named(f"{tmp_path}/[ab]/store") == [(name, f"{tmp_path}/{name}/store") for name in ("a", "b")]
     assert named(f"{tmp_path}/*/store,z=/z")[-1] == ("z", "/z")
     assert named(f"{tmp_path}/[c]/store") == [("store", f"{tmp_path}/[c]/store")]
+    (tmp_path / "README").touch()
+    assert [name for name, _ in named(f"{tmp_path}/*")] == ["[c]", "a", "b"]
+    assert named(tmp_path / "gone[1]") == [("gone[1]", f"{tmp_path}/gone[1]")]
     with pytest.raises(ConfigError, match="matches no directory"):
         store_roots(f"{tmp_path}/x*/store")
-    with pytest.raises(ConfigError, match="leave n= out"):
+    with pytest.raises(ConfigError, match="remove n="):
         store_roots(f"n={tmp_path}/*/store")
 
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from rocketbroker.analytics.columns.selection import Selection
@@ -74,11 +73,6 @@ def test_a_selection_of_brokers_leaves_other_stores_unread(tmp_path: Path) -> No
     places = {"path": f"a={tmp_path / 'one'},b={tmp_path / 'none'}"}
     reader = RocketMQStore(places | {"selection": encode_selection(Selection(brokers={"a"}))}).reader(schema)
     assert len(rows_of(reader)) == 3
-
-
-def test_all_filters_are_left_to_spark(tmp_path: Path) -> None:
-    reader = RocketMQStore({"path": str(tmp_path)}).reader(PRUNED)
-    assert type(reader).pushFilters is DataSourceReader.pushFilters
 
 
 @pytest.mark.parametrize(

@@ -98,17 +98,6 @@ def test_sizes_may_have_a_unit(given: str, size: int):
     assert source_options({"path": "x", "splitSize": given}).table_options.split_size == size
 
 
-def test_properties_that_a_catalog_adds_are_no_options():
-    added = {
-        "option.path": "/data/a",
-        "owner": "root",
-        "provider": "rocketmq_store",
-        "location": "file:/data/warehouse/t",
-    }
-    assert source_options({"path": "/data/a", **added}).stores == (StoreRoot("a", "/data/a"),)
-    assert source_options(added).stores == (StoreRoot("t", "/data/warehouse/t"),)
-
-
 @pytest.mark.parametrize(("name", "value"), [("startingOffsets", "latest"), ("MAXBYTESPERTRIGGER", "9")])
 def test_a_batch_refuses_what_only_streams_obey(name: str, value: str):
     with pytest.raises(ConfigError, match=f"(?i){name} is '{value}': it is for readStream"):

@@ -530,6 +530,21 @@ def test_a_poll_goes_on_where_the_last_one_ended(log_writer, monkeypatch):
     assert looked[0] == end
 
 
+def test_a_log_that_was_cut_at_the_begin_of_a_file_is_noticed(log_writer):
+    log_writer.append_many(150)
+    query = Query(log_writer.root)
+    files = sorted(log_writer.directory.iterdir())
+    boundary = int(files[1].name)
+    mark = LogProgress(StoreRoot("store", str(log_writer.root))).mark(boundary)
+    query.progress = {"store": {"offset": boundary, "file": files[0].name, "mark": mark}}
+    for later in files[1:]:
+        later.unlink()
+    whole = files[0].read_bytes()
+    files[0].write_bytes(whole[:2000].ljust(len(whole), b"\0"))
+    with pytest.raises(StoreError, match=f"before offset {boundary} that the query has reached"):
+        query.reader.latestOffset(query.progress, ReadAllAvailable())
+
+
 def test_an_end_that_the_log_has_lost_is_forgotten(log_writer):
     log_writer.append_many(100)
     query = Query(log_writer.root)
