@@ -1,7 +1,7 @@
 """The sub-commands and their options; what they do is tested where Spark runs, in tests/integration."""
 
-from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -54,11 +54,9 @@ def test_a_setting_that_is_none_of_spark_is_named(setting: str):
 def test_settings_of_spark_stand_before_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     asked: list[dict[str, str]] = []
 
-    @contextmanager
-    def session(_name: str, settings: dict[str, str]):
+    def session(_name: str, settings: dict[str, str]) -> NoReturn:
         asked.append(settings)
         raise ConfigError("no session is needed")
-        yield
 
     monkeypatch.setattr("rocketbroker.analytics.spark.local_session.spark_session", session)
     CommitLogWriter(tmp_path).append_many(1)
