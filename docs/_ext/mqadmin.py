@@ -181,7 +181,9 @@ def _value(kind: Any) -> str:
 
 def render() -> str:
     """Return the whole page."""
-    return "\n".join([_INTRODUCTION, *(line for name in SUB_COMMANDS for line in _section(name))])
+    # Modules register their sub-commands when they are imported, which a test may do in another order.
+    names = sorted(SUB_COMMANDS, key=list(_NOTES).index)
+    return "\n".join([_INTRODUCTION, *(line for name in names for line in _section(name))])
 
 
 def _section(name: str) -> Iterator[str]:
