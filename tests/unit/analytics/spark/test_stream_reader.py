@@ -496,6 +496,23 @@ def test_a_broker_that_is_read_leaves_its_share_to_the_others(backlogs, limit, s
     assert fair_shares(backlogs, limit) == shares
 
 
+def test_an_added_broker_whose_first_files_are_gone_is_read_from_its_begin(log_writer, tmp_path):
+    other = CommitLogWriter(tmp_path / "other", file_size=1 << 14)
+    log_writer.append_many(10)
+    query = Query(f"a={log_writer.root}")
+    query.run()
+    other.append_many(150, 2)
+    first, *later = sorted(other.directory.iterdir())
+    assert len(later) > 1
+    first.unlink()
+    query.options = source_options({"path": f"a={log_writer.root},b={other.root}", "maxBytesPerTrigger": "2000"})
+    query.restart()
+    assert query.trigger()
+    begin, end = int(later[0].name), query.progress["b"]["offset"]
+    assert begin < end <= begin + 4000
+    assert sorted(query.run(), key=str) == sorted(expected(log_writer) + expected(other), key=str)
+
+
 def test_a_poll_reads_no_file_that_is_read_already(log_writer, monkeypatch):
     log_writer.append_many(300)
     query = Query(log_writer.root)
