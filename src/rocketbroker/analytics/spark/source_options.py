@@ -1,16 +1,16 @@
 """The options of the Spark format ``rocketmq_store``."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.log.split import SPLIT_SIZE
+from rocketbroker.analytics.spark.option_values import OptionValues
 from rocketbroker.analytics.tables.table import Table, TableOptions
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
 from rocketbroker.common.errors import ConfigError
@@ -20,13 +20,6 @@ LATEST: Final = "latest"
 _FORMAT: Final = "rocketmq_store"
 
 _PLACES: Final = ("path", "paths", "stores")
-_BYTES: Final = ("splitSize", "maxBytesPerTrigger")
-_NUMBER: Final = re.compile(r"([0-9]{1,18}) ?([a-z]*)")
-_UNITS: Final = {"": 1, "b": 1} | {
-    unit + suffix: 1 << shift for unit, shift in (("k", 10), ("m", 20), ("g", 30)) for suffix in ("", "b", "ib")
-}
-
-T = TypeVar("T")
 
 #: Meaning of each option; names may be written in any case.
 OPTIONS: Final = {
@@ -59,38 +52,33 @@ class SourceOptions:
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
     """Raise :class:`ConfigError` for an option that has no effect on a batch."""
-    for name, value in known_options(options).items():
+    for name, value in _values(options).given.items():
         if name == "maxBytesPerTrigger" or (name == "startingOffsets" and value.lower() != EARLIEST):
             raise ConfigError(f"{name} is {value!r}: it is for readStream; limit a batch by the option selection")
 
 
 def table_of(options: Mapping[str, str]) -> Table:
     """Return the table that ``options`` name."""
-    return find_table(known_options(options).get("table", DEFAULT_TABLE))
+    return find_table(_values(options).text("table", DEFAULT_TABLE))
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse ``options``; raise :class:`ConfigError` for a missing store, or an unknown or invalid option."""
-    given = known_options(options)
-    crc, slots = _flag(given, "checkCrc"), _number(given, "maxHashSlotNum", 0)
+    given = _values(options)
+    crc, slots = given.flag("checkCrc"), given.number("maxHashSlotNum", 0)
     return SourceOptions(
         tuple(_stores(given)),
         table_of(options),
-        TableOptions(_number(given, "splitSize", SPLIT_SIZE), slots, crc),
+        TableOptions(given.bytes("splitSize", SPLIT_SIZE), slots, crc),
         selection=_selection(given),
-        starting_offsets=_one_of(given, "startingOffsets", (EARLIEST, LATEST)),
-        max_bytes_per_trigger=_number(given, "maxBytesPerTrigger", 0) or None,
-        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+        starting_offsets=given.one_of("startingOffsets", (EARLIEST, LATEST), EARLIEST),
+        max_bytes_per_trigger=given.bytes("maxBytesPerTrigger", 0) or None,
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
     )
 
 
-def known_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options by the names of ``OPTIONS``."""
-    names = {name.lower(): name for name in OPTIONS}
-    for name in options:
-        if name.lower() not in names:
-            raise ConfigError(f'format("{_FORMAT}") has no option {name!r}; its options are {", ".join(OPTIONS)}')
-    return {names[name.lower()]: value for name, value in options.items()}
+def _values(options: Mapping[str, str]) -> OptionValues:
+    return OptionValues(_FORMAT, OPTIONS, options)
 
 
 def encode_stores(stores: Sequence[StoreRoot]) -> str:
@@ -105,61 +93,27 @@ def encode_selection(selection: Selection) -> str:
     return json.dumps(found, ensure_ascii=False, default=sorted)
 
 
-def _selection(given: Mapping[str, str]) -> Selection:
-    values = _json(given, "selection", dict[str, Any]) if "selection" in given else {}
+def _selection(given: OptionValues) -> Selection:
+    values = given.json("selection", dict[str, Any]) if "selection" in given else {}
     unknown = values.keys() - {field.name for field in fields(Selection)}
     if unknown:
         raise ConfigError(f"selection has unknown fields ({', '.join(sorted(unknown))}); write it by encode_selection")
     try:
         return msgspec.convert(values, Selection)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"selection is {given['selection']!r}: {error}; write it by encode_selection") from error
+        raise ConfigError(f"selection is {given.text('selection')!r}: {error}; write it by encode_selection") from error
 
 
-def _stores(given: Mapping[str, str]) -> list[StoreRoot]:
-    if sum(bool(given.get(name)) for name in _PLACES) > 1:
+def _stores(given: OptionValues) -> list[StoreRoot]:
+    if sum(bool(given.text(name)) for name in _PLACES) > 1:
         raise ConfigError(f"stores are named twice; set only one of {', '.join(_PLACES)}, by load(...)")
-    if given.get("path"):
-        return store_roots(given["path"])
+    if given.text("path"):
+        return store_roots(given.text("path"))
+    # Addresses may hold credentials: errors do not repeat them.
     if "stores" in given:
-        return store_roots([StoreRoot(*pair) for pair in _json(given, "stores", list[tuple[str, str]])])
-    places = _json(given, "paths", list[str]) if "paths" in given else []
+        pairs = given.json("stores", list[tuple[str, str]], secret=True)
+        return store_roots([StoreRoot(*pair) for pair in pairs])
+    places = given.json("paths", list[str], secret=True) if "paths" in given else []
     if not places:
         raise ConfigError(f'format("{_FORMAT}") needs one or more stores; name them in load(...)')
     return store_roots(places)
-
-
-def _json(given: Mapping[str, str], name: str, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(given[name], type=kind)
-    except msgspec.MsgspecError as error:
-        # Addresses may hold credentials: they are not repeated.
-        what = "is invalid" if name in _PLACES else f"is {given[name]!r}"
-        raise ConfigError(f"{name} {what} ({OPTIONS[name]}): {error}") from error
-
-
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    """Return a number above 0; one of bytes may have a unit, as in Spark's own settings."""
-    if name not in given:
-        return default
-    units = _UNITS if name in _BYTES else {"": 1}
-    found = _NUMBER.fullmatch(given[name].strip().lower())
-    unit = units.get(found[2]) if found else None
-    if found is None or unit is None or int(found[1]) == 0:
-        raise ConfigError(f"{name} is {given[name]!r}; give a number above 0 ({OPTIONS[name]})")
-    return int(found[1]) * unit
-
-
-def _flag(given: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    text = given.get(name, str(default)).lower()
-    if text not in {"true", "false"}:
-        raise ConfigError(f"{name} is {given[name]!r}; give true or false ({OPTIONS[name]})")
-    return text == "true"
-
-
-def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """Return the first of ``values`` if the option is not given."""
-    text = given.get(name, values[0]).lower()
-    if text not in values:
-        raise ConfigError(f"{name} is {given[name]!r}; give {' or '.join(values)}")
-    return text

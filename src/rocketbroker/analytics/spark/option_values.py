@@ -1,0 +1,80 @@
+"""Options of a Spark format, as a query gives them: texts, checked and converted on use."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from rocketbroker.common.errors import ConfigError
+
+T = TypeVar("T")
+
+_NUMBER: Final = re.compile(r"([0-9]{1,18}) ?([a-z]*)")
+_BYTE_UNITS: Final = {"": 1, "b": 1} | {
+    unit + suffix: 1 << shift for unit, shift in (("k", 10), ("m", 20), ("g", 30)) for suffix in ("", "b", "ib")
+}
+
+
+class OptionValues:
+    """Options that a query gives to a format; names may be written in any case.
+
+    Args:
+        form: name of the format.
+        meanings: meaning of each option by its name.
+        options: the given options.
+
+    Raises:
+        ConfigError: an option is unknown.
+    """
+
+    def __init__(self, form: str, meanings: Mapping[str, str], options: Mapping[str, str]) -> None:
+        names = {name.lower(): name for name in meanings}
+        for name in options:
+            if name.lower() not in names:
+                raise ConfigError(f'format("{form}") has no option {name!r}; its options are {", ".join(meanings)}')
+        self._meanings = meanings
+        self.given = {names[name.lower()]: value for name, value in options.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.given
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a text as given."""
+        return self.given.get(name, default)
+
+    def json(self, name: str, kind: type[T], *, secret: bool = False) -> T:
+        """Return a value written as JSON; errors do not repeat one that is ``secret``."""
+        try:
+            return msgspec.json.decode(self.given[name], type=kind)
+        except msgspec.MsgspecError as error:
+            what = "is invalid" if secret else f"is {self.given[name]!r}"
+            raise ConfigError(f"{name} {what} ({self._meanings[name]}): {error}") from error
+
+    def number(self, name: str, default: int) -> int:
+        """Return a number above 0."""
+        return self._number(name, default, {"": 1})
+
+    def bytes(self, name: str, default: int) -> int:
+        """Return a number of bytes above 0, which may have a unit, as in Spark's own settings."""
+        return self._number(name, default, _BYTE_UNITS)
+
+    def _number(self, name: str, default: int, units: Mapping[str, int]) -> int:
+        if name not in self.given:
+            return default
+        found = _NUMBER.fullmatch(self.given[name].strip().lower())
+        unit = units.get(found[2]) if found else None
+        if found is None or unit is None or int(found[1]) == 0:
+            raise ConfigError(f"{name} is {self.given[name]!r}; give a number above 0 ({self._meanings[name]})")
+        return int(found[1]) * unit
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return true or false."""
+        return self.one_of(name, ("true", "false"), str(default).lower()) == "true"
+
+    def one_of(self, name: str, values: tuple[str, ...], default: str) -> str:
+        """Return one of ``values``, in lower case."""
+        text = self.given.get(name, default).lower()
+        if text not in values:
+            raise ConfigError(f"{name} is {self.given[name]!r}; give {' or '.join(values)} ({self._meanings[name]})")
+        return text

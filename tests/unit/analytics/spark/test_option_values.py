@@ -1,0 +1,32 @@
+import pytest
+
+from rocketbroker.analytics.spark.option_values import OptionValues
+from rocketbroker.common.errors import ConfigError
+
+MEANINGS = {"Size": "bytes of a part (1m)", "Count": "parts (1)", "Strict": "false: continue (true)", "Places": "list"}
+
+
+def values(**options: str) -> OptionValues:
+    return OptionValues("f", MEANINGS, options)
+
+
+def test_values_of_each_kind():
+    given = values(SIZE="2 KiB", count="3", strict="FALSE", places='["a"]')
+    assert (given.bytes("Size", 1), given.number("Count", 1)) == (2048, 3)
+    assert (given.flag("Strict", default=True), given.json("Places", list[str])) == (False, ["a"])
+    assert (given.text("Count"), "Count" in given, "Size" in values()) == ("3", True, False)
+    assert (values().bytes("Size", 7), values().flag("Strict", default=True), values().text("Count")) == (7, True, "")
+
+
+def test_errors_say_what_would_be_right():
+    with pytest.raises(ConfigError, match=r'format\("f"\) has no option \'Sizes\'; its options are Size, Count'):
+        values(Sizes="1")
+    with pytest.raises(ConfigError, match=r"Count is '1k'; give a number above 0 \(parts"):
+        values(count="1k").number("Count", 1)
+    with pytest.raises(ConfigError, match="Strict is 'no'; give true or false"):
+        values(strict="no").flag("Strict")
+    with pytest.raises(ConfigError, match=r"Places is '5'.*Expected `array`"):
+        values(places="5").json("Places", list[str])
+    with pytest.raises(ConfigError, match="Places is invalid") as refused:
+        values(places='"s3cret"').json("Places", list[str], secret=True)
+    assert "s3cret" not in str(refused.value)
