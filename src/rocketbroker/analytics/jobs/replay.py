@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_to_queue
 from rocketbroker.analytics.spark.spark_progress import reason_of
 from rocketbroker.client.core.errors import InvalidMessageError
 from rocketbroker.client.core.message import Message, check_message
-from rocketbroker.client.producer.message_sender import QueueSelector
 from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_const import (
     COMPRESSED_FLAG,
@@ -42,12 +42,10 @@ from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerErro
 
 logger = logging.getLogger(__name__)
 
-# Messages of a lane that may wait, attempts per message, and rows read at a time on a thread.
-_WAITING: Final = 4
+# Attempts per message, bytes of bodies in flight or waiting, and rows read at a time on a thread.
 _TRIES: Final = 3
+_MOST_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 100
-# After slow answers, messages of up to this many seconds are sent without a pause.
-_MADE_UP_S: Final = 1.0
 _SCHEMA: Final = (
     "broker string, topic string, queue_id int, physical_offset bigint, store_timestamp bigint, flag int, sys_flag int,"
     " body binary, properties map<string,string>"
@@ -133,13 +131,6 @@ def _why_not(topic: str, sys_flag: int) -> str:
     return ""
 
 
-class Sender(Protocol):
-    """Sender of a replay, such as ``client.producer.Producer``."""
-
-    async def send(self, message: Message, queue: QueueSelector) -> Any:
-        """Send a message to the selected queue; return after the broker has acknowledged it."""
-
-
 @dataclass(slots=True)
 class Replayed:
     """Outcome of a replay."""
@@ -180,101 +171,42 @@ class Replay:
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._sender = sender
-        self._clock = clock
-        self._interval = 1 / rate if rate else 0.0
         self._topics = topics or {}
-        self._lanes: list[asyncio.Queue[Ready | None]] = [asyncio.Queue(_WAITING) for _ in range(lanes)]
+        self._lanes = SendLanes(self._send, clock, lanes=lanes, rate=rate, most_bytes=_MOST_BYTES)
         self._lane_numbers: dict[tuple[str, int], int] = {}
         self._progress = progress
         self._done = Replayed()
-        self._failed_ms: list[int] = []
         self._dealt_ms: int | None = None
-        self._unreadable = ""
 
     async def run(self, rows: Iterable[Mapping[str, Any]]) -> Replayed:
         """Send rows; on the first rejected message or unreadable row, wait for the messages in flight and return."""
-        async with asyncio.TaskGroup() as lanes:
-            for lane in self._lanes:
-                lanes.create_task(self._send_all(lane))
-            await self._deal(rows)
-            for lane in self._lanes:
-                await lane.put(None)
-        self._fail(self._unreadable)
-        if self._done.failure:
-            self._done.resume_ms = min(self._failed_ms, default=self._dealt_ms)
+        await self._lanes.run(self._deal(rows))
+        failure, unsent = self._lanes.failure, self._lanes.unsent
+        if failure is not None:
+            where = f"{unsent[0].message.topic}: " if unsent else ""
+            self._done.failure = where + _reason(failure)
+            self._done.resume_ms = min((ready.stored_ms for ready in unsent), default=self._dealt_ms)
         return self._done
 
     async def _deal(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        due: float | None = None
         feed = iter(rows)
-        while chunk := await self._read(feed):
+        while chunk := await asyncio.to_thread(list, islice(feed, _AT_ONCE)):
             for row in chunk:
-                if self._done.failure:
+                if self._lanes.failure is not None:
                     return
                 ready = prepare(row, self._topics)
                 if isinstance(ready, str):
                     self._done.skipped[ready] += 1
                     continue
-                due = await self._wait_for(due) + self._interval
-                await self._lane_of(ready.queue).put(ready)
+                lane = self._lane_numbers.setdefault(ready.queue, len(self._lane_numbers))
+                await self._lanes.put(ready, lane, len(ready.message.body))
                 self._dealt_ms = ready.stored_ms
 
-    async def _read(self, feed: Iterator[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the next rows; an empty list at the end, or if they cannot be read."""
-        try:
-            return await asyncio.to_thread(list, islice(feed, _AT_ONCE))
-        except Exception as error:  # noqa: BLE001 - reported, with the messages sent so far
-            self._unreadable = _reason(error)
-            return []
-
-    async def _wait_for(self, due: float | None) -> float:
-        """Wait until a message is due, and return that time; the first message is due at once.
-
-        A delay is made up for, but by at most ``_MADE_UP_S``: a long wait for rows is not followed by a burst.
-        """
-        now = self._clock.monotonic()
-        if due is None:
-            return now
-        if self._interval and due > now:
-            await asyncio.sleep(due - now)
-        return max(due, now - _MADE_UP_S)
-
-    def _lane_of(self, queue: tuple[str, int]) -> "asyncio.Queue[Ready | None]":
-        """Return the lane of all messages of a queue."""
-        number = self._lane_numbers.setdefault(queue, len(self._lane_numbers) % len(self._lanes))
-        return self._lanes[number]
-
-    async def _send_all(self, lane: "asyncio.Queue[Ready | None]") -> None:
-        """Empty the lane, also after a failure: a full lane would block ``_deal``."""
-        while (ready := await lane.get()) is not None:
-            if self._done.failure or not await self._is_sent(ready):
-                self._failed_ms.append(ready.stored_ms)
-                continue
-            self._done.sent[ready.message.topic] += 1
-            self._progress(self._done.sent.total())
-
-    def _fail(self, reason: str) -> None:
-        """Keep the first reason only: later ones follow from it."""
-        self._done.failure = self._done.failure or reason
-
-    async def _is_sent(self, ready: Ready) -> bool:
-        try:
-            await self._send(ready)
-        except Exception as error:  # noqa: BLE001 - reported, with the messages sent so far
-            self._fail(f"{ready.message.topic}: {_reason(error)}")
-            return False
-        return True
-
     async def _send(self, ready: Ready) -> None:
-        """Send a message to the queue with its original number, and retry; raise the error of the last attempt."""
-        for tries in range(1, _TRIES + 1):
-            try:
-                await self._sender.send(ready.message, partial(_queue, ready.queue[1]))
-            except RocketBrokerError:
-                if tries == _TRIES:
-                    raise
-            else:
-                return
+        """Send a message to the queue with its original number."""
+        await send_to_queue(self._sender, ready.message, partial(_queue, ready.queue[1]), _TRIES)
+        self._done.sent[ready.message.topic] += 1
+        self._progress(self._done.sent.total())
 
 
 def _reason(error: Exception) -> str:

@@ -152,7 +152,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> StepClock:
         clock.now += seconds
         await really(0)
 
-    monkeypatch.setattr("rocketbroker.analytics.jobs.replay.asyncio.sleep", sleep)
+    monkeypatch.setattr("rocketbroker.analytics.spark.send_lanes.asyncio.sleep", sleep)
     return clock
 
 

@@ -1,0 +1,121 @@
+"""Concurrent sends at a set rate, in order within a lane: the engine of the sink and of replays."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from rocketbroker.client.core.message import Message
+from rocketbroker.client.producer.message_sender import BackPressure, QueueSelector
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import RocketBrokerError
+
+T = TypeVar("T")
+
+# Items per lane that are accepted and not yet sent, on the average over all lanes.
+_ACCEPTED: Final = 5
+# After slow answers, items of up to this many seconds are sent without a pause.
+_MADE_UP_S: Final = 1.0
+
+
+class Sender(Protocol):
+    """Sender of messages, such as ``client.producer.Producer``."""
+
+    async def send(self, message: Message, queue: QueueSelector | None) -> Any:
+        """Send a message to the selected queue; return after the broker has acknowledged it."""
+
+
+async def send_to_queue(sender: Sender, message: Message, queue: QueueSelector, tries: int) -> None:
+    """Send to a chosen queue, which a producer tries once, up to ``tries`` times; raise the error of the last one."""
+    for left in reversed(range(tries)):
+        try:
+            await sender.send(message, queue)
+        except RocketBrokerError:
+            if not left:
+                raise
+        else:
+            return
+
+
+class SendLanes(Generic[T]):
+    """Sends items concurrently; those of one lane one after the other, in order.
+
+    The next item of a lane waits for the acknowledgement of the one before: a broker may store requests in another
+    order than they arrive in. After the first failure nothing is sent any more, or items would overtake the failed one.
+
+    Args:
+        send: sends one item.
+        clock: paces the sends.
+        lanes: number of items in flight.
+        rate: items per second, 0 for no limit.
+        most_bytes: bytes of items that are accepted and not yet sent; a larger item goes alone.
+
+    Attributes:
+        failure: first error of a send, else that of ``deal``.
+        unsent: items that were not acknowledged because of an error, the failed one first.
+    """
+
+    def __init__(
+        self, send: Callable[[T], Awaitable[None]], clock: Clock, *, lanes: int, rate: float, most_bytes: int
+    ) -> None:
+        self._send = send
+        self._clock = clock
+        self._interval = 1 / rate if rate else 0.0
+        self._due: float | None = None
+        self._pressure = BackPressure(lanes * _ACCEPTED, most_bytes)
+        # Bounded together, by the above.
+        self._lanes: list[asyncio.Queue[tuple[T, int] | None]] = [asyncio.Queue() for _ in range(lanes)]
+        self.failure: Exception | None = None
+        self.unsent: list[T] = []
+
+    async def run(self, deal: Coroutine[Any, Any, None]) -> None:
+        """Run ``deal``, which calls ``put`` for each item until ``failure`` is set; return after the last answer.
+
+        If ``deal`` raises, items that it has put before are sent.
+        """
+        error: Exception | None = None
+        async with asyncio.TaskGroup() as sending:
+            for lane in self._lanes:
+                sending.create_task(self._send_all(lane))
+            try:
+                await deal
+            except Exception as raised:  # noqa: BLE001 - kept as the failure
+                error = raised
+            for lane in self._lanes:
+                lane.put_nowait(None)
+        self.failure = self.failure or error
+
+    async def put(self, item: T, lane: int, size: int) -> None:
+        """Wait until an item of ``size`` bytes is due and has room, and pass it to a lane; any number is one."""
+        await self._wait_until_due()
+        await self._pressure.acquire(size, math.inf)
+        self._lanes[lane % len(self._lanes)].put_nowait((item, size))
+
+    async def _wait_until_due(self) -> None:
+        """Pause between items; the first one is due at once.
+
+        A delay is made up for, but by at most ``_MADE_UP_S``: a long wait for items is not followed by a burst.
+        """
+        if not self._interval:
+            return
+        now = self._clock.monotonic()
+        due = now if self._due is None else max(self._due, now - _MADE_UP_S)
+        if due > now:
+            await asyncio.sleep(due - now)
+        self._due = due + self._interval
+
+    async def _send_all(self, lane: "asyncio.Queue[tuple[T, int] | None]") -> None:
+        """Empty the lane, also after a failure: ``put`` waits for its room."""
+        while (entry := await lane.get()) is not None:
+            item, size = entry
+            if self.failure is not None or not await self._is_sent(item):
+                self.unsent.append(item)
+            self._pressure.release(size)
+
+    async def _is_sent(self, item: T) -> bool:
+        try:
+            await self._send(item)
+        except Exception as error:  # noqa: BLE001 - the first one is kept: later ones follow from it
+            self.failure = self.failure or error
+            return False
+        return True
