@@ -51,21 +51,22 @@ class OptionValues:
             what = "is invalid" if secret else f"is {self.given[name]!r}"
             raise ConfigError(f"{name} {what} ({self._meanings[name]}): {error}") from error
 
-    def number(self, name: str, default: int) -> int:
-        """Return a number above 0."""
-        return self._number(name, default, {"": 1})
+    def number(self, name: str, default: int, *, least: int = 1) -> int:
+        """Return a number, ``least`` or more."""
+        return self._number(name, default, {"": 1}, least)
 
     def bytes(self, name: str, default: int) -> int:
         """Return a number of bytes above 0, which may have a unit, as in Spark's own settings."""
         return self._number(name, default, _BYTE_UNITS)
 
-    def _number(self, name: str, default: int, units: Mapping[str, int]) -> int:
+    def _number(self, name: str, default: int, units: Mapping[str, int], least: int = 1) -> int:
         if name not in self.given:
             return default
         found = _NUMBER.fullmatch(self.given[name].strip().lower())
         unit = units.get(found[2]) if found else None
-        if found is None or unit is None or int(found[1]) == 0:
-            raise ConfigError(f"{name} is {self.given[name]!r}; give a number above 0 ({self._meanings[name]})")
+        if found is None or unit is None or int(found[1]) < least:
+            wanted = f"a number above {least - 1}" if least else "a number"
+            raise ConfigError(f"{name} is {self.given[name]!r}; give {wanted} ({self._meanings[name]})")
         return int(found[1]) * unit
 
     def flag(self, name: str, *, default: bool = False) -> bool:
