@@ -29,7 +29,8 @@ RocketBrokerError
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.rocketmq_server)
 ├── ClockError                 a clock that tests move cannot go back (testing.clocks)
 ├── ControlError               request to the control port that is answered by an error (testing.control_server)
-└── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.local_session)
+├── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.local_session)
+└── RowError                   row of a data frame that cannot be sent (analytics.spark.message_rows)
 """
 
 from typing import Any, Self

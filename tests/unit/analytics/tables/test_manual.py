@@ -5,6 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rocketbroker.analytics.spark.message_rows import SINK_COLUMNS
+from rocketbroker.analytics.spark.sink_options import SINK_OPTIONS
 from rocketbroker.analytics.spark.source_options import OPTIONS
 from rocketbroker.analytics.tables.table import Table, allowed_types
 from rocketbroker.analytics.tables.table_reader import TABLES
@@ -54,6 +56,16 @@ def test_no_other_tables_are_described() -> None:
     ]
 
 
-def test_each_option_is_described() -> None:
-    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in OPTIONS.items())
-    assert f"| option | meaning |\n|---|---|\n{rows}\n" in (_PAGES / "spark.md").read_text()
+@pytest.mark.parametrize(("title", "options"), [("option", OPTIONS), ("option for writing", SINK_OPTIONS)])
+def test_each_option_is_described(title: str, options: dict[str, str]) -> None:
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in options.items())
+    assert f"| {title} | meaning |\n|---|---|\n{rows}\n" in (_PAGES / "spark.md").read_text()
+
+
+def test_each_column_to_write_is_described_with_its_types() -> None:
+    section = (_PAGES / "spark.md").read_text().partition("\n### Columns to write\n")[2].partition("\n#")[0]
+    rows = [[cell.strip(" `") for cell in line.split("|")] for line in section.splitlines() if line.startswith("| `")]
+    found = {name: kinds.replace("&lt;", "<").replace("&gt;", ">") for _, name, kinds, *_ in rows}
+    assert found == {
+        name: " or ".join(kinds).replace(" or ", ", ", len(kinds) - 2) for name, kinds in SINK_COLUMNS.items()
+    }
