@@ -11,6 +11,7 @@ from rocketbroker.common.errors import ConfigError
 T = TypeVar("T")
 
 _NUMBER: Final = re.compile(r"([0-9]{1,18}) ?([a-z]*)")
+_MS_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTE_UNITS: Final = {"": 1, "b": 1} | {
     unit + suffix: 1 << shift for unit, shift in (("k", 10), ("m", 20), ("g", 30)) for suffix in ("", "b", "ib")
 }
@@ -58,6 +59,10 @@ class OptionValues:
     def bytes(self, name: str, default: int) -> int:
         """Return a number of bytes above 0, which may have a unit, as in Spark's own settings."""
         return self._number(name, default, _BYTE_UNITS)
+
+    def seconds(self, name: str, default: float) -> float:
+        """Return a time above 0, in ms unless it has a unit, as in Spark's own settings."""
+        return self._number(name, 0, _MS_UNITS) / 1000 or default
 
     def _number(self, name: str, default: int, units: Mapping[str, int], least: int = 1) -> int:
         if name not in self.given:

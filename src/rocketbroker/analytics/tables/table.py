@@ -124,12 +124,17 @@ def table_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
 
 def check_table_schema(table: Table, schema: pa.Schema) -> None:
     """Raise :class:`ConfigError` if a column is unknown, repeated or not available in the requested type."""
-    select_fields(schema.names, table.name, table.fields)
+    check_columns(table.name, table.fields, schema)
+
+
+def check_columns(table: str, fields: Mapping[str, pa.Field], schema: pa.Schema) -> None:
+    """Raise :class:`ConfigError` as ``check_table_schema`` for a table with these columns."""
+    select_fields(schema.names, table, fields)
     for each in schema:
-        allowed = allowed_types(table.fields[each.name])
+        allowed = allowed_types(fields[each.name])
         if each.type not in allowed:
             wanted = " or ".join(map(str, allowed))
-            raise ConfigError(f"column {each.name} of {table.name} has type {wanted}, not {each.type}")
+            raise ConfigError(f"column {each.name} of {table} has type {wanted}, not {each.type}")
 
 
 def allowed_types(column: pa.Field) -> list[pa.DataType]:
