@@ -39,8 +39,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 #: Seconds for which servers that are away are asked again: a broker that restarts recovers its store first.
-PATIENCE_S: float = 120.0
-RETRY_S: Final = 1.0
+PATIENCE_S = 120.0
+RETRY_S = 1.0
 # Requests under way at once while many queues are looked up.
 _AT_ONCE: Final = 128
 _REPLY_TOPIC_POSTFIX: Final = "_REPLY_TOPIC"
@@ -275,8 +275,10 @@ _AHEAD: Final = 16
 # Offsets of the first pulls, as consumers ask for; and at most.
 _FIRST_COUNT: Final = 32
 _MOST_COUNT: Final = 1024
-# Pulls that were answered in full, after which the next ones ask for twice as many.
+# Pulls in a row that were answered in full, after which the next ones ask for twice as many. Each time that proves too
+# many it takes twice as long, up to a limit.
 _FULL: Final = 64
+_MOST_FULL: Final = 4096
 _BATCH_BYTES: Final = 4 << 20
 
 
@@ -303,7 +305,7 @@ async def pull_range(
         high: offset after the last one.
     """
     tasks, ahead = TaskOwner("pull"), deque[_Ahead]()
-    at, count, full = low, _FIRST_COUNT, 0
+    at, count, full, enough = low, _FIRST_COUNT, 0, _FULL
     parts: list[bytes] = []
     size = 0
 
@@ -337,8 +339,9 @@ async def pull_range(
             full = full + 1 if at >= end else 0
             if at < end:
                 ahead.appendleft(start(at, end))
-                count = got
-            elif full == _FULL:
+                if got < count:
+                    count, enough = got, min(enough * 2, _MOST_FULL)
+            elif full >= enough:
                 count, full = min(count * 2, _MOST_COUNT), 0
             if size >= _BATCH_BYTES or at >= high:
                 yield Pulled(b"".join(parts), at)

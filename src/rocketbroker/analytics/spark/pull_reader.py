@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketbroker.analytics.spark import broker_queues
 from rocketbroker.analytics.spark.broker_queues import (
-    RETRY_S,
     BrokerQueues,
     Pulled,
     QueueEnd,
@@ -50,7 +49,6 @@ from rocketbroker.analytics.tables.table import check_columns
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import ConfigError, RocketBrokerError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -192,21 +190,15 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options: options of the query.
         schema: columns and types wanted.
         connect: opens the connections to a cluster.
-        clock: source of time.
     """
 
     def __init__(
-        self,
-        options: PullOptions,
-        schema: pa.Schema,
-        connect: Callable[[str], BrokerQueues] = BrokerQueues,
-        clock: Clock | None = None,
+        self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
     ) -> None:
         _check_columns(schema)
         self._options = options
         self._schema = schema
         self._connect = connect
-        self._clock = clock or SystemClock()
         # Opened on first use: Spark copies this object to its tasks, which do not need it.
         self._opened: tuple[SyncClient, BrokerQueues] | None = None
         # Ends of the queues at the start of a query with the trigger availableNow.
@@ -278,7 +270,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _waits(self, count: int) -> bool:
         """Return true if a micro-batch of so many messages has to wait for more (minOffsetsPerTrigger)."""
-        now = self._clock.monotonic()
+        now = time.monotonic()
         is_late = now - self._triggered_at >= self._options.trigger_delay_s
         if count < (self._options.least_offsets or 0) and not is_late:
             return True
@@ -294,7 +286,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, reached: Offsets) -> dict[MessageQueue, int]:
         """Return the ends of all queues; servers that are away are asked again for ``PATIENCE_S``."""
-        deadline = self._clock.monotonic() + broker_queues.PATIENCE_S
+        deadline = time.monotonic() + broker_queues.PATIENCE_S
         while True:
             failure: RocketBrokerError | None
             try:
@@ -307,9 +299,9 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if not may_pass(error):
                     raise
                 failure = error
-            if self._clock.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 raise failure
-            time.sleep(RETRY_S)
+            time.sleep(broker_queues.RETRY_S)
 
     async def _look_up(self, brokers: BrokerQueues) -> dict[MessageQueue, QueueEnd]:
         queues = await brokers.queues(await brokers.topics(self._options.subscription))

@@ -65,6 +65,8 @@ def pulled_batches(
 
     Bodies with a wrong checksum are logged.
     """
+    if not len(records):
+        return
     is_compressed = bool((records.sys_flag & COMPRESSED_FLAG).any())
     names = [DECOMPRESSED_BODY if is_compressed and name == "body" else name for name in schema.names]
     stored = pa.schema([each.with_name(name) for each, name in zip(schema, names, strict=True)])

@@ -3,7 +3,13 @@ import pytest
 from rocketbroker.analytics.spark.option_values import OptionValues
 from rocketbroker.common.errors import ConfigError
 
-MEANINGS = {"Size": "bytes of a part (1m)", "Count": "parts (1)", "Strict": "false: continue (true)", "Places": "list"}
+MEANINGS = {
+    "Delay": "wait (1s)",
+    "Size": "bytes of a part (1m)",
+    "Count": "parts (1)",
+    "Strict": "false: continue (true)",
+    "Places": "list",
+}
 
 
 def values(**options: str) -> OptionValues:
@@ -18,8 +24,16 @@ def test_values_of_each_kind():
     assert (values().bytes("Size", 7), values().flag("Strict", default=True), values().text("Count")) == (7, True, "")
 
 
+def test_times_have_the_units_of_spark():
+    given = [values(delay=text).seconds("Delay", 1) for text in ("500", "500ms", "2 s", "3m", "3min", "1h", "1d")]
+    assert given == [0.5, 0.5, 2, 180, 180, 3600, 86_400]
+    assert values().seconds("Delay", 1) == 1
+    with pytest.raises(ConfigError, match="Delay is '1 week'; give a number above 0"):
+        values(delay="1 week").seconds("Delay", 1)
+
+
 def test_errors_say_what_would_be_right():
-    with pytest.raises(ConfigError, match=r'format\("f"\) has no option \'Sizes\'; its options are Size, Count'):
+    with pytest.raises(ConfigError, match=r'format\("f"\) has no option \'Sizes\'; its options are Delay, Size, Count'):
         values(Sizes="1")
     with pytest.raises(ConfigError, match=r"Count is '1k'; give a number above 0 \(parts"):
         values(count="1k").number("Count", 1)
