@@ -86,6 +86,16 @@ async def subscribed_queues(brokers: BrokerQueues, options: PullOptions) -> list
     return queues
 
 
+def _present(queue: MessageQueue, offset: int, low: int, *, fail: bool) -> int:
+    """Return an offset, or that of the queue's first message if those before it were removed unread."""
+    if offset < low:
+        name = queue_name(queue)
+        _report_loss(
+            f"{name} begins at {low}: offsets {offset} to {low - 1} were removed before they were read", fail=fail
+        )
+    return max(offset, low)
+
+
 class Span(NamedTuple):
     """Offset of the first message of a queue, and the one after the last."""
 
@@ -120,16 +130,11 @@ async def bound_offsets(
             found[queue] = low if bound.offset == EARLIEST else high
         elif bound.offset > high:
             raise ConfigError(
-                f"{which}Offsets has {bound.offset} for {queue_name(queue)}, which has the offsets {low} to {high}; "
-                "give one of these, or -1 for latest"
+                f"{which}Offsets has {bound.offset} for {queue_name(queue)}, which ends at {high}; give an offset up to "
+                "that, or -1 for latest"
             )
         else:
-            if bound.offset < low:
-                text = (
-                    f"{queue_name(queue)} begins at {low}: offsets {bound.offset} to {low} of {which}Offsets are gone"
-                )
-                _report_loss(text, fail=fail_on_data_loss)
-            found[queue] = max(bound.offset, low)
+            found[queue] = _present(queue, bound.offset, low, fail=fail_on_data_loss)
     return found
 
 
@@ -260,7 +265,8 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {queue: min(end, self._last[queue]) for queue, end in ends.items() if queue in self._last}
         found = {queue: end for queue, end in ends.items() if queue not in reached or end > reached[queue]}
         lows = self._call(lambda brokers: brokers.min_offsets(found))
-        begins = {queue: self._begin(queue, reached.get(queue, low), low) for queue, low in lows.items()}
+        loss = self._options.fail_on_data_loss
+        begins = {queue: _present(queue, reached.get(queue, low), low, fail=loss) for queue, low in lows.items()}
         if bounded and self._last is None and self._waits(sum(found.values()) - sum(begins.values())):
             return start
         unread = {queue: max(end, begins[queue]) for queue, end in found.items() if queue in reached}
@@ -276,13 +282,6 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._triggered_at = now
         return False
-
-    def _begin(self, queue: MessageQueue, reached: int, low: int) -> int:
-        """Return the offset of the next message of a queue that begins at ``low`` now."""
-        if reached < low:
-            text = f"{queue_name(queue)} begins at {low}: offsets {reached} to {low} were removed before they were read"
-            _report_loss(text, fail=self._options.fail_on_data_loss)
-        return max(reached, low)
 
     def _ends(self, reached: Offsets) -> dict[MessageQueue, int]:
         """Return the ends of all queues; servers that are away are asked again for ``PATIENCE_S``."""
@@ -398,7 +397,7 @@ def _records_between(queue: MessageQueue, pulled: Pulled, low: int, high: int, *
         begin = int(offsets[number - 1]) + 1 if number else low
         others = missing - int(steps[number]) + 1
         _report_loss(
-            f"{queue_name(queue)} has no messages at offsets {begin} to {begin + int(steps[number]) - 1}"
+            f"{queue_name(queue)} has no messages at offsets {begin} to {begin + int(steps[number]) - 2}"
             f"{f', and {others} more are missing' if others else ''}: they were removed unread, or are damaged",
             fail=fail,
         )
