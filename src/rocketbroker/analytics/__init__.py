@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.jobs.scope import Scope as Scope
     from rocketbroker.analytics.log.message_reader import read_store as read_store
     from rocketbroker.analytics.spark.local_session import spark_session as spark_session
+    from rocketbroker.analytics.spark.rocketmq import register as register
     from rocketbroker.analytics.spark.rocketmq_store import create_views as create_views
     from rocketbroker.analytics.spark.rocketmq_store import messages as messages
-    from rocketbroker.analytics.spark.rocketmq_store import register as register
     from rocketbroker.analytics.spark.rocketmq_store import table as table
     from rocketbroker.analytics.spark.source_options import encode_selection as encode_selection
     from rocketbroker.analytics.tables.table import TableOptions as TableOptions
@@ -40,7 +40,7 @@ _HOMES = {
     "messages": ".spark.rocketmq_store",
     "read_store": ".log.message_reader",
     "read_table": ".tables.table_reader",
-    "register": ".spark.rocketmq_store",
+    "register": ".spark.rocketmq",
     "spark_session": ".spark.local_session",
     "store_roots": ".files.store_root",
     "table": ".spark.rocketmq_store",

@@ -57,7 +57,8 @@ def count_messages(
 
     from rocketbroker.analytics.jobs.message_jobs import fact_rows, query
     from rocketbroker.analytics.spark.local_session import spark_session
-    from rocketbroker.analytics.spark.rocketmq_store import messages, register
+    from rocketbroker.analytics.spark.rocketmq import register
+    from rocketbroker.analytics.spark.rocketmq_store import messages
     from rocketbroker.analytics.spark.spark_progress import SparkProgress, reason_of
 
     with nullcontext(spark) if spark is not None else spark_session("rocketbroker count") as session:

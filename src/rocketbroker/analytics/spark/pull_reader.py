@@ -130,8 +130,8 @@ async def bound_offsets(
             found[queue] = low if bound.offset == EARLIEST else high
         elif bound.offset > high:
             raise ConfigError(
-                f"{which}Offsets has {bound.offset} for {queue_name(queue)}, which ends at {high}; give an offset up to "
-                "that, or -1 for latest"
+                f"{which}Offsets has {bound.offset} for {queue_name(queue)}, which ends at {high}; give an offset up "
+                "to that, or -1 for latest"
             )
         else:
             found[queue] = _present(queue, bound.offset, low, fail=fail_on_data_loss)

@@ -8,10 +8,17 @@ stream.writeStream.format("rocketmq").option("namesrvAddr", "host:9876").option(
 
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from rocketbroker.analytics.spark.rocketmq_store import ShortErrors, arrow_schema, settle, spark_schema
+from rocketbroker.analytics.spark.rocketmq_store import (
+    RocketMQStore,
+    ShortErrors,
+    arrow_schema,
+    settle,
+    spark_schema,
+)
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +31,16 @@ if TYPE_CHECKING:
 # The client is imported on use: Spark imports this module in each session, to look for formats.
 
 W = TypeVar("W")
+
+
+def register(spark: SparkSession) -> None:
+    """Register both formats with ``spark``.
+
+    This is necessary if Spark's Python does not find ``pyspark_rocketmq`` and ``pyspark_rocketbroker``. It also saves
+    the second that PySpark takes to search for formats.
+    """
+    spark.dataSource.register(RocketMQStore)
+    spark.dataSource.register(RocketMQ)
 
 
 class RocketMQ(DataSource):

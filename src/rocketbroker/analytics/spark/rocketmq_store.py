@@ -64,15 +64,6 @@ class ShortErrors:
             raise error.with_traceback(None) from None
 
 
-def register(spark: SparkSession) -> None:
-    """Register the format with ``spark``.
-
-    This is necessary if Spark's Python does not find ``pyspark_rocketbroker``. It also saves the second that PySpark
-    takes to search for formats.
-    """
-    spark.dataSource.register(RocketMQStore)
-
-
 class RocketMQStore(DataSource):
     """The format; its options are those of ``source_options.OPTIONS``."""
 
