@@ -3,14 +3,8 @@
 Without Spark: tests/unit/analytics/spark/test_stream_reader.py.
 """
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,39 +14,31 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rocketbroker.client.core.message import Message
-from rocketbroker.client.producer.producer import Producer
-from rocketbroker.common.errors import RocketBrokerError
 from tests.support.commit_log_writer import CommitLogWriter
-from tests.support.our_servers import ROOT, OurServer, OurServers, wait_serving
+from tests.support.our_servers import OurServer, OurServers, wait_serving
 from tests.support.slow_store_reader import slow_rows
-from tests.support.streaming_query import COLUMNS, run_to_end, start_query, written_batches, written_rows
+from tests.support.steady_load import SteadyLoad
+from tests.support.streaming_query import (
+    COLUMNS,
+    is_further,
+    program,
+    run_to_end,
+    start_query,
+    stopped,
+    written_batches,
+    written_rows,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 LIMIT_S = 400  # a machine may have much else to do
 LOG_FILE = 1 << 20
-PAUSE_S = 0.005  # between two messages: a producer at full speed would take the machine from Spark
 
 
 def expected(commit_log: Path, broker: str) -> list[tuple[Any, ...]]:
     rows = [{"broker": broker, **row} for row in slow_rows(commit_log)]
     return sorted(tuple(row[name] for name in COLUMNS) for row in rows)
-
-
-def is_further(out: Path, known: int, query: StreamingQuery) -> bool:
-    """Return true if a query has written more than ``known`` batches, or failed."""
-    return written_batches(out) > known or not query.isActive
-
-
-@contextmanager
-def stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
-    """A query that is stopped at the end: the session is shared."""
-    try:
-        yield query
-    finally:
-        query.stop()
 
 
 def finish(spark: SparkSession, store: Path, out: Path, checkpoint: Path, **options: Any) -> StreamingQuery:
@@ -104,38 +90,6 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
     assert written_rows(spark, out) == sorted(before + expected(writer.directory, "store"))
 
 
-class Load:
-    """Sends numbered messages to a broker, from a thread, until it is stopped; a broker may be away for a while."""
-
-    def __init__(self, namesrv: str) -> None:
-        self._namesrv = namesrv
-        self._ending = threading.Event()
-        self.sent = 0
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-
-    async def _run(self) -> None:
-        async with Producer("PG", self._namesrv, send_timeout_s=10) as producer:
-            while not self._ending.is_set():
-                with suppress(RocketBrokerError):
-                    body = b"%08d" % self.sent + bytes(3_000)
-                    await producer.send(Message("Followed", body, keys=f"k{self.sent}"))
-                    self.sent += 1
-                await asyncio.sleep(PAUSE_S)
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    def wait_for(self, more: int) -> None:
-        """Till so many more messages were acknowledged."""
-        wanted = self.sent + more
-        wait_until(lambda: self.sent >= wanted, f"{more} messages were not taken", LIMIT_S)
-
-
 def launch(servers: OurServers, namesrv: OurServer, old: OurServer | None = None) -> OurServer:
     settings = {"mappedFileSizeCommitLog": LOG_FILE}
     broker = servers.launch_broker(namesrv.address, old.store if old else None, settings, port=old.port if old else 0)
@@ -143,18 +97,11 @@ def launch(servers: OurServers, namesrv: OurServer, old: OurServer | None = None
     return broker
 
 
-def program(store: Path, out: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
-    """The query as a process group of its own: Python, the JVM and its Python workers."""
-    command = [sys.executable, "-m", "tests.support.streaming_query", str(store), str(out), str(checkpoint)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
-
-
 def test_a_running_broker_is_followed_through_kills_of_both(spark: SparkSession, servers: OurServers, tmp_path: Path):
     namesrv = servers.namesrv()
     broker = launch(servers, namesrv)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    with Load(namesrv.address) as load:
+    with SteadyLoad(namesrv.address) as load:
         load.wait_for(200)
         process = program(broker.store, out, checkpoint)
         try:

@@ -1,24 +1,30 @@
 """A streaming query into Parquet, as a function and as a program that runs until it is killed.
 
 python -m tests.support.streaming_query STORE OUT CHECKPOINT
+python -m tests.support.streaming_query HOST:PORT OUT CHECKPOINT      (of a name server)
 """
 
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketbroker.analytics import register, spark_session
 from tests.support.job_frames import SMALL_SESSION
+from tests.support.our_servers import ROOT
 
 SCHEMA = (
     "broker string, topic string, queue_id int, queue_offset bigint, physical_offset bigint, keys string, body binary"
 )
+FOLLOWED = "Followed"
 COLUMNS = tuple(part.split()[0] for part in SCHEMA.split(", "))
 _LATE = "Python worker failed to connect back"
 
@@ -28,6 +34,19 @@ def start_query(
 ) -> StreamingQuery:
     """Start or resume the query of ``checkpoint``."""
     stream = spark.readStream.format("rocketmq_store").schema(SCHEMA).options(**options).load(str(store))
+    return _into_parquet(stream, out, checkpoint, available_now=available_now)
+
+
+def start_pulls(
+    spark: SparkSession, namesrv: str, out: Path, checkpoint: Path, *, available_now: bool = False, **options: Any
+) -> StreamingQuery:
+    """Start or resume a query that pulls the topic ``FOLLOWED``."""
+    options |= {"namesrvAddr": namesrv, "subscribe": FOLLOWED}
+    stream = spark.readStream.format("rocketmq").schema(SCHEMA).options(**options).load()
+    return _into_parquet(stream, out, checkpoint, available_now=available_now)
+
+
+def _into_parquet(stream: DataFrame, out: Path, checkpoint: Path, *, available_now: bool) -> StreamingQuery:
     writer = stream.writeStream.format("parquet").option("path", str(out)).option("checkpointLocation", str(checkpoint))
     trigger = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")
     return trigger.start()
@@ -62,14 +81,39 @@ def written_rows(spark: SparkSession, out: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in rows)
 
 
+def program(source: Path | str, out: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
+    """Start the program as a process group of its own: Python, the JVM and its Python workers."""
+    command = [sys.executable, "-m", "tests.support.streaming_query", str(source), str(out), str(checkpoint)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+
+
+@contextmanager
+def stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
+    """Stop a query at the end: the session is shared."""
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def is_further(out: Path, known: int, query: StreamingQuery) -> bool:
+    """Return true if a query has written more than ``known`` batches, or failed."""
+    return written_batches(out) > known or not query.isActive
+
+
 def main() -> None:
     """Run until the process is killed."""
-    store, out, checkpoint = sys.argv[1:]
+    source, out, checkpoint = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     with spark_session("streaming", SMALL_SESSION) as spark:
         register(spark)
-        run_to_end(
-            lambda: start_query(spark, store, Path(out), Path(checkpoint), maxBytesPerTrigger=200_000), limit=1_000_000
-        )
+
+        def start() -> StreamingQuery:
+            if Path(source).is_absolute():
+                return start_query(spark, source, out, checkpoint, maxBytesPerTrigger=200_000)
+            return start_pulls(spark, source, out, checkpoint, maxOffsetsPerTrigger=70)
+
+        run_to_end(start, limit=1_000_000)
 
 
 if __name__ == "__main__":
