@@ -1,4 +1,4 @@
-"""A Spark session that nobody prepared finds the format ``rocketmq_store`` by the installed package."""
+"""A Spark session that nobody prepared finds the formats by the installed package."""
 
 import json
 import os
@@ -24,10 +24,14 @@ builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fa
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 rows = spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(sys.argv[1]).collect()
 print("RESULT " + json.dumps([list(row) for row in rows]))
+try:
+    spark.read.format("rocketmq").load().collect()
+except Exception as error:
+    print("REFUSED " + str(error).replace(chr(10), " "))
 """
 
 
-def test_the_format_is_known_without_a_call(tmp_path: Path) -> None:
+def test_the_formats_are_known_without_a_call(tmp_path: Path) -> None:
     from rocketbroker.analytics.spark.local_session import ensure_java_home
 
     store = golden_store.unpack("clean", tmp_path)
@@ -42,5 +46,6 @@ def test_the_format_is_known_without_a_call(tmp_path: Path) -> None:
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
+    assert 'format("rocketmq") needs the option namesrvAddr' in done.stdout
     rows = Counter(map(tuple, json.loads(lines[0].removeprefix("RESULT "))))
     assert rows == Counter((row["topic"], row["queue_id"]) for row in slow_rows(store / "commitlog"))

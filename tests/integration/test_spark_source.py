@@ -68,7 +68,7 @@ class Loaded(NamedTuple):
 async def send(namesrv: str) -> None:
     async with Producer("PG", namesrv) as producer:
         for number in range(200):
-            text = f"body {number} " * (1000 if number % 9 == 0 else number % 5)  # long bodies are sent compressed
+            text = f"body {number} " * (1000 if number % 9 == 0 else 1)  # long bodies are sent compressed
             message = Message(
                 "Orders",
                 text.encode(),

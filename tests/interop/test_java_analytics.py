@@ -13,6 +13,7 @@ from rocketbroker.analytics import DecodeReport, Selection, read_store, read_tab
 from rocketbroker.analytics.columns.selection import EVERYTHING
 from rocketbroker.analytics.log import queue_plan
 from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.spark.rocketmq import RocketMQ
 from tests.support.java import Java
 from tests.support.java_lines import Got, got, sent
 from tests.support.java_process import JavaServer
@@ -107,6 +108,40 @@ def test_pull_and_push_consumers_get_the_messages_in_the_files(
     check_equal(rows, got(pushed.stdout))
     assert report.broken == report.unfinished == []
     assert len(list((store / "commitlog").iterdir())) > 2
+
+
+def pulled(namesrv: str, **options: str) -> list[dict[str, Any]]:
+    """Return the topic's messages as the Spark format gives them, by queue."""
+    source = RocketMQ({"namesrvAddr": namesrv, "subscribe": TOPIC, **options})
+    reader = source.reader(source.schema())
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return [row | {"properties": dict(row["properties"])} for row in rows]
+
+
+def test_pulls_from_apache_give_the_rows_of_its_store(java: Java, our_servers: OurServers, tmp_path: Path):
+    store, namesrv = tmp_path / "store", our_servers.namesrv().address
+    server = start_apache(java, namesrv, store)
+    make_topic(server.address, namesrv, TOPIC, QUEUES)
+    plan = "plan=sync:300:4,batch:100:1,async:100:2"
+    produced = java.run("Produce", f"namesrv={namesrv}", f"topic={TOPIC}", plan)
+    assert produced.returncode == 0, produced.stdout[-2000:] + produced.stderr
+    batches = read_store(f"broker-a={store}", selection=Selection(topics={TOPIC}))
+    stored = [row | {"properties": dict(row["properties"])} for batch in batches for row in batch.to_pylist()]
+    for row in stored:
+        row["body"] = zlib.decompress(row["body"]) if row["sys_flag"] & 1 else row["body"]
+        row["sys_flag"] &= ~1
+    stored.sort(key=lambda row: (row["queue_id"], row["queue_offset"]))
+    assert len(stored) == len(sent(produced.stdout)) == 500
+    assert pulled(namesrv) == stored
+    assert sorted(pulled(namesrv, minPartitions="9"), key=lambda row: (row["queue_id"], row["queue_offset"])) == stored
+
+    times = sorted({round(row["store_timestamp"].timestamp() * 1000) for row in stored})
+    since, before = times[len(times) // 3], times[len(times) // 3 * 2]
+    assert pulled(namesrv, startingTimestamp=str(since), endingTimestamp=str(before)) == [
+        row for row in stored if since <= round(row["store_timestamp"].timestamp() * 1000) < before
+    ]
+    assert pulled(namesrv, endingTimestamp=str(times[-1] + 1)) == stored
+    assert pulled(namesrv, startingTimestamp=str(times[-1] + 1)) == []
 
 
 def test_reading_during_writes_gives_the_messages_that_consumers_get(

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rocketbroker.analytics.spark.message_rows import SINK_COLUMNS
+from rocketbroker.analytics.spark.pull_options import PULL_OPTIONS
 from rocketbroker.analytics.spark.sink_options import SINK_OPTIONS
 from rocketbroker.analytics.spark.source_options import OPTIONS
 from rocketbroker.analytics.tables.table import Table, allowed_types
@@ -56,7 +57,9 @@ def test_no_other_tables_are_described() -> None:
     ]
 
 
-@pytest.mark.parametrize(("title", "options"), [("option", OPTIONS), ("option for writing", SINK_OPTIONS)])
+@pytest.mark.parametrize(
+    ("title", "options"), [("option", OPTIONS), ("option", PULL_OPTIONS), ("option for writing", SINK_OPTIONS)]
+)
 def test_each_option_is_described(title: str, options: dict[str, str]) -> None:
     rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in options.items())
     assert f"| {title} | meaning |\n|---|---|\n{rows}\n" in (_PAGES / "spark.md").read_text()
