@@ -32,6 +32,7 @@ from rocketbroker.codec.remoting.headers.message import (
 from rocketbroker.codec.remoting.remoting_command import Command, from_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.errors import RemotingError, RocketBrokerError, StoreError
 from rocketbroker.common.lifecycle import TaskOwner
 
@@ -41,6 +42,8 @@ K = TypeVar("K")
 #: Seconds for which servers that are away are asked again: a broker that restarts recovers its store first.
 PATIENCE_S = 120.0
 RETRY_S = 1.0
+# Limit of a pull: those of other tasks may be on the same network.
+_PULL_TIMEOUT_S: Final = 30.0
 # Requests under way at once while many queues are looked up.
 _AT_ONCE: Final = 128
 _REPLY_TOPIC_POSTFIX: Final = "_REPLY_TOPIC"
@@ -71,6 +74,15 @@ class Pulled(NamedTuple):
 
     body: bytes
     next_offset: int
+
+
+def record_bounds(body: bytes) -> list[int]:
+    """Return where each record of an answer begins, by the sizes that they name, and where the last one ends."""
+    bounds = [0]
+    while bounds[-1] < len(body):
+        at = bounds[-1]
+        bounds.append(at + max(int.from_bytes(body[at : at + 4], "big"), MIN_RECORD_SIZE))
+    return bounds
 
 
 class BrokerQueues(AdminClient):
@@ -141,7 +153,7 @@ class BrokerQueues(AdminClient):
             await self.read_route(queue.topic)
         answered_by, address = self._place(queue, broker_id)
         command = client_request(RequestCode.PULL_MESSAGE, header)
-        return await self._invoke(address, command), answered_by
+        return await self._remoting.invoke(address, command, _PULL_TIMEOUT_S), answered_by
 
     async def _ask_queue(self, queue: MessageQueue, command: Command, timeout_s: float | None = None) -> Command:
         return await self._invoke(self._place(queue)[1], command)
@@ -190,7 +202,7 @@ class QueuePuller:
     Args:
         brokers: the connections.
         queue: the queue.
-        group: consumer group that the broker is told.
+        group: consumer group that pulls name.
     """
 
     def __init__(self, brokers: BrokerQueues, queue: MessageQueue, group: str) -> None:
@@ -249,9 +261,13 @@ class QueuePuller:
         self._broker_id = place.suggest_which_broker_id
         name, following = queue_name(self._queue), place.next_begin_offset
         if answer.code == ResponseCode.SUCCESS and following > offset:
-            return Pulled(bytes(answer.body), following)
+            found = Pulled(bytes(answer.body), following)
+            if broker_id == MASTER_ID or len(record_bounds(found.body)) - 1 == following - offset:
+                return found
         if broker_id != MASTER_ID:
-            return StoreError(f"{name}: the slave with id {broker_id} does not have offset {offset}, and has no master")
+            return StoreError(
+                f"{name}: the slave with id {broker_id} lacks messages from offset {offset} on, and has no master"
+            )
         if offset < place.min_offset:
             return Pulled(b"", place.min_offset)
         if offset >= place.max_offset:

@@ -55,12 +55,11 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TABLE: Final = "messages"
 _UNKNOWN: Final = float("inf")
 
 
 def _check_columns(schema: pa.Schema) -> None:
-    check_columns(_TABLE, {column.name: column for column in PULLED_SCHEMA}, schema)
+    check_columns("messages", {column.name: column for column in PULLED_SCHEMA}, schema)
 
 
 def _report_loss(text: str, *, fail: bool) -> None:
@@ -245,7 +244,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current ends of the queues, at which the query stops."""
         with ShortErrors():
-            self._last = self._ends({})
+            self._last = self._patiently(lambda: self._ends({}))
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch.
@@ -260,11 +259,11 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:
         reached = offsets_of(start)
-        ends = self._newest = self._ends(reached)
+        ends = self._newest = self._patiently(lambda: self._ends(reached))
         if self._last is not None:
             ends = {queue: min(end, self._last[queue]) for queue, end in ends.items() if queue in self._last}
         found = {queue: end for queue, end in ends.items() if queue not in reached or end > reached[queue]}
-        lows = self._call(lambda brokers: brokers.min_offsets(found))
+        lows = self._patiently(lambda: self._call(lambda brokers: brokers.min_offsets(found)))
         loss = self._options.fail_on_data_loss
         begins = {queue: _present(queue, reached.get(queue, low), low, fail=loss) for queue, low in lows.items()}
         if bounded and self._last is None and self._waits(sum(found.values()) - sum(begins.values())):
@@ -283,17 +282,16 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_at = now
         return False
 
-    def _ends(self, reached: Offsets) -> dict[MessageQueue, int]:
-        """Return the ends of all queues; servers that are away are asked again for ``PATIENCE_S``."""
+    def _patiently(self, look: Callable[[], Offsets | StoreError]) -> Offsets:
+        """Look up offsets; servers and queues that are away are looked for again for ``PATIENCE_S``."""
         deadline = time.monotonic() + broker_queues.PATIENCE_S
         while True:
-            failure: RocketBrokerError | None
+            failure: RocketBrokerError
             try:
-                ends = self._call(self._look_up)
-                failure = self._gone(reached, ends) or _shorter(reached, ends)
-                if failure is None:
-                    # A slave may be behind the master of which messages were read.
-                    return {queue: max(end.offset, reached.get(queue, 0)) for queue, end in ends.items()}
+                found = look()
+                if not isinstance(found, StoreError):
+                    return found
+                failure = found
             except RocketBrokerError as error:
                 if not may_pass(error):
                     raise
@@ -301,6 +299,13 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if time.monotonic() >= deadline:
                 raise failure
             time.sleep(broker_queues.RETRY_S)
+
+    def _ends(self, reached: Offsets) -> Offsets | StoreError:
+        """Return the ends of all queues, or the error if that cannot be the last word."""
+        ends = self._call(self._look_up)
+        failure = self._gone(reached, ends) or _shorter(reached, ends)
+        # A slave may be behind the master of which messages were read.
+        return failure or {queue: max(end.offset, reached.get(queue, 0)) for queue, end in ends.items()}
 
     async def _look_up(self, brokers: BrokerQueues) -> dict[MessageQueue, QueueEnd]:
         queues = await brokers.queues(await brokers.topics(self._options.subscription))

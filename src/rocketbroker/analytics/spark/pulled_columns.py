@@ -13,11 +13,10 @@ from rocketbroker.analytics.columns.message_columns import message_batches
 from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY, MESSAGE_SCHEMA, field
 from rocketbroker.analytics.files.commit_log_files import LogFile
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.spark.broker_queues import queue_name
+from rocketbroker.analytics.spark.broker_queues import queue_name, record_bounds
 from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
 from rocketbroker.common.errors import StoreError
 
 _BATCH: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
@@ -41,13 +40,10 @@ def pulled_records(queue: MessageQueue, body: bytes) -> Records:
     Raises:
         StoreError: the answer has other bytes, or a record with several messages.
     """
-    starts, at = [], 0
-    while at < len(body):
-        starts.append(at)
-        at += max(int.from_bytes(body[at : at + 4], "big"), MIN_RECORD_SIZE)
+    *starts, end = record_bounds(body)
     records = Records(0, np.frombuffer(body, np.uint8), np.array(starts, np.int64))
     sound = records.sound_each(records.physical_offset)
-    if at != len(body) or not sound.all():
+    if end != len(body) or not sound.all():
         number = int(np.argmin(sound)) if not sound.all() else len(starts) - 1
         raise StoreError(f"{queue_name(queue)}: the broker's answer has no valid record at byte {starts[number]}")
     if (records.sys_flag & _BATCH == _BATCH).any():

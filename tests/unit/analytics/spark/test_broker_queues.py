@@ -19,10 +19,12 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RemotingError, RocketBrokerError, StoreError
+from tests.support.fake_queues import record
 from tests.support.scripted_server import Script, ScriptedServer, header_of
 
 QUEUE = MessageQueue("T", "broker-a", 1)
 MASTER, SLAVE = 0, 1
+TWO = record(QUEUE, 7) + record(QUEUE, 8)
 
 
 @pytest.fixture(autouse=True)
@@ -132,10 +134,10 @@ async def test_lookups_end_with_the_first_error(cluster: Cluster, brokers: Broke
 
 
 async def test_a_pull_names_the_group_and_goes_where_the_last_answer_said(cluster: Cluster, brokers: BrokerQueues):
-    cluster.pulls = [answer(0, 7, suggested=SLAVE), answer(0, 9)]
+    cluster.pulls = [answer(0, 7, suggested=SLAVE), answer(0, 9, body=TWO)]
     puller = QueuePuller(brokers, QUEUE, "G")
     assert await puller.pull(5, 2) == Pulled(b"records", 7)
-    assert await puller.pull(7, 2) == Pulled(b"records", 9)
+    assert await puller.pull(7, 2) == Pulled(TWO, 9)
     assert cluster.asked() == [(MASTER, 5), (SLAVE, 7)]
     (asked,) = cluster.brokers[SLAVE].of(RequestCode.PULL_MESSAGE)
     wanted = {"consumerGroup": "G", "queueId": "1", "maxMsgNums": "2", "subscription": "*", "sysFlag": "4"}
@@ -179,15 +181,16 @@ async def test_a_slave_is_not_believed_that_messages_are_gone(
 ):
     monkeypatch.setattr(broker_queues, "PATIENCE_S", 30.0)
     moved = answer(ResponseCode.PULL_OFFSET_MOVED, 60, low=60, body=b"")
-    cluster.pulls = [answer(0, 5, suggested=SLAVE), moved, answer(0, 7)]
     puller = QueuePuller(brokers, QUEUE, "G")
-    await puller.pull(4, 1)
-    assert await puller.pull(5, 2) == Pulled(b"records", 7)
-    assert cluster.asked() == [(MASTER, 4), (MASTER, 5), (SLAVE, 5)]
+    for lacking in (moved, answer(0, 8, body=TWO)):
+        cluster.pulls = [answer(0, 5, suggested=SLAVE), lacking, answer(0, 8)]
+        await puller.pull(4, 1)
+        assert await puller.pull(5, 3) == Pulled(b"records", 8)
+    assert cluster.asked() == [(MASTER, 4), (MASTER, 5)] * 2 + [(SLAVE, 5)] * 2
     monkeypatch.setattr(broker_queues, "PATIENCE_S", 0.0)
     cluster.with_master, cluster.pulls = False, [moved]
     await brokers.read_route("T")
-    with pytest.raises(StoreError, match="the slave with id 1 does not have offset 5, and has no master"):
+    with pytest.raises(StoreError, match="the slave with id 1 lacks messages from offset 5 on, and has no master"):
         await puller.pull(5, 2)
 
 

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
+from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.spark import broker_queues
 from rocketbroker.analytics.spark.pull_options import batch_options, stream_options
 from rocketbroker.analytics.spark.pull_reader import PullReader, PullStreamReader
+from rocketbroker.analytics.spark.rocketmq import RocketMQ
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import ConfigError, RemotingConnectError, RocketBrokerError, StoreError
 from tests.support.fake_queues import FakeQueues
@@ -176,6 +178,13 @@ def test_a_removal_beyond_the_range_gives_none_of_later_ones(queues: FakeQueues)
     assert rows(reader, partitions) == {}
     queues.spans[ORDERS], queues.missing = (10, 40), {28, 29}
     assert rows(reader, partitions) == {ORDERS: [*range(10, 28)]}
+
+
+def test_the_format_has_readers_of_all_columns():
+    assert RocketMQ({}).schema().names == MESSAGE_SCHEMA.names
+    source = RocketMQ(given({}))
+    assert isinstance(source.reader(source.schema()), PullReader)
+    assert isinstance(source.streamReader(source.schema()), PullStreamReader)
 
 
 def test_readers_go_to_tasks():
