@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,21 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketbroker.analytics.columns.selection import EVERYTHING
+from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.analytics.jobs.compare import compare
-from rocketbroker.analytics.jobs.message_jobs import delays, hot_keys, lag, retries, retry_delays, sizes, skew, traffic
+from rocketbroker.analytics.jobs.message_jobs import (
+    Messages,
+    delays,
+    hot_keys,
+    lag,
+    retries,
+    retry_delays,
+    sizes,
+    skew,
+    traffic,
+)
+from rocketbroker.analytics.jobs.scope import Scope
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
 from rocketbroker.common.errors import ConfigError
 from tests.support.job_frames import found, frame, made_store, row, rows_of
@@ -49,6 +63,16 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for each in rows:
         grouped[each["topic"]].append(each)
     return grouped
+
+
+@pytest.mark.parametrize("job", [traffic, sizes, hot_keys, skew, delays, retry_delays])
+def test_a_job_has_the_same_rows_over_stores_and_over_a_data_frame(
+    spark: SparkSession, made: Path, job: Callable[[Messages], DataFrame]
+) -> None:
+    scope = Scope(spark, tuple(store_roots(f"a={made}")), EVERYTHING)
+    over_stores, over_a_frame = found(job(scope)), found(job(frame(spark, rows_of(made))))
+    assert sorted(map(repr, over_stores)) == sorted(map(repr, over_a_frame))
+    assert bool(over_stores) is (job is not retry_delays), "the store has no retries"
 
 
 # -- traffic

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
+from rocketbroker.analytics.columns.selection import EVERYTHING
 from rocketbroker.analytics.files.store_root import Stores, store_roots
 from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.log.split import plan_splits
@@ -56,15 +57,15 @@ def count_messages(
     from pyspark.errors import PySparkException
 
     from rocketbroker.analytics.jobs.message_jobs import fact_rows, query
+    from rocketbroker.analytics.jobs.scope import Scope
     from rocketbroker.analytics.spark.local_session import spark_session
     from rocketbroker.analytics.spark.rocketmq import register
-    from rocketbroker.analytics.spark.rocketmq_store import messages
     from rocketbroker.analytics.spark.spark_progress import SparkProgress, reason_of
 
     with nullcontext(spark) if spark is not None else spark_session("rocketbroker count") as session:
         register(session)
         try:
-            rows = fact_rows(messages(session, roots, _COLUMNS), QUEUES, *_COLUMNS)
+            rows = fact_rows(Scope(session, tuple(roots), EVERYTHING), QUEUES, *_COLUMNS)
             counted = query("count", {}, facts=rows)
             with SparkProgress(session, progress):
                 found = counted.collect()

@@ -1,6 +1,7 @@
 """Jobs over messages: traffic, sizes, delays, retries, hot keys, the distribution over queues, and lag.
 
 Each is a query of ``analytics/sql``. What it counts is a fact of ``sql/facts.py``, which the report counts as well.
+Those of messages take a data frame with the columns that they name, or a ``Scope``, which is faster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from rocketbroker.analytics import sql
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.jobs.job_list import PERCENTILES
 from rocketbroker.analytics.jobs.queue_traffic import check_interval
-from rocketbroker.analytics.jobs.scope import as_time, millis
+from rocketbroker.analytics.jobs.scope import Scope, as_time, millis
 from rocketbroker.analytics.sql import facts
 from rocketbroker.analytics.sql.facts import Fact
 from rocketbroker.common.errors import ConfigError
@@ -38,13 +39,19 @@ def query(name: str, given: Mapping[str, Any], **frames: DataFrame) -> DataFrame
     return spark.sql(text, dict(given), **frames)
 
 
-def fact_rows(messages: DataFrame, fact: Fact, *columns: str, **options: Any) -> DataFrame:
+#: Messages of any data frame, or of stores.
+Messages = DataFrame | Scope
+
+
+def fact_rows(messages: Messages, fact: Fact, *columns: str, **options: Any) -> DataFrame:
     """Return the rows of ``fact`` from ``columns`` of messages, all that it reads by default, grouped by batch."""
+    if isinstance(messages, Scope):
+        return messages.fact_rows(fact, columns or fact.reads, **options)
     narrow = messages.select(*(columns or fact.reads))
     return narrow.mapInArrow(partial(fact.each, **options), from_arrow_schema(fact.schema))
 
 
-def traffic(messages: DataFrame, interval: int = 60) -> DataFrame:
+def traffic(messages: Messages, interval: int = 60) -> DataFrame:
     """Count the messages and bytes of each topic in intervals of ``interval`` seconds, aligned to 1970 (UTC).
 
     Args:
@@ -59,7 +66,7 @@ def traffic(messages: DataFrame, interval: int = 60) -> DataFrame:
     return query("traffic", _CALENDAR, facts=fact_rows(messages, facts.TRAFFIC, interval_ms=interval * _MS))
 
 
-def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+def sizes(messages: Messages, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
     """Measure the sizes of messages by topic, in bytes of whole records.
 
     Args:
@@ -72,7 +79,7 @@ def sizes(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> Da
     return _with_percentiles("sizes", percentiles, fact_rows(messages, facts.SIZES))
 
 
-def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+def delays(messages: Messages, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
     """Measure store time minus born time by topic, in ms: the time until consumers could read a message.
 
     Retries, dead letters and topics that only brokers write are left out, such as half messages and waiting delayed
@@ -90,7 +97,7 @@ def delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> D
     return _with_percentiles("delays", percentiles, fact_rows(messages, facts.DELAYS))
 
 
-def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
+def retry_delays(messages: Messages, percentiles: Sequence[float] = PERCENTILES) -> DataFrame:
     """Measure the age of messages at each retry, and the time since the retry before it, in ms.
 
     Args:
@@ -107,7 +114,7 @@ def retry_delays(messages: DataFrame, percentiles: Sequence[float] = PERCENTILES
     return _with_percentiles("retry_delays", percentiles, fact_rows(messages, facts.RETRIED, *columns))
 
 
-def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: int) -> DataFrame:
+def retries(messages: Messages, groups: DataFrame, offsets: DataFrame, now_ms: int) -> DataFrame:
     """Count retries and dead letters by group, topic and reason, and those not consumed by age.
 
     Args:
@@ -132,7 +139,7 @@ def retries(messages: DataFrame, groups: DataFrame, offsets: DataFrame, now_ms: 
     return found.withColumn("oldest_waiting", as_time(F.col("oldest_waiting")))
 
 
-def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
+def hot_keys(messages: Messages, top: int = 20) -> DataFrame:
     """Find the most frequent keys (property KEYS) of each topic.
 
     Args:
@@ -146,7 +153,7 @@ def hot_keys(messages: DataFrame, top: int = 20) -> DataFrame:
     return query("hot_keys", {"top": top}, facts=fact_rows(messages, facts.KEYS))
 
 
-def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
+def skew(messages: Messages, topics: DataFrame | None = None) -> DataFrame:
     """Count the messages of each topic by queue.
 
     Args:
@@ -158,7 +165,8 @@ def skew(messages: DataFrame, topics: DataFrame | None = None) -> DataFrame:
         and ``of_mean``, the messages as a multiple of the mean of its queues.
     """
     if topics is None:
-        topics = messages.sparkSession.createDataFrame([], "broker string, topic string, write_queue_nums int")
+        spark = messages.spark if isinstance(messages, Scope) else messages.sparkSession
+        topics = spark.createDataFrame([], "broker string, topic string, write_queue_nums int")
     rows = fact_rows(messages, facts.QUEUES, "broker", "topic", "queue_id", "size")
     return query("skew", {}, facts=rows, topics=topics)
 

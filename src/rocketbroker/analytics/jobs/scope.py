@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.types import LongType
@@ -12,8 +11,9 @@ from pyspark.sql.types import LongType
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.spark.rocketmq_store import load
-from rocketbroker.analytics.spark.source_options import encode_selection
+from rocketbroker.analytics.spark.rocketmq_store import load, with_times_in_ms
+from rocketbroker.analytics.spark.source_options import FactRows, encode_selection
+from rocketbroker.analytics.sql.facts import Fact
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
 
@@ -50,9 +50,17 @@ class Scope:
 
     def table(self, name: str, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
         """Return a whole table of the stores, unless ``options`` of the format restrict it."""
-        fields = table_schema(find_table(name), columns)
-        schema = pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in fields])
+        schema = with_times_in_ms(table_schema(find_table(name), columns))
         return load(self.spark, self.stores, name, schema, **options)
+
+    def fact_rows(self, fact: Fact, columns: Sequence[str], **options: int) -> DataFrame:
+        """Return the rows of ``fact`` from ``columns`` of the selected messages, grouped by batch where it is read.
+
+        Messages then do not become rows of Spark, which costs more than to decode them.
+        """
+        asked = FactRows(fact.name, tuple(columns), options)
+        given = {"selection": encode_selection(self.selection), "fact": asked.encode()}
+        return load(self.spark, self.stores, DEFAULT_TABLE, fact.schema, **given)
 
     def not_read(self) -> NotRead:
         """Count the unreadable parts in the selected times; their topics are unknown."""

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.spark.source_options import (
+    FactRows,
     SourceOptions,
     encode_selection,
     encode_stores,
@@ -29,9 +30,10 @@ from rocketbroker.analytics.spark.source_options import (
     source_options,
     table_of,
 )
+from rocketbroker.analytics.sql.facts import FACTS
 from rocketbroker.analytics.tables.table import check_selection, check_table_schema, chosen_stores, table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, TABLES, find_table
-from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
@@ -111,6 +113,8 @@ class TableReader(DataSourceReader):
         self._options = options
         self._schema = arrow_schema(schema)
         self._selection = options.selection
+        if options.fact is not None:
+            self._schema = _read_for(options.fact, self._schema)
         check_table_schema(options.table, self._schema)
         check_selection(options.table, options.selection)
 
@@ -127,8 +131,24 @@ class TableReader(DataSourceReader):
         """Yield the rows of one part; the worker logs damage."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
             with ShortErrors():
-                yield from self._options.table.read(partition.part, self._schema, self._selection)
+                rows, fact = self._options.table.read(partition.part, self._schema, self._selection), self._options.fact
+                yield from rows if fact is None else FACTS[fact.name].each(rows, **fact.options)
         settle()
+
+
+def _read_for(asked: FactRows, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of messages to read for a fact, whose rows have the columns of ``schema``."""
+    fact = FACTS.get(asked.name)
+    if fact is None:
+        raise ConfigError(f"fact {asked.name!r} is unknown; use one of {', '.join(FACTS)}")
+    if not schema.equals(fact.schema):
+        raise ConfigError(f"the columns of fact {asked.name} are {', '.join(fact.schema.names)}")
+    return with_times_in_ms(table_schema(find_table(DEFAULT_TABLE), asked.columns))
+
+
+def with_times_in_ms(schema: pa.Schema) -> pa.Schema:
+    """Return ``schema`` with timestamps as ms since 1970."""
+    return pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in schema])
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

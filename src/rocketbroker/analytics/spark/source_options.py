@@ -29,6 +29,7 @@ OPTIONS: Final = {
     "table": "table to read (messages)",
     "splitSize": "bytes that one task reads, such as 64m (64 MiB)",
     "selection": "messages to read, as `encode_selection` writes a Selection (all)",
+    "fact": "rows of a job in place of messages, as the functions of jobs ask for them",
     "maxHashSlotNum": "slots of an index file, if they cannot be detected",
     "checkCrc": "true: corrupt_ranges includes messages whose body does not match its checksum (false)",
     "startingOffsets": "earliest or latest: start of a new streaming query (earliest)",
@@ -48,6 +49,26 @@ class SourceOptions:
     starting_offsets: str
     max_bytes_per_trigger: int | None
     fail_on_data_loss: bool
+    fact: "FactRows | None"
+
+
+@dataclass(frozen=True, slots=True)
+class FactRows:
+    """Rows of a fact, made of columns of messages.
+
+    Attributes:
+        name: key of ``facts.FACTS``.
+        columns: columns of messages that are read for it.
+        options: numbers that its function takes by name.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    options: dict[str, int]
+
+    def encode(self) -> str:
+        """Return the option ``fact``."""
+        return msgspec.json.encode(self).decode()
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
@@ -74,6 +95,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         starting_offsets=given.one_of("startingOffsets", (EARLIEST, LATEST), EARLIEST),
         max_bytes_per_trigger=given.bytes("maxBytesPerTrigger", 0) or None,
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        fact=given.json("fact", FactRows) if "fact" in given else None,
     )
 
 

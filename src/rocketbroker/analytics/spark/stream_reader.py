@@ -173,6 +173,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError(
                 f"table {options.table.name} cannot be streamed, only {DEFAULT_TABLE}; read it with spark.read"
             )
+        if options.fact is not None:
+            raise ConfigError("fact cannot be streamed; read it with spark.read")
         check_table_schema(options.table, schema)
         self._options = options
         self._schema = schema

@@ -1,7 +1,7 @@
 """Rows that messages give for each question, as sums by group: the one definition of what a job and the report count.
 
 These are Arrow functions over batches and not SQL, since the report and ``count`` run without Spark. Spark applies them
-to each batch where it is read (mapInArrow), so that only sums are shuffled; the SQL files beside this one go on from
+to each batch where it is read, so that only sums leave the Python worker; the SQL files beside this one go on from
 there. The report adds the same sums up in its own process.
 """
 
@@ -51,6 +51,7 @@ class Fact:
     """Rows of messages for one question.
 
     Attributes:
+        name: its name in the option ``fact`` of the Spark format.
         reads: the columns of ``messages`` that it needs; times may be timestamps or ms since 1970.
         optional: those that may be missing; what is made from them is null then.
         schema: the columns of its rows; those in ``how`` are aggregated, the others identify a group.
@@ -58,6 +59,7 @@ class Fact:
         rows: makes the rows of columns, which need not be grouped.
     """
 
+    name: str
     reads: tuple[str, ...]
     optional: tuple[str, ...]
     schema: pa.Schema
@@ -263,6 +265,7 @@ def _retried(column: Columns) -> pa.Table:
 
 #: Messages and bytes of whole records by topic and interval; ``from_ms`` is its start, ms since 1970.
 TRAFFIC: Final = Fact(
+    "traffic",
     ("broker", "topic", "store_timestamp", "size"),
     (),
     pa.schema([*_TOPIC, ("from_ms", _INT), _MESSAGES, ("bytes", _INT)]),
@@ -271,6 +274,7 @@ TRAFFIC: Final = Fact(
 )
 #: Messages by topic and size of the whole record in bytes.
 SIZES: Final = Fact(
+    "sizes",
     ("broker", "topic", "size"),
     (),
     pa.schema([*_TOPIC, ("size", _INT), _MESSAGES]),
@@ -279,6 +283,7 @@ SIZES: Final = Fact(
 )
 #: Messages by topic and key, and the messages of a topic with any key, for which ``key`` is null.
 KEYS: Final = Fact(
+    "keys",
     ("broker", "topic", "keys", "size"),
     (),
     pa.schema([*_TOPIC, ("key", _TEXT), _MESSAGES, ("bytes", _INT)]),
@@ -287,6 +292,7 @@ KEYS: Final = Fact(
 )
 #: Messages by queue, and the queue offset after its last message.
 QUEUES: Final = Fact(
+    "queues",
     ("broker", "topic", "queue_id", "queue_offset", "size"),
     ("broker", "queue_offset", "size"),
     pa.schema([*_TOPIC, ("queue_id", pa.int32()), _MESSAGES, ("bytes", _INT), ("end", _INT)]),
@@ -295,6 +301,7 @@ QUEUES: Final = Fact(
 )
 #: Sent messages by topic and the ms from birth to storage; less than 0 if the producer's clock was ahead.
 DELAYS: Final = Fact(
+    "delays",
     ("broker", "topic", "store_timestamp", "born_timestamp"),
     (),
     pa.schema([*_TOPIC, ("took", _INT), _MESSAGES]),
@@ -303,6 +310,7 @@ DELAYS: Final = Fact(
 )
 #: Retries and dead letters one by one.
 RETRIED: Final = Fact(
+    "retried",
     (
         *("broker", "topic", "queue_id", "queue_offset", "store_timestamp", "born_timestamp"),
         *("reconsume_times", "msg_id", "properties"),
@@ -319,3 +327,6 @@ RETRIED: Final = Fact(
     {},
     _retried,
 )
+
+#: All facts by name.
+FACTS: Final = {fact.name: fact for fact in (TRAFFIC, SIZES, KEYS, QUEUES, DELAYS, RETRIED)}

@@ -91,12 +91,9 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def run(job: Job, scope: "Scope", options: dict[str, Any]) -> "DataFrame":
     """Return the data frame of a job over the selection of ``scope``."""
-    frames = [
-        scope.messages(columns) if name == "messages" else scope.table(name, columns)
-        for name, columns in job.reads.items()
-    ]
+    tables = [scope.table(name, columns) for name, columns in job.reads.items() if name != "messages"]
     now = {"now_ms": SystemClock().time_ms()} if job.needs_now else {}
-    found: DataFrame = job.load()(*frames, **options, **now)
+    found: DataFrame = job.load()(scope, *tables, **options, **now)
     return found
 
 

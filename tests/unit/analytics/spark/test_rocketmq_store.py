@@ -6,12 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
-from rocketbroker.analytics.spark.source_options import encode_selection
+from rocketbroker.analytics.spark.source_options import FactRows, encode_selection
+from rocketbroker.analytics.sql.facts import FACTS, Fact, grouped
 from rocketbroker.analytics.tables.table_reader import TABLES
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter
@@ -60,6 +64,36 @@ def test_each_table_has_its_schema(name: str) -> None:
     schema = RocketMQStore({"table": name}).schema()
     assert schema.names == TABLES[name].schema.names
     assert all(column.metadata["comment"] for column in schema)
+
+
+@pytest.mark.parametrize("fact", FACTS.values(), ids=FACTS)
+def test_a_fact_has_the_rows_of_the_messages_that_are_selected(tmp_path: Path, fact: Fact) -> None:
+    CommitLogWriter(tmp_path).append_many(100)
+    asked = {"path": str(tmp_path), "splitSize": "5000", "fact": FactRows(fact.name, fact.reads, {}).encode()}
+    selection = Selection(queue_ids={1, 2})
+    reader = RocketMQStore(asked | {"selection": encode_selection(selection)}).reader(from_arrow_schema(fact.schema))
+    assert len(reader.partitions()) > 4
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    whole = pa.Table.from_batches(read_store(tmp_path, fact.reads, selection=selection)).combine_chunks()
+    expected = grouped(fact.rows_of(whole.to_batches()[0]), fact.schema, fact.how)
+    assert as_rows(grouped(pa.Table.from_batches(batches, fact.schema), fact.schema, fact.how)) == as_rows(expected)
+
+
+def as_rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+def test_wrong_facts_are_named(tmp_path: Path) -> None:
+    CommitLogWriter(tmp_path).append_many(1)
+    for name, columns, message in (
+        ("speed", ("topic",), "fact 'speed' is unknown; use one of traffic, sizes"),
+        ("sizes", ("topic",), "the columns of fact sizes are broker, topic, size, messages"),
+    ):
+        source = RocketMQStore({"path": str(tmp_path), "fact": FactRows(name, columns, {}).encode()})
+        with pytest.raises(ConfigError, match=message):
+            source.reader(PRUNED)
+        with pytest.raises(ConfigError, match=r"fact cannot be streamed; read it with spark\.read"):
+            source.streamReader(PRUNED)
 
 
 def test_a_batch_has_no_options_of_streams(tmp_path: Path) -> None:

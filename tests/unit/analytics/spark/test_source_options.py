@@ -6,6 +6,7 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark.source_options import (
     OPTIONS,
+    FactRows,
     encode_selection,
     encode_stores,
     refuse_stream_options,
@@ -30,6 +31,7 @@ def test_each_option_in_any_case():
         "Table": "index",
         "splitsize": "1000",
         "SELECTION": '{"topics":["T"],"queue_offsets":[3,5],"exact":true}',
+        "fact": '{"name":"traffic","columns":["topic"],"options":{"interval_ms":9}}',
         "maxHashSlotNum": "50",
         "checkCrc": "TRUE",
         "startingOffsets": "Latest",
@@ -40,6 +42,7 @@ def test_each_option_in_any_case():
     assert [store.broker for store in options.stores] == ["x", "b"]
     assert (options.table.name, options.table_options) == ("index", TableOptions(1000, 50, check_crc=True))
     assert options.selection == Selection(topics={"T"}, queue_offsets=(3, 5), exact=True)
+    assert options.fact == FactRows("traffic", ("topic",), {"interval_ms": 9})
     assert not options.fail_on_data_loss
     assert (options.starting_offsets, options.max_bytes_per_trigger) == ("latest", 9)
     assert {name.lower() for name in given} | {"path", "stores"} == {name.lower() for name in OPTIONS}
