@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from rocketbroker.analytics.spark.kafka_options import instead_of
 from rocketbroker.common.errors import ConfigError
 
 T = TypeVar("T")
@@ -33,7 +34,11 @@ class OptionValues:
         names = {name.lower(): name for name in meanings}
         for name in options:
             if name.lower() not in names:
-                raise ConfigError(f'format("{form}") has no option {name!r}; its options are {", ".join(meanings)}')
+                advice = instead_of(name)
+                raise ConfigError(
+                    f'format("{form}") has no option {name!r}{advice and f": {advice}"}; '
+                    f"its options are {', '.join(meanings)}"
+                )
         self._meanings = meanings
         self.given = {names[name.lower()]: value for name, value in options.items()}
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rocketbroker.analytics.spark.kafka_options import refuse_kafka_options
 from rocketbroker.analytics.spark.offset_options import (
     LATEST,
     OFFSET_OPTIONS,
@@ -82,7 +81,6 @@ def stream_options(options: Mapping[str, str]) -> PullOptions:
 
 
 def _values(options: Mapping[str, str]) -> OptionValues:
-    refuse_kafka_options(FORMAT, options)
     return OptionValues(FORMAT, PULL_OPTIONS, options)
 
 

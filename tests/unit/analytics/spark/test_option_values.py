@@ -32,6 +32,11 @@ def test_times_have_the_units_of_spark():
         values(delay="1 week").seconds("Delay", 1)
 
 
+def test_an_option_of_kafka_s_source_is_refused_with_what_to_do_instead():
+    with pytest.raises(ConfigError, match="no option 'assign': name the topics by subscribe.*; its options are Size"):
+        values(assign="1")
+
+
 def test_errors_say_what_would_be_right():
     with pytest.raises(ConfigError, match=r'format\("f"\) has no option \'Sizes\'; its options are Delay, Size, Count'):
         values(Sizes="1")
