@@ -17,10 +17,11 @@ import numpy as np
 from rocketbroker.analytics.columns.decode_report import DecodeReport, UnprovenRange
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, log_window
-from rocketbroker.analytics.files.queue_files import queue_numbers, queue_topics
+from rocketbroker.analytics.files.queue_files import known_topics, queue_numbers, queue_topics
 from rocketbroker.analytics.files.store_files import StoreFolder
 from rocketbroker.analytics.log.queue_entries import CheckedQueue, EntryRange, QueueEntries, QueueNotWholeError
 from rocketbroker.analytics.log.queue_proof import has_all_queues, shown_or_none
+from rocketbroker.codec.message.topic_validator import LMQ_PREFIX
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
 from rocketbroker.codec.storefile.record_search import Found, inspect
 
@@ -69,7 +70,7 @@ def plan_queues(
     A part has about ``part_size`` bytes of messages. ``report`` records ranges that are walked because queues are not
     reliable there.
     """
-    if selection.topics is None or selection.exact or not files:
+    if (selection.topics is None and selection.topic_pattern is None) or selection.exact or not files:
         return None
     try:
         return _Planner(folder, files, selection, report).plan(bounds, part_size)
@@ -90,6 +91,7 @@ class _Planner:
         self._has_all = has_all_queues(folder)
         self._log_end = files[-1].base + files[-1].data_end
         self._topics = queue_topics(folder, CONSUME_QUEUE)
+        self._wanted = self._wanted_topics()
 
     def plan(self, bounds: tuple[int, int], part_size: int) -> QueuePlan | None:
         seen = list(self._chosen())
@@ -106,17 +108,24 @@ class _Planner:
         parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
         return QueuePlan(front, tail, parts)
 
+    def _wanted_topics(self) -> list[str]:
+        """Return the selected topics; a pattern selects among those of the store."""
+        known = self._selection.topics
+        if known is None:  # an LMQ leads to messages of other topics
+            known = {topic for topic in known_topics(self._folder) if not topic.startswith(LMQ_PREFIX)}
+        return sorted(filter(self._selection.has_topic, known))
+
     def _queues(self, front: int) -> tuple[int, list[tuple[CheckedQueue, QueueEntries]]]:
         """Return the offset, at least ``front``, from which the chosen queues are complete, and their entries."""
         queues = []
         for files in self._chosen():  # listed again: a broker may have created a file since
             entries = files.whole()
             front = max(front, self._first_known(files, entries))
-            queues.append((files, self._selected(entries)))
+            queues.append((files, self._selected(files, entries)))
         return front, queues
 
     def _chosen(self) -> Iterator[CheckedQueue]:
-        for topic in sorted(self._selection.topics or ()):
+        for topic in self._wanted:
             numbers = self._numbers(topic) if topic in self._topics else []
             if not numbers:
                 raise QueueNotWholeError(f"there is no queue of topic {topic}")
@@ -137,13 +146,12 @@ class _Planner:
             return begin
         return int(entries.offsets[0])
 
-    def _selected(self, entries: QueueEntries) -> QueueEntries:
+    def _selected(self, files: CheckedQueue, entries: QueueEntries) -> QueueEntries:
         """Return the entries that point into the current log and have selected queue offsets."""
-        begin = int(np.searchsorted(entries.offsets, self._files[0].base))
-        end = len(entries)
-        if self._selection.queue_offsets is not None:
-            low, high = self._selection.queue_offsets
-            begin, end = max(begin, low - entries.first), min(end, high - entries.first)
+        begin, end = int(np.searchsorted(entries.offsets, self._files[0].base)), len(entries)
+        low, high = self._selection.offsets_of(files.topic, files.queue_id)
+        begin = begin if low is None else max(begin, low - entries.first)
+        end = end if high is None else min(end, high - entries.first)
         return entries.part(begin, max(begin, end))
 
     def _shown(self, front: int, tail: int) -> int:
@@ -165,9 +173,10 @@ class _Planner:
         raise QueueNotWholeError("no queue shows the end of dispatch")
 
     def _others(self) -> Iterator[CheckedQueue]:
+        wanted = set(self._wanted)
         left = _OTHERS_LOCAL if self._folder.root.is_local else _OTHERS_REMOTE
         for topic in self._topics:
-            if topic not in (self._selection.topics or ()):
+            if topic not in wanted:
                 for number in self._numbers(topic)[:left]:
                     left -= 1
                     try:

@@ -176,7 +176,7 @@ def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: De
         return
     low, high = wanted.physical_offsets or (0, files[-1].base + files[-1].data_end)
     if not wanted.exact:
-        since, until = offsets_of_time(files, wanted.since_ms, wanted.until_ms)
+        since, until = offsets_of_time(files, *wanted.time_span)
         low, high = max(low, since), min(high, until)
     wholes = [Split(file, 0, file.data_end, file is files[-1]) for file in files]
     bounds, part_size = (max(low, files[0].base), high), min(split_size, SPLIT_SIZE)

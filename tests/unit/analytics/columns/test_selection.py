@@ -1,6 +1,7 @@
 """Selections against filtering what a plain loop reads."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.columns.selection import EVERYTHING, NOTHING
+from rocketbroker.analytics.columns.selection import EVERYTHING, NOTHING, Range
 from rocketbroker.analytics.log.message_reader import read_split
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.common.errors import ConfigError
@@ -23,7 +24,8 @@ SCHEMA_IN_MS = pa.schema([(f.name, pa.int64() if f.name.endswith("_timestamp") e
 TOPICS = ("A", "B", "Thème", "%RETRY%" + "g" * 140, "A1")
 TAGS = ("t", "t2", "é")
 KEYS = ("k", "k1", "k 1", "ü")
-SETS_AND_RANGES = ("topics", "queue_ids", "tags", "keys", "queue_offsets", "physical_offsets", "exact")
+SETS_AND_RANGES = ("topics", "queue_ids", "tags", "keys", "queue_offsets", "physical_offsets")
+OF_TOPICS = ("topic_pattern", "topic_times", "queue_ranges", "exact")
 
 
 def make_store(root: Path, count: int) -> list[dict[str, Any]]:
@@ -44,6 +46,11 @@ def make_store(root: Path, count: int) -> list[dict[str, Any]]:
     return slow_rows(writer.directory)
 
 
+def within(number: int, bounds: Range | None) -> bool:
+    low, high = bounds or (None, None)
+    return (low is None or low <= number) and (high is None or number < high)
+
+
 def matches(row: dict[str, Any], selection: Selection) -> bool:
     """Return the rows that a selection means, decided one by one."""
     words = {*(row["keys"] or "").split(" "), row["uniq_key"]}
@@ -55,6 +62,9 @@ def matches(row: dict[str, Any], selection: Selection) -> bool:
         and (selection.tags is None or row["tags"] in selection.tags)
         and (selection.keys is None or bool(words & selection.keys))
         and (selection.brokers is None or row["broker"] in selection.brokers)
+        and (selection.topic_pattern is None or re.fullmatch(selection.topic_pattern, row["topic"]) is not None)
+        and within(row["store_timestamp"], (selection.topic_times or {}).get(row["topic"]))
+        and within(row["queue_offset"], (selection.queue_ranges or {}).get(row["topic"], {}).get(row["queue_id"]))
         and all(
             bounds is None or bounds[0] <= row[name] < bounds[1]
             for name, bounds in (
@@ -76,9 +86,15 @@ def _range(low: int, high: int) -> st.SearchStrategy[tuple[int, int] | None]:
     return st.none() | pairs
 
 
+def _open(low: int, high: int) -> st.SearchStrategy[Range]:
+    """Ranges, also empty ones and those without a limit."""
+    return st.tuples(st.none() | st.integers(low, (low + high) // 2), st.none() | st.integers((low + high) // 2, high))
+
+
+_TOPIC = st.sampled_from([*TOPICS, "none"])
 _SELECTIONS = st.builds(
-    lambda times, sets, ranges, exact: Selection(
-        *(times or (None, None)), **dict(zip(SETS_AND_RANGES, (*sets, *ranges, exact), strict=True))
+    lambda times, sets, ranges, of_topics: Selection(
+        *(times or (None, None)), **dict(zip((*SETS_AND_RANGES, *OF_TOPICS), (*sets, *ranges, *of_topics), strict=True))
     ),
     _range(START_MS - 5_000, START_MS + 340_000),
     st.tuples(
@@ -88,7 +104,12 @@ _SELECTIONS = st.builds(
         st.none() | st.sets(st.sampled_from(["k", "k1", "1", "ü", "U5", "U700", "k 1"]), min_size=1),
     ),
     st.tuples(_range(0, 250), _range(0, 600_000)),
-    st.booleans(),
+    st.tuples(
+        st.none() | st.sampled_from(["A", "A.?|Th.*", "%RETRY%.*", "x"]),
+        st.none() | st.dictionaries(_TOPIC, _open(START_MS, START_MS + 332_000), max_size=3),
+        st.none() | st.dictionaries(_TOPIC, st.dictionaries(st.integers(0, 4), _open(0, 250), max_size=3), max_size=3),
+        st.booleans(),
+    ),
 )
 
 
@@ -119,6 +140,7 @@ def test_both_of_two_selections_and_their_mask_on_arrow_columns(
 ) -> None:
     root, rows = store
     assume(one.keys is None or other.keys in {None, one.keys})
+    assume(one.topic_pattern is None or other.topic_pattern in {None, one.topic_pattern})
     both = one.and_(other)
     expected = [matches(row, one) and matches(row, other) for row in rows]
     assert [matches(row, both) for row in rows] == expected
@@ -149,6 +171,12 @@ def test_what_is_given_to_no_purpose_is_rejected() -> None:
         Selection(tags={"a\udcff"})  # what a shell hands over for a byte that is no UTF-8
     with pytest.raises(ConfigError, match="queue_offsets: the range from 5 to before 5 is empty"):
         Selection(queue_offsets=(5, 5))
+    with pytest.raises(ConfigError, match=r"topic_pattern: '\(' is no regular expression: missing \)"):
+        Selection(topic_pattern="(")
+    with pytest.raises(ConfigError, match="the range from 2 to before 1 is reversed"):
+        Selection(topic_times={"T": (2, 1)})
+    with pytest.raises(ConfigError, match="the range from 4 to before 3 is reversed"):
+        Selection(queue_ranges={"T": {0: (4, 3)}})
     with pytest.raises(ConfigError, match="selection by topic: the columns are only size"):
         Selection(topics={"T"}).arrow_mask(pa.record_batch({"size": [1]}))
 
@@ -157,6 +185,8 @@ def test_keys_of_two_selections_do_not_exclude_each_other() -> None:
     one, other = Selection(keys={"a"}), Selection(keys={"b"}, topics={"T"})
     with pytest.raises(ConfigError, match="select by keys once"):
         one.and_(other)
+    with pytest.raises(ConfigError, match="two selections by topic_pattern cannot be combined"):
+        Selection(topic_pattern="A").and_(Selection(topic_pattern="B"))
     assert one.and_(Selection(keys={"a"}, topics={"T"})) == one.and_(Selection(topics={"T"}))
 
 

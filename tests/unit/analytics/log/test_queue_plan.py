@@ -1,6 +1,7 @@
 """Selections of topics and queues give the rows that filtering gives, read through the ConsumeQueues or not."""
 
 import random
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from rocketbroker.analytics import DecodeReport, Selection
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.columns.selection import Range
 from rocketbroker.analytics.log import queue_plan, queue_proof
 from rocketbroker.analytics.log.message_reader import read_split
 from rocketbroker.analytics.log.queue_entries import EntryRange, QueueNotWholeError, queued_records
@@ -68,11 +70,19 @@ def read(
     return [row | {"properties": dict(row["properties"])} for row in rows], splits
 
 
+def within(number: int, bounds: Range | None) -> bool:
+    low, high = bounds or (None, None)
+    return (low is None or low <= number) and (high is None or number < high)
+
+
 def chosen(rows: Rows, selection: Selection) -> Rows:
     return [
         row
         for row in rows
-        if row["topic"] in (selection.topics or ())
+        if (selection.topics is None or row["topic"] in selection.topics)
+        and (selection.topic_pattern is None or re.fullmatch(selection.topic_pattern, row["topic"]))
+        and within(row["store_timestamp"], (selection.topic_times or {}).get(row["topic"]))
+        and within(row["queue_offset"], (selection.queue_ranges or {}).get(row["topic"], {}).get(row["queue_id"]))
         and (selection.queue_ids is None or row["queue_id"] in selection.queue_ids)
         and (selection.since_ms is None or row["store_timestamp"] >= selection.since_ms)
         and (
@@ -82,11 +92,30 @@ def chosen(rows: Rows, selection: Selection) -> Rows:
     ]
 
 
+def ranges(low: int, high: int) -> st.SearchStrategy[Range]:
+    numbers = st.lists(st.integers(low, high), min_size=2, max_size=2).map(sorted)
+    return st.tuples(numbers, st.booleans(), st.booleans()).map(
+        lambda drawn: (drawn[0][0] if drawn[1] else None, drawn[0][1] if drawn[2] else None)
+    )
+
+
+TOPIC = st.sampled_from(TOPICS)
 _SELECTIONS = st.builds(
-    lambda topics, queue_ids, queue_offsets, since: Selection(
-        since, topics=topics, queue_ids=queue_ids, queue_offsets=queue_offsets
+    lambda topics, times, queues, queue_ids, queue_offsets, since: Selection(
+        since,
+        **topics,
+        topic_times=times,
+        queue_ranges=queues,
+        queue_ids=queue_ids,
+        queue_offsets=queue_offsets,
     ),
-    st.sets(st.sampled_from(TOPICS), min_size=1, max_size=3),
+    st.sampled_from(["T[34]", "T.*", "T1|%RETRY%.*", "none"]).map(lambda pattern: {"topic_pattern": pattern})
+    | st.sets(TOPIC, min_size=1, max_size=3).map(lambda topics: {"topics": topics}),
+    st.none() | st.dictionaries(st.sampled_from(TOPICS), ranges(START_MS - 1, START_MS + 800_000), max_size=4),
+    st.none()
+    | st.dictionaries(
+        st.sampled_from(TOPICS), st.dictionaries(st.integers(0, 3), ranges(0, 90), max_size=3), max_size=4
+    ),
     st.none() | st.sets(st.integers(0, 3), min_size=1),
     st.none() | st.tuples(st.integers(0, 40), st.integers(41, 90)),
     st.none() | st.integers(START_MS - 1, START_MS + 800_000),
@@ -102,6 +131,32 @@ def test_rows_read_through_queues_are_those_that_filtering_gives(
     root, rows = made
     found, _ = read(root, selection, split_size)
     assert found == chosen(rows, selection)
+
+
+def test_a_pattern_is_read_through_the_queues_of_its_topics(made: tuple[Path, Rows], tmp_path: Path) -> None:
+    root, rows = copy(made, tmp_path)
+    wanted = Selection(topic_pattern="T[34]", queue_ranges={"T3": {1: (10, 20)}})
+    found, splits = read(root, wanted)
+    assert found == chosen(rows, wanted)
+    assert any(split.entries for split in splits)
+    none, splits = read(root, Selection(topic_pattern="none"))
+    assert (none, any(split.low < (1 << 16) for split in splits if not split.file.base)) == ([], False)
+    (root / "config").mkdir()
+    shutil.rmtree(root / "consumequeue" / "T3")
+    (root / "config" / "topics.json").write_text('{"topicConfigTable": {"T3": {}}}')
+    found, splits = read(root, wanted)
+    assert found == chosen(rows, wanted)
+    assert not any(split.entries for split in splits)
+
+
+def test_times_of_all_selected_topics_are_a_time_range(made: tuple[Path, Rows]) -> None:
+    root, rows = made
+    times = {"T3": (START_MS + 700_000, None), "T4": (START_MS + 720_000, START_MS + 730_000)}
+    for topics, is_less in (({"T3", "T4"}, True), ({"T3", "T5"}, False)):
+        wanted = Selection(topics=topics, topic_times=times)
+        found, splits = read(root, wanted)
+        assert found == chosen(rows, wanted)
+        assert (min(split.file.base + split.low for split in splits) > 100_000) is is_less
 
 
 def test_a_topic_is_read_through_its_queues_but_for_the_end_of_the_log(made: tuple[Path, Rows]) -> None:
