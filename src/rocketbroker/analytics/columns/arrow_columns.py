@@ -1,7 +1,7 @@
 """Arrow arrays made from the bytes of records, properties among them, without Python objects for rows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -101,6 +101,20 @@ def properties_map(properties: pa.Array) -> pa.MapArray:
     counts = np.bincount(rows, minlength=len(properties))
     begins = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     return pa.MapArray.from_arrays(number_array(begins), names, values)
+
+
+def with_properties(batch: pa.RecordBatch, names: Set[str] | None) -> pa.RecordBatch:
+    """Return ``batch`` with only the properties ``names`` in its column ``properties``; all if None."""
+    at = batch.schema.get_field_index("properties")
+    if names is None or at < 0:
+        return batch
+    maps = batch.column(at)
+    kept = pc.is_in(maps.keys, value_set=pa.array(sorted(names), pa.string()))
+    before = np.concatenate(([0], np.cumsum(kept.to_numpy(zero_copy_only=False)))).astype(np.int32)
+    begins = number_array(before[maps.offsets.to_numpy()])
+    return batch.set_column(
+        at, batch.schema.field(at), pa.MapArray.from_arrays(begins, maps.keys.filter(kept), maps.items.filter(kept))
+    )
 
 
 class _Pairs(NamedTuple):

@@ -8,7 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from rocketbroker.analytics.files.store_files import LocalFolder, StoreFolder, open_folder, opened, shown_path
+from rocketbroker.analytics.files.store_files import (
+    LocalFolder,
+    OpenedFile,
+    StoreFolder,
+    open_folder,
+    opened,
+    shown_path,
+)
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.codec.storefile.store_file import LogWindow, offset_files
 from rocketbroker.common.errors import StoreError
@@ -129,7 +136,19 @@ _LOCAL_WINDOW_SIZE: Final = 4 << 20
 
 
 @contextmanager
+def opened_log_file(file: LogFile) -> Iterator[OpenedFile]:
+    """Open ``file`` for a ``with`` block; raise :class:`StoreError` if it became shorter since it was listed."""
+    with opened(open_folder(file.root), file.name, "commit-log file") as source:
+        if source.size < file.size:
+            raise StoreError(
+                f"{file.path} became shorter while it was read, {source.size} bytes instead of {file.size}; restore "
+                "it, or read the store again as it is now"
+            )
+        yield source
+
+
+@contextmanager
 def log_window(file: LogFile, limit: int | None = None) -> Iterator[LogWindow]:
     """Open ``file`` for a ``with`` block; bytes after the position ``limit`` are loaded only on request."""
-    with opened(open_folder(file.root), file.name, "commit-log file") as source:
+    with opened_log_file(file) as source:
         yield LogWindow(source, file, _LOCAL_WINDOW_SIZE if file.root.is_local else WINDOW_SIZE, limit)

@@ -1,6 +1,7 @@
 """Queues of a local or remote store, ``KIND/TOPIC/NUMBER``: folders, entries in parts of the files, ends."""
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -115,6 +116,28 @@ def queue_end(folder: StoreFolder, topic: str, queue_id: int) -> int | None:
         return None
     ends = [_end(folder, kind, topic, queue_id) for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)]
     return max((end for end in ends if end is not None), default=None)
+
+
+def queue_begin(folder: StoreFolder, topic: str, queue_id: int, log_begin: int) -> int | None:
+    """Return the offset of a queue's first message in a log that begins at ``log_begin``.
+
+    It is the end of the queue if all its messages were removed, ``None`` if it never had one.
+    """
+    for kind in ENTRIES:
+        files = queue_files(folder, kind, topic, queue_id)
+        last = files.last_written()
+        if last is not None:
+            numbers = range(files.first, last[0] + 1)
+            at = bisect_left(numbers, True, key=lambda number: _is_after(files.read(number, number + 1), log_begin))
+            if at == len(numbers):
+                return _end(folder, kind, topic, queue_id)
+            first = numbers[at]
+            return int(queue_offsets(files.read(first, first + 1), np.array([first]))[0])
+    return None
+
+
+def _is_after(entry: Entries, log_begin: int) -> bool:
+    return bool(is_entry(entry)[0]) and int(entry["commit_log_offset"][0]) >= log_begin
 
 
 def _end(folder: StoreFolder, kind: str, topic: str, queue_id: int) -> int | None:

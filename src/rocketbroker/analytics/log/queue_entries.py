@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketbroker.analytics.columns.selection import text_rows
-from rocketbroker.analytics.files.commit_log_files import WINDOW_SIZE, LogFile
+from rocketbroker.analytics.files.commit_log_files import WINDOW_SIZE, LogFile, opened_log_file
 from rocketbroker.analytics.files.queue_files import queue_files
-from rocketbroker.analytics.files.store_files import StoreFolder, open_folder, opened
+from rocketbroker.analytics.files.store_files import StoreFolder, open_folder
 from rocketbroker.codec.message.columns import Positions
 from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
@@ -203,7 +203,7 @@ def queued_records(file: LogFile, ranges: tuple[EntryRange, ...]) -> Iterator[Re
     folder = open_folder(file.root)
     wanted = _Wanted(folder, ranges)
     positions, sizes = wanted.offsets - file.base, wanted.sizes
-    with opened(folder, file.name, "commit-log file") as source:
+    with opened_log_file(file) as source:
         if positions[0] < 0 or (positions + sizes > file.size).any():
             raise QueueNotWholeError(f"entries point outside {file.path}")
         near = _NEAR_LOCAL if file.root.is_local else _NEAR_REMOTE

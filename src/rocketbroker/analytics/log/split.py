@@ -2,10 +2,10 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
@@ -34,6 +34,7 @@ _NEAR: Final = 64 << 10
 # One record of each such stretch is sampled. In a remote store that takes a request, so only some files are sampled.
 _SAMPLED: Final = 16 << 20
 _REMOTE_FILES: Final = 256
+_T = TypeVar("_T")
 _END: Final = (1 << 63) - 1
 
 logger = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class _Bound:
 
 #: Default size of a split in bytes.
 SPLIT_SIZE: Final = 64 << 20
+_HALVINGS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,22 @@ def plan_splits(
         raise ConfigError(f"splitSize: {split_size} bytes; give a number above 0")
     found = DecodeReport() if report is None else report
     return [split for root in store_roots(stores) for split in _of_store(root, split_size, selection, found)]
+
+
+def plan_at_least(
+    count: int, plan: Callable[[int], list[_T]], split_size: int, size_of: Callable[[_T], int]
+) -> list[_T]:
+    """Return ``count`` parts or more, as far as there is so much to read: ``plan`` for a smaller size if necessary.
+
+    Dividing the bytes by ``count`` gives as many parts of a log that is walked. In a plan by queues only the bytes of
+    selected messages count, so it is made again for half the size, a few times.
+    """
+    parts = plan(split_size)
+    size = sum(map(size_of, parts)) // count if len(parts) < count else 0
+    for halvings in range(_HALVINGS):
+        if len(parts) < count and size >> halvings:
+            parts = plan(size >> halvings)
+    return parts
 
 
 def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: DecodeReport) -> Iterator[Split]:

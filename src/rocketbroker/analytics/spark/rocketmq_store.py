@@ -10,7 +10,7 @@ import functools
 import gc
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,13 +19,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.log.split import plan_at_least
+from rocketbroker.analytics.spark.queue_bounds import checked_bounds
 from rocketbroker.analytics.spark.source_options import (
     FactRows,
     SourceOptions,
     encode_selection,
     encode_stores,
+    refuse_batch_options,
     refuse_stream_options,
     source_options,
     table_of,
@@ -91,13 +95,15 @@ class RocketMQStore(DataSource):
         from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
         with ShortErrors():
+            refuse_batch_options(self.options)
             return MessageStreamReader(source_options(self.options), arrow_schema(schema))
 
 
 @dataclass
 class TablePartition(InputPartition):
-    """Part of a table that one task reads."""
+    """Part of a broker's table that one task reads."""
 
+    broker: str
     part: Any
 
 
@@ -112,28 +118,44 @@ class TableReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = arrow_schema(schema)
-        self._selection = options.selection
         if options.fact is not None:
             self._schema = _read_for(options.fact, self._schema)
         check_table_schema(options.table, self._schema)
-        check_selection(options.table, options.selection)
+        for store in options.stores:
+            check_selection(options.table, options.selection_of(store.broker))
 
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the table, up to the current end of its stores."""
         options = self._options
         with ShortErrors():
-            stores = chosen_stores(options.stores, self._selection)
-            parts = options.table.plan(stores, self._selection, options.table_options)
+            for which, bounds in (("starting", options.starts), ("ending", options.ends)):
+                checked_bounds(which, bounds, options.stores, fail_on_data_loss=options.fail_on_data_loss)
+            least, split_size = options.min_partitions, options.table_options.split_size
+            parts = plan_at_least(least, self._plan, split_size, lambda each: int(each.part.high - each.part.low))
         settle()
-        return [TablePartition(part) for part in parts]
+        return list(parts)
+
+    def _plan(self, split_size: int) -> list[TablePartition]:
+        options = self._options
+        settings = replace(options.table_options, split_size=split_size)
+        return [
+            TablePartition(store.broker, part)
+            for store in chosen_stores(options.stores, options.selection)
+            for part in options.table.plan([store], options.selection_of(store.broker), settings)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; the worker logs damage."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
             with ShortErrors():
-                rows, fact = self._options.table.read(partition.part, self._schema, self._selection), self._options.fact
-                yield from rows if fact is None else FACTS[fact.name].each(rows, **fact.options)
+                yield from self._rows(partition)
         settle()
+
+    def _rows(self, partition: TablePartition) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        rows = options.table.read(partition.part, self._schema, options.selection_of(partition.broker))
+        chosen = (with_properties(batch, options.properties) for batch in rows)
+        return chosen if options.fact is None else FACTS[options.fact.name].each(chosen, **options.fact.options)
 
 
 def _read_for(asked: FactRows, schema: pa.Schema) -> pa.Schema:

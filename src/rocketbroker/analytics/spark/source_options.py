@@ -1,7 +1,7 @@
 """The options of the Spark format ``rocketmq_store``."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -10,13 +10,20 @@ import msgspec
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.log.split import SPLIT_SIZE
+from rocketbroker.analytics.spark.offset_options import (
+    LATEST,
+    OFFSET_OPTIONS,
+    Bounds,
+    ending_bounds,
+    starting_bounds,
+    subscription,
+)
 from rocketbroker.analytics.spark.option_values import OptionValues
+from rocketbroker.analytics.spark.queue_bounds import bounds_selection, check_order, queue_offsets
 from rocketbroker.analytics.tables.table import Table, TableOptions
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
 from rocketbroker.common.errors import ConfigError
 
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
 _FORMAT: Final = "rocketmq_store"
 
 _PLACES: Final = ("path", "paths", "stores")
@@ -32,10 +39,31 @@ OPTIONS: Final = {
     "fact": "rows of a job in place of messages, as the functions of jobs ask for them",
     "maxHashSlotNum": "slots of an index file, if they cannot be detected",
     "checkCrc": "true: corrupt_ranges includes messages whose body does not match its checksum (false)",
-    "startingOffsets": "earliest or latest: start of a new streaming query (earliest)",
-    "maxBytesPerTrigger": "most bytes of the log per micro-batch, such as 1g (no limit)",
-    "failOnDataLoss": "false: if log files were removed unread, a streaming query logs it and continues (true)",
+    **OFFSET_OPTIONS,
+    "maxOffsetsPerTrigger": "most messages of the logs per micro-batch (no limit)",
+    "maxBytesPerTrigger": "most bytes of the logs per micro-batch, such as 1g (no limit)",
+    "minOffsetsPerTrigger": "messages of the logs for which a micro-batch waits (1)",
+    "maxTriggerDelay": "longest wait for minOffsetsPerTrigger, such as 20s (15m)",
+    "minPartitions": "least number of tasks (1)",
+    "includeProperties": "names of the properties in the column properties, separated by commas (all)",
+    "failOnDataLoss": (
+        "false: continue after log files that were removed unread, and start a queue at its first message if that "
+        "follows its starting offset (true)"
+    ),
 }
+_STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp")
+_DELAY_MS: Final = 15 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """Size of a micro-batch; ``None`` for no limit."""
+
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    min_messages: int | None = None
+    max_delay_ms: int = _DELAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +74,17 @@ class SourceOptions:
     table: Table
     table_options: TableOptions
     selection: Selection
-    starting_offsets: str
-    max_bytes_per_trigger: int | None
+    starts: Bounds
+    ends: Bounds
+    limits: TriggerLimits
+    min_partitions: int
+    properties: frozenset[str] | None
     fail_on_data_loss: bool
     fact: "FactRows | None"
+
+    def selection_of(self, broker: str) -> Selection:
+        """Return the selection of a broker's messages between the starts and ends of a batch."""
+        return self.selection.and_(bounds_selection(self.starts, self.ends, broker))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +107,23 @@ class FactRows:
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
-    """Raise :class:`ConfigError` for an option that has no effect on a batch."""
-    for name, value in _values(options).given.items():
-        if name == "maxBytesPerTrigger" or (name == "startingOffsets" and value.lower() != EARLIEST):
-            raise ConfigError(f"{name} is {value!r}: it is for readStream; limit a batch by the option selection")
+    """Raise :class:`ConfigError` for an option that a batch cannot have."""
+    given = _values(options)
+    starts = starting_bounds(given)
+    offsets = {each.offset for each in queue_offsets(starts)}
+    latest = ["startingOffsets"] if LATEST in {starts.default.offset, *offsets} else []
+    for name in [*filter(given.__contains__, _STREAMS_ONLY), *latest]:
+        raise ConfigError(
+            f"{name} is {given.text(name)!r}: it is for readStream; limit a batch by endingOffsets, endingTimestamp or "
+            "selection"
+        )
+
+
+def refuse_batch_options(options: Mapping[str, str]) -> None:
+    """Raise :class:`ConfigError` for an option that a stream cannot have."""
+    given = _values(options)
+    for name in filter(given.__contains__, _BATCHES_ONLY):
+        raise ConfigError(f"{name} is {given.text(name)!r}: a stream has no end; read a batch by spark.read")
 
 
 def table_of(options: Mapping[str, str]) -> Table:
@@ -87,16 +135,60 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse ``options``; raise :class:`ConfigError` for a missing store, or an unknown or invalid option."""
     given = _values(options)
     crc, slots = given.flag("checkCrc"), given.number("maxHashSlotNum", 0)
+    table, wanted = table_of(options), subscription(given)
+    topics = Selection(topics=wanted.topics, topic_pattern=wanted.pattern)
+    starts, ends = starting_bounds(given), ending_bounds(given)
+    for name, bounds in (("startingOffsets", starts), ("endingOffsets", ends)):
+        _check_subscribed(name, {each.topic for each in queue_offsets(bounds)}, topics)
+    for name, bounds in (("startingTimestamp", starts), ("endingTimestamp", ends)):
+        _check_subscribed(name, bounds.times, topics)
+    check_order(starts, ends)
+    if "minPartitions" in given and table.name != DEFAULT_TABLE:
+        raise ConfigError(f"minPartitions is for the table {DEFAULT_TABLE}, not {table.name}; give splitSize")
     return SourceOptions(
         tuple(_stores(given)),
-        table_of(options),
+        table,
         TableOptions(given.bytes("splitSize", SPLIT_SIZE), slots, crc),
-        selection=_selection(given),
-        starting_offsets=given.one_of("startingOffsets", (EARLIEST, LATEST), EARLIEST),
-        max_bytes_per_trigger=given.bytes("maxBytesPerTrigger", 0) or None,
+        selection=_selection(given).and_(topics),
+        starts=starts,
+        ends=ends,
+        limits=_limits(given),
+        min_partitions=given.number("minPartitions", 1),
+        properties=_properties(given, table),
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         fact=given.json("fact", FactRows) if "fact" in given else None,
     )
+
+
+def _limits(given: OptionValues) -> TriggerLimits:
+    most = given.number("maxOffsetsPerTrigger", 0) or None
+    least = given.number("minOffsetsPerTrigger", 0) or None
+    if most is not None and least is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, {most}; lower it")
+    if "maxTriggerDelay" in given and least is None:
+        raise ConfigError("maxTriggerDelay has no effect without minOffsetsPerTrigger; give both")
+    return TriggerLimits(
+        most, given.bytes("maxBytesPerTrigger", 0) or None, least, round(given.seconds("maxTriggerDelay", _DELAY_MS / 1000) * 1000)
+    )
+
+
+def _properties(given: OptionValues, table: Table) -> frozenset[str] | None:
+    if "includeProperties" not in given:
+        return None
+    names = frozenset(filter(None, map(str.strip, given.text("includeProperties").split(","))))
+    if not names:
+        raise ConfigError(f"includeProperties names no property; give {OPTIONS['includeProperties']}")
+    if "properties" not in table.fields:
+        raise ConfigError(f"includeProperties: table {table.name} has no column properties")
+    return names
+
+
+def _check_subscribed(name: str, topics: Iterable[str], subscribed: Selection) -> None:
+    for topic in topics:
+        if not subscribed.has_topic(topic):
+            raise ConfigError(
+                f"{name} has the topic {topic}, which is not subscribed to; subscribe to it, or remove it"
+            )
 
 
 def _values(options: Mapping[str, str]) -> OptionValues:
@@ -115,13 +207,18 @@ def encode_selection(selection: Selection) -> str:
     return json.dumps(found, ensure_ascii=False, default=sorted)
 
 
+def decode_selection(text: str) -> Selection:
+    """Return the selection that ``encode_selection`` has written."""
+    return _selection(_values({"selection": text}))
+
+
 def _selection(given: OptionValues) -> Selection:
     values = given.json("selection", dict[str, Any]) if "selection" in given else {}
     unknown = values.keys() - {field.name for field in fields(Selection)}
     if unknown:
         raise ConfigError(f"selection has unknown fields ({', '.join(sorted(unknown))}); write it by encode_selection")
     try:
-        return msgspec.convert(values, Selection)
+        return msgspec.convert(values, Selection, str_keys=True)
     except msgspec.ValidationError as error:
         raise ConfigError(f"selection is {given.text('selection')!r}: {error}; write it by encode_selection") from error
 

@@ -5,32 +5,44 @@ checkpoint, and a checksum of the bytes before it. A micro-batch has the records
 the next. They are complete when the next progress is recorded, and records never change, so a batch that is planned
 again after a restart has the same rows. After a power loss a broker may truncate the log and write other records there:
 the checksum reveals it.
+
+A query that starts in its queues at given offsets or times has that selection in each progress, so that it still holds
+after a restart.
 """
 
+import json
 import logging
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
+from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files, log_window
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import damage_at_begin, read_split, walk_split
-from rocketbroker.analytics.log.split import Split, gaps, plan_splits
-from rocketbroker.analytics.spark.source_options import LATEST, SourceOptions
+from rocketbroker.analytics.log.split import Split, gaps, offsets_of_time, plan_at_least, plan_splits
+from rocketbroker.analytics.spark.offset_options import LATEST, Bounds
+from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
+from rocketbroker.analytics.spark.source_options import SourceOptions, decode_selection, encode_selection
 from rocketbroker.analytics.tables.table import check_table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE
+from rocketbroker.codec.message.columns import Positions
 from rocketbroker.common.errors import ConfigError, StoreError
 
 # A record may end in this many zeros (an empty properties length), which look like unwritten bytes.
@@ -80,6 +92,19 @@ class LogProgress:
             if start < end and target < min(file.base + file.size, end):
                 return _boundary(file, start, target, end)
         return end
+
+    def starts(self, start: int, end: int, most: int) -> Positions:
+        """Return where the records from ``start`` to before ``end`` begin, the first ``most`` of them."""
+        found, count = [np.empty(0, np.int64)], 0
+        for file in self.files:
+            low, high = max(start - file.base, 0), min(end - file.base, file.data_end)
+            if low < high and count < most:
+                for records in walk_split(Split(file, low, high, last=file is self.files[-1]), UnloggedReport()):
+                    found.append(records.base + records.starts)
+                    count += len(records)
+                    if count >= most:
+                        break
+        return np.concatenate(found)[:most]
 
     def name_at(self, offset: int) -> str:
         """Return the name of the file that contains an offset, or of the last one before it; "" for an empty log."""
@@ -150,7 +175,18 @@ class UnloggedReport(DecodeReport):
         """Log nothing."""
 
 
-#: By broker: ``{"offset": physical offset, "file": name, "mark": checksum}``; old checkpoints have no mark.
+class _Count(NamedTuple):
+    """Records of a log from one offset to before another."""
+
+    begin: int
+    end: int
+    records: int
+
+
+#: Offset by broker.
+Ends = Mapping[str, int]
+#: By broker: ``{"offset": physical offset, "file": name, "mark": checksum, "selection": fields}``, where the selection
+#: is there if it is not all; old checkpoints have no mark.
 Progress = dict[str, dict[str, Any]]
 
 logger = logging.getLogger(__name__)
@@ -158,11 +194,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class StreamPartition(InputPartition):
-    """Records of ``split`` that begin from ``start`` to before ``end``, which one task reads."""
+    """Records of ``selection`` that begin in ``split``, from ``start`` to before ``end``, which one task reads."""
 
     split: Split
     start: int
     end: int
+    selection: Selection
 
 
 class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -182,29 +219,48 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Progress | None = None
         # End of the stores at the last call of latestOffset, from which the next call looks for more.
         self._newest: Progress | None = None
+        self._counts: dict[str, _Count] = {}
+        # The delay of a micro-batch counts from the last one, or from the start of the query.
+        self._triggered = time.monotonic()
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
-        """Return the start of a new query (option startingOffsets)."""
-        latest, logs = self._options.starting_offsets == LATEST, map(LogProgress, self._options.stores)
-        return {log.root.broker: _at(log, log.end() if latest else log.begin) for log in logs}
+        """Return the start of a new query (options startingOffsets and startingTimestamp)."""
+        options = self._options
+        starts = checked_bounds("starting", options.starts, options.stores, fail_on_data_loss=options.fail_on_data_loss)
+        return {store.broker: self._start(LogProgress(store), starts) for store in options.stores}
+
+    def _start(self, log: LogProgress, starts: Bounds) -> dict[str, Any]:
+        selection = bounds_selection(starts, ENDLESS, log.root.broker)
+        if starts.default.offset == LATEST:
+            return _at(log, log.end())
+        since, _ = replace(selection, topics=self._options.selection.topics).time_span
+        low = offsets_of_time(log.files, since, None)[0] if log.files and not self._options.selection.exact else 0
+        kept = {} if selection.is_all else {"selection": json.loads(encode_selection(selection))}
+        return _at(log, max(low, log.begin)) | kept
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the size of a micro-batch (option maxBytesPerTrigger)."""
-        most_bytes = self._options.max_bytes_per_trigger
-        return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
+        """Return one of the limits of a micro-batch; ``latestOffset`` then applies all that the options set."""
+        limits = self._options.limits
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.max_messages is not None:
+            return ReadMaxRows(limits.max_messages)
+        if limits.min_messages is not None:
+            return ReadMinRows(limits.min_messages)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current end of the stores, at which the query stops."""
         self._last = {log.root.broker: _at(log, log.end()) for log in map(LogProgress, self._options.stores)}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
-        """Return the end of the next micro-batch: complete records only, within ``limit``.
+        """Return the end of the next micro-batch: complete records only, within the limits; ``start`` to wait.
 
         Raises:
             StoreError: the next records were removed unread, or a log ends before the progress.
         """
-        if not isinstance(limit, (ReadAllAvailable, ReadMaxBytes)):
-            raise ConfigError(f"{type(limit).__name__} is not supported; use maxBytesPerTrigger")
+        if not isinstance(limit, ReadAllAvailable) and limit != self.getDefaultReadLimit():
+            raise ConfigError(f"{limit} is not supported; use maxOffsetsPerTrigger or maxBytesPerTrigger")
         self._check_brokers(start)
         logs = {store.broker: LogProgress(store, _offset(start, store.broker)) for store in self._options.stores}
         for broker in start:
@@ -216,14 +272,54 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest = {broker: _at(log, ends[broker]) for broker, log in logs.items()}
         if self._last is not None:
             ends = {broker: max(min(end, _offset(self._last, broker)), begins[broker]) for broker, end in ends.items()}
-        if isinstance(limit, ReadMaxBytes):
-            shares = fair_shares({broker: end - begins[broker] for broker, end in ends.items()}, limit.max_bytes)
-            for broker, log in logs.items():
-                ends[broker] = log.within(max(begins[broker], log.begin), ends[broker], shares[broker])
+        if not isinstance(limit, ReadAllAvailable):
+            if self._is_too_early(logs, begins, ends):
+                return start
+            ends = self._limited(logs, begins, ends)
+        if ends != begins:
+            self._triggered = time.monotonic()
         return {
-            broker: start[broker] if broker in start and ends[broker] == begins[broker] else _at(log, ends[broker])
+            broker: start[broker]
+            if broker in start and ends[broker] == begins[broker]
+            else start.get(broker, {}) | _at(log, ends[broker])
             for broker, log in logs.items()
         }
+
+    def _is_too_early(self, logs: Mapping[str, LogProgress], begins: Ends, ends: Ends) -> bool:
+        """Return true if less is new than minOffsetsPerTrigger and maxTriggerDelay has not passed.
+
+        Only what came since the last poll is counted, and no more than the minimum.
+        """
+        limits = self._options.limits
+        least, passed_ms = limits.min_messages, (time.monotonic() - self._triggered) * 1000
+        if least is None or self._last is not None or passed_ms >= limits.max_delay_ms:
+            return False
+        total = 0
+        for broker, log in logs.items():
+            known = self._counts.get(broker)
+            if known is None or known.begin != begins[broker] or known.end > ends[broker]:
+                known = _Count(begins[broker], begins[broker], 0)
+            more = log.starts(known.end, ends[broker], least)
+            # Beyond the minimum the count does not matter.
+            self._counts[broker] = _Count(known.begin, ends[broker], known.records + len(more))
+            total += known.records + len(more)
+        return total < least
+
+    def _limited(self, logs: Mapping[str, LogProgress], begins: Ends, ends: Ends) -> dict[str, int]:
+        """Return the ends of a micro-batch within both maxima, which brokers share."""
+        limits, ends = self._options.limits, dict(ends)
+        if limits.max_messages is not None:
+            most = limits.max_messages
+            starts = {broker: log.starts(begins[broker], ends[broker], most + 1) for broker, log in logs.items()}
+            shares = fair_shares({broker: len(found) for broker, found in starts.items()}, most)
+            for broker, found in starts.items():
+                if shares[broker] < len(found):
+                    ends[broker] = int(found[shares[broker]])
+        if limits.max_bytes is not None:
+            shares = fair_shares({broker: end - begins[broker] for broker, end in ends.items()}, limits.max_bytes)
+            for broker, log in logs.items():
+                ends[broker] = log.within(max(begins[broker], log.begin), ends[broker], shares[broker])
+        return ends
 
     def _end(self, log: LogProgress, begin: int) -> int:
         """Return the end of a log; walk only what follows the end found before, if the log still has it."""
@@ -241,20 +337,30 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Progress, end: Progress) -> list[InputPartition]:
         """Return the splits of the records that begin from ``start`` to before ``end``."""
         self._check_brokers(start)
-        return [part for store in self._options.stores for part in self._parts(store, start, end)]
+        stores = [store for store in self._options.stores if _offset(start, store.broker) < _offset(end, store.broker)]
+        for store in stores:
+            self._check_part(store, start, end)
+
+        def plan(split_size: int) -> list[StreamPartition]:
+            return [part for store in stores for part in _parts(store, start, end, split_size)]
+
+        least, split_size = self._options.min_partitions, self._options.table_options.split_size
+        found = plan_at_least(least, plan, split_size, lambda each: each.split.high - each.split.low)
+        return list(found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; the worker logs damage."""
         if not isinstance(partition, StreamPartition):
             return
-        selection = self._options.selection.and_(Selection(physical_offsets=(partition.start, partition.end)))
+        selection = self._options.selection.and_(partition.selection)
         split, report = partition.split, DecodeReport()
         try:
             if 0 < split.low == partition.start - split.file.base:
                 damage = damage_at_begin(split)
                 if damage is not None:
                     report.add_broken(damage)
-            yield from read_split(split, self._schema, report, selection=selection)
+            for batch in read_split(split, self._schema, report, selection=selection):
+                yield with_properties(batch, self._options.properties)
         except StoreError as error:
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -269,19 +375,14 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{', '.join(sorted(known))}; name all stores as before, or start with another checkpoint"
             )
 
-    def _parts(self, store: StoreRoot, start: Progress, end: Progress) -> Iterator[StreamPartition]:
-        low, high = _offset(start, store.broker), _offset(end, store.broker)
-        if low >= high:
-            return
+    def _check_part(self, store: StoreRoot, start: Progress, end: Progress) -> None:
+        """Report loss between two progresses of a store."""
         if store.broker in start:
+            low, high = _offset(start, store.broker), _offset(end, store.broker)
             log = LogProgress(store, low)
             self._check_loss(log, low, high)
             self._check_same(log, start[store.broker])
             self._check_same(log, end[store.broker])
-        selection = Selection(physical_offsets=(low, high))
-        split_size = self._options.table_options.split_size
-        for split in plan_splits([store], split_size, selection, report=UnloggedReport()):
-            yield StreamPartition(split, low, high)
 
     def _check_loss(self, log: LogProgress, low: int, high: int) -> None:
         """Report offsets from ``low`` on that the log has lost; offsets up to ``high`` are known to have existed."""
@@ -321,6 +422,15 @@ def fair_shares(backlogs: Mapping[str, int], most_bytes: int) -> dict[str, int]:
         shares[broker] = min(backlogs[broker], max(left // (len(backlogs) - number), 1))
         left -= shares[broker]
     return shares
+
+
+def _parts(store: StoreRoot, start: Progress, end: Progress, split_size: int) -> Iterator[StreamPartition]:
+    low, high = _offset(start, store.broker), _offset(end, store.broker)
+    between = Selection(physical_offsets=(low, high))
+    kept = start.get(store.broker, {}).get("selection")
+    wanted = between if kept is None else between.and_(decode_selection(json.dumps(kept)))
+    for split in plan_splits([store], split_size, between, report=UnloggedReport()):
+        yield StreamPartition(split, low, high, wanted)
 
 
 def _offset(progress: Progress, broker: str) -> int:

@@ -1,14 +1,18 @@
 import json
+import re
 
 import pytest
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.spark.offset_options import EARLIEST, LATEST, Bound
 from rocketbroker.analytics.spark.source_options import (
     OPTIONS,
     FactRows,
+    TriggerLimits,
     encode_selection,
     encode_stores,
+    refuse_batch_options,
     refuse_stream_options,
     source_options,
     table_of,
@@ -22,30 +26,56 @@ def test_what_holds_when_nothing_is_said():
     assert options.stores == (StoreRoot("a", "/data/a"),)
     assert (options.table.name, options.table_options) == ("messages", TableOptions(64 << 20, 0, check_crc=False))
     assert (options.selection, options.fail_on_data_loss) == (Selection(), True)
-    assert (options.starting_offsets, options.max_bytes_per_trigger) == ("earliest", None)
+    assert (options.starts.default, options.ends.default) == (Bound(EARLIEST), Bound(LATEST))
+    assert (options.limits, options.min_partitions, options.properties) == (TriggerLimits(), 1, None)
 
 
 def test_each_option_in_any_case():
     given = {
         "PATHS": '["x=/data/a", "/data/b"]',
-        "Table": "index",
+        "Table": "messages",
         "splitsize": "1000",
-        "SELECTION": '{"topics":["T"],"queue_offsets":[3,5],"exact":true}',
+        "SELECTION": '{"queue_offsets":[3,5],"exact":true}',
         "fact": '{"name":"traffic","columns":["topic"],"options":{"interval_ms":9}}',
+        "SUBSCRIBE": "T, U",
         "maxHashSlotNum": "50",
         "checkCrc": "TRUE",
-        "startingOffsets": "Latest",
+        "startingoffsets": "Latest",
+        "endingTimestamp": "5",
         "maxBytesPerTrigger": "9",
+        "maxoffsetspertrigger": "8",
+        "minOffsetsPerTrigger": "7",
+        "maxTriggerDelay": "2s",
+        "minPartitions": "6",
+        "includeProperties": "KEYS,, a b ",
         "failOnDataLoss": "false",
     }
     options = source_options(given)
     assert [store.broker for store in options.stores] == ["x", "b"]
-    assert (options.table.name, options.table_options) == ("index", TableOptions(1000, 50, check_crc=True))
-    assert options.selection == Selection(topics={"T"}, queue_offsets=(3, 5), exact=True)
+    assert (options.table.name, options.table_options) == ("messages", TableOptions(1000, 50, check_crc=True))
+    assert options.selection == Selection(topics={"T", "U"}, queue_offsets=(3, 5), exact=True)
     assert options.fact == FactRows("traffic", ("topic",), {"interval_ms": 9})
     assert not options.fail_on_data_loss
-    assert (options.starting_offsets, options.max_bytes_per_trigger) == ("latest", 9)
-    assert {name.lower() for name in given} | {"path", "stores"} == {name.lower() for name in OPTIONS}
+    assert (options.starts.default, options.ends.default) == (Bound(LATEST), Bound(LATEST, 5))
+    assert options.limits == TriggerLimits(8, 9, 7, 2000)
+    assert (options.min_partitions, options.properties) == (6, {"KEYS", "a b"})
+    others = {"path", "stores", "subscribePattern", "startingTimestamp", "endingOffsets"}
+    assert {name.lower() for name in (*given, *others)} == {name.lower() for name in OPTIONS}
+
+
+def test_a_batch_is_limited_to_its_subscription_starts_and_ends():
+    options = source_options(
+        {
+            "path": "a=/x,b=/y",
+            "subscribePattern": "O.*",
+            "startingOffsets": '{"a": {"Orders": {"0": 7}}}',
+            "endingTimestamp": '{"Orders": 9}',
+            "selection": '{"tags": ["t"]}',
+        }
+    )
+    both = Selection(tags={"t"}, topic_pattern="O.*", topic_times={"Orders": (None, 9)})
+    assert options.selection_of("b") == both
+    assert options.selection_of("a") == both.and_(Selection(queue_ranges={"Orders": {0: (7, None)}}))
 
 
 def test_stores_may_be_given_by_name_and_place():
@@ -87,6 +117,23 @@ def test_stores_may_be_given_by_name_and_place():
         ({"path": "x", "selection": "T"}, "selection is 'T' \\(messages to read"),
         ({"path": "x", "selection": '{"since_ms":5,"until_ms":5}'}, "since 5 is not before until 5"),
         ({"path": "x", "startingOffsets": "5"}, "startingOffsets is '5'; give earliest or latest"),
+        (
+            {"path": "x", "subscribe": "T", "startingOffsets": '{"a": {"U": {"0": 1}}}'},
+            "startingOffsets has the topic U, which is not subscribed to; subscribe to it, or remove it",
+        ),
+        (
+            {"path": "x", "subscribePattern": "T.*", "endingTimestamp": '{"U": 1}'},
+            "endingTimestamp has the topic U, which is not subscribed to",
+        ),
+        ({"path": "x", "subscribePattern": "T", "selection": '{"topic_pattern": "U"}'}, "select by topic_pattern once"),
+        ({"path": "x", "startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp is 9, not before ending"),
+        ({"path": "x", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is 9, more than maxOffsetsPer"),
+        ({"path": "x", "maxTriggerDelay": "1m"}, "maxTriggerDelay has no effect without minOffsetsPerTrigger"),
+        ({"path": "x", "minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; give a"),
+        ({"path": "x", "table": "topics", "minPartitions": "2"}, "minPartitions is for the table messages, not topics"),
+        ({"path": "x", "includeProperties": " ,"}, "includeProperties names no property; give names"),
+        ({"path": "x", "table": "topics", "includeProperties": "a"}, "table topics has no column properties"),
+        ({"path": "x", "kafka.group.id": "g"}, "no option 'kafka.group.id': no consumer group is used"),
     ],
 )
 def test_wrong_options_are_named(options, message):
@@ -101,11 +148,28 @@ def test_sizes_may_have_a_unit(given: str, size: int):
     assert source_options({"path": "x", "splitSize": given}).table_options.split_size == size
 
 
-@pytest.mark.parametrize(("name", "value"), [("startingOffsets", "latest"), ("MAXBYTESPERTRIGGER", "9")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingOffsets", "latest"),
+        ("startingOffsets", '{"a": {"T": {"0": -1}}}'),
+        ("MAXBYTESPERTRIGGER", "9"),
+        ("maxOffsetsPerTrigger", "9"),
+        ("minOffsetsPerTrigger", "9"),
+        ("maxTriggerDelay", "9"),
+    ],
+)
 def test_a_batch_refuses_what_only_streams_obey(name: str, value: str):
-    with pytest.raises(ConfigError, match=f"(?i){name} is '{value}': it is for readStream"):
+    with pytest.raises(ConfigError, match=f"(?i){name} is '{re.escape(value)}': it is for readStream"):
         refuse_stream_options({"path": "x", name: value})
-    refuse_stream_options({"path": "x", "startingOffsets": "earliest"})
+    refuse_stream_options({"path": "x", "startingOffsets": "earliest", "endingOffsets": "latest"})
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
+def test_a_stream_has_no_end(name: str):
+    with pytest.raises(ConfigError, match=f"{name} is '5': a stream has no end"):
+        refuse_batch_options({"path": "x", name: "5"})
+    refuse_batch_options({"path": "x", "startingOffsets": "latest", "maxOffsetsPerTrigger": "9"})
 
 
 @pytest.mark.parametrize(
@@ -115,6 +179,7 @@ def test_a_batch_refuses_what_only_streams_obey(name: str, value: str):
         Selection(since_ms=0, until_ms=9, brokers={"b", "a"}, keys={"é"}, physical_offsets=(0, 8)),
         Selection(topics=frozenset()),
         Selection(queue_ids={0}, tags={"A"}, queue_offsets=(0, 1), exact=True),
+        Selection(topic_pattern="T.*", topic_times={"T": (1, None)}, queue_ranges={"é": {0: (None, 5), 12: (7, 7)}}),
     ],
 )
 def test_a_selection_goes_through_its_option(selection):

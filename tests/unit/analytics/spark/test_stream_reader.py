@@ -263,7 +263,7 @@ def test_a_batch_takes_no_more_than_it_may(log_writer):
         before = offset
     everything = query.reader.latestOffset({"store": {"offset": 0, "file": ""}}, ReadAllAvailable())
     assert everything["store"]["offset"] == log_writer.end
-    with pytest.raises(ConfigError, match="ReadMaxRows is not supported; use maxBytesPerTrigger"):
+    with pytest.raises(ConfigError, match=r"ReadMaxRows\(max_rows=5\) is not supported; use maxOffsets"):
         query.reader.latestOffset(query.progress, ReadMaxRows(5))
 
 
