@@ -17,6 +17,7 @@ from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.queued_store import QueuedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.waiting import wait_until
 
@@ -52,6 +53,30 @@ def test_every_column_of_every_row_equals_a_plain_loop(spark: SparkSession, stor
     expected = slow_rows(store / "commitlog")
     assert rows == expected
     assert messages.columns == list(expected[0])
+
+
+def test_a_batch_has_the_options_of_kafka_s_source(spark: SparkSession, tmp_path: Path) -> None:
+    store = QueuedStore(tmp_path / "store", 200)
+    options = {
+        "subscribe": "Orders,Refunds",
+        "startingOffsets": '{"store": {"Orders": {"0": 3}}}',
+        "endingTimestamp": str(store.rows[150]["store_timestamp"]),
+        "minPartitions": "7",
+        "includeProperties": "TAGS",
+    }
+    messages = spark.read.format("rocketmq_store").options(**options).load(str(store.root))
+    assert messages.rdd.getNumPartitions() >= 7
+    rows = messages.select("topic", "queue_id", "queue_offset", "properties").collect()
+    assert {tuple(row.properties.items()) for row in rows} == {(("TAGS", "t"),)}
+    assert sorted(row[:3] for row in rows) == sorted(
+        (row["topic"], row["queue_id"], row["queue_offset"])
+        for row in store.rows[:150]
+        if row["topic"] == "Refunds" or (row["topic"] == "Orders" and (row["queue_id"] or row["queue_offset"] >= 3))
+    )
+    with pytest.raises(AnalysisException, match="has 999 for queue 0 of Orders at store, where offsets are 0 to"):
+        spark.read.format("rocketmq_store").option("endingOffsets", '{"store": {"Orders": {"0": 999}}}').load(
+            str(store.root)
+        ).count()
 
 
 def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, store: Path) -> None:

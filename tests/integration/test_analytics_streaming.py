@@ -3,6 +3,7 @@
 Without Spark: tests/unit/analytics/spark/test_stream_reader.py.
 """
 
+import json
 import os
 import signal
 from functools import partial
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.our_servers import OurServer, OurServers, wait_serving
+from tests.support.queued_store import QueuedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.steady_load import SteadyLoad
 from tests.support.streaming_query import (
@@ -62,6 +64,22 @@ def test_each_message_comes_once_over_stops_of_the_query_and_rolls_of_the_log(sp
     assert len(list(writer.directory.iterdir())) > 1
     finish(spark, writer.root, out, checkpoint)
     assert written_rows(spark, out) == expected(writer.directory, "store")
+
+
+def test_a_query_has_the_starts_and_limits_of_kafka_s_source(spark: SparkSession, tmp_path: Path):
+    store = QueuedStore(tmp_path / "store", 100)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    starts = {"store": {"Orders": {"0": 5, "1": -1}}}
+    options = {"subscribePattern": "Orders|New", "maxOffsetsPerTrigger": 60, "maxBytesPerTrigger": "1m"}
+    waiting = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h", "startingOffsets": json.dumps(starts)}
+    with stopped(start_query(spark, store.root, out, checkpoint, **options, **waiting)) as query:
+        wait_until(partial(is_further, out, 0, query), "nothing was written", LIMIT_S)
+    first = {("Orders", 0): 5, ("Orders", 1): store.end("Orders", 1)}
+    store.append(50, ("Orders", "New"))
+    finish(spark, store.root, out, checkpoint, minOffsetsPerTrigger=1000, subscribePattern="Orders|New")
+    found = [(row["topic"], row["queue_id"], row["queue_offset"]) for row in store.rows]
+    wanted = [each for each in found if each[0] in {"Orders", "New"} and each[2] >= first.get(each[:2], 0)]
+    assert [row[1:4] for row in written_rows(spark, out)] == sorted(wanted)
 
 
 def test_a_query_reports_its_progress(spark: SparkSession, tmp_path: Path):

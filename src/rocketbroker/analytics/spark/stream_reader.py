@@ -12,9 +12,9 @@ after a restart.
 
 import json
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -221,7 +221,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: Progress | None = None
         self._counts: dict[str, _Count] = {}
         # The delay of a micro-batch counts from the last one, or from the start of the query.
-        self._triggered = time.monotonic()
+        self._triggered = monotonic()
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
         """Return the start of a new query (options startingOffsets and startingTimestamp)."""
@@ -277,7 +277,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             ends = self._limited(logs, begins, ends)
         if ends != begins:
-            self._triggered = time.monotonic()
+            self._triggered = monotonic()
         return {
             broker: start[broker]
             if broker in start and ends[broker] == begins[broker]
@@ -291,7 +291,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Only what came since the last poll is counted, and no more than the minimum.
         """
         limits = self._options.limits
-        least, passed_ms = limits.min_messages, (time.monotonic() - self._triggered) * 1000
+        least, passed_ms = limits.min_messages, (monotonic() - self._triggered) * 1000
         if least is None or self._last is not None or passed_ms >= limits.max_delay_ms:
             return False
         total = 0
@@ -406,7 +406,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if now and now != then:
             self._lost(
                 f"the log of broker {log.root.broker} ({log.root.shown}) has changed before offset {offset} since the "
-                "query read it: it was truncated and written again, and its new records there were not read"
+                "query read it: it was truncated and written again, or is that of another store; records there were "
+                "not read"
             )
 
     def _lost(self, text: str) -> None:

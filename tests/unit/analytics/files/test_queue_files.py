@@ -1,15 +1,18 @@
 """Folders of a store that are queues."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.analytics.files.queue_files import queue_end, queue_numbers, queue_topics
+from rocketbroker.analytics.files.queue_files import queue_begin, queue_end, queue_numbers, queue_topics, queues
 from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
-from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE
+from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from tests.support import golden_store
+from tests.support.consume_queue_writer import write_queues
+from tests.support.queued_store import QueuedStore
 
 
 def test_queues_are_called_as_a_broker_writes_their_numbers(tmp_path: Path) -> None:
@@ -53,6 +56,33 @@ def test_ends_are_those_of_recorded_queues(tmp_path: Path, name: str) -> None:
     folder = open_folder(store_roots(store)[0])
     assert ends
     assert {queue: queue_end(folder, *queue) for queue in ends} == ends
+
+
+def test_a_queue_begins_with_its_first_message_in_the_log(tmp_path: Path) -> None:
+    store = QueuedStore(tmp_path / "store", 300)
+    rows = [row for row in store.rows if (row["topic"], row["queue_id"]) == ("Orders", 1)]
+    folder = open_folder(store_roots(store.root)[0])
+    for number in (0, 1, 20, len(rows) - 1):
+        assert queue_begin(folder, "Orders", 1, rows[number]["physical_offset"]) == number
+        assert queue_begin(folder, "Orders", 1, rows[number]["physical_offset"] + 1) == number + 1
+    assert queue_begin(folder, "Orders", 9, 0) is None
+    shutil.rmtree(store.root / "consumequeue" / "Orders" / "1")
+    write_queues(store.root, rows[7:])  # fillers precede the first entry
+    assert queue_begin(folder, "Orders", 1, 0) == 7
+
+
+@pytest.mark.parametrize("name", golden_store.NAMES)
+def test_begins_are_those_of_recorded_queues(tmp_path: Path, name: str) -> None:
+    store = golden_store.unpack(name, tmp_path)
+    folder = open_folder(store_roots(store)[0])
+    found = [
+        queue_begin(folder, topic, number, 0)
+        for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+        for topic, number in queues(folder, kind)
+        if queue_end(folder, topic, number)
+    ]
+    assert found
+    assert set(found) == {0}
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "T\\u", "a\0b", "\ud800", "x" * 256])

@@ -58,7 +58,7 @@ def test_each_option_in_any_case():
     assert not options.fail_on_data_loss
     assert (options.starts.default, options.ends.default) == (Bound(LATEST), Bound(LATEST, 5))
     assert options.limits == TriggerLimits(8, 9, 7, 2000)
-    assert (options.min_partitions, options.properties) == (6, {"KEYS", "a b"})
+    assert (options.min_partitions, options.properties) == (6, frozenset({"KEYS", "a b"}))
     others = {"path", "stores", "subscribePattern", "startingTimestamp", "endingOffsets"}
     assert {name.lower() for name in (*given, *others)} == {name.lower() for name in OPTIONS}
 

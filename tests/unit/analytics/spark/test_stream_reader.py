@@ -1,10 +1,7 @@
 """The streaming reader as Spark uses it, without Spark: progress goes through JSON, batches may be planned again."""
 
-import json
-import pickle
 import random
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from rocketbroker.analytics.spark.source_options import encode_selection, source
 from rocketbroker.analytics.spark.stream_reader import LogProgress, MessageStreamReader, fair_shares
 from rocketbroker.common import local_file
 from rocketbroker.common.errors import ConfigError, StoreError
+from tests.support.checkpointed_query import COLUMNS, SCHEMA, Query, through_json
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.slow_store_reader import slow_rows
 
@@ -124,69 +122,6 @@ def test_names_are_those_of_the_files(writer):
     assert log.name_at(0) == "0" * 20
     assert log.name_at((1 << 14) + 5) == f"{1 << 14:020d}"
     assert log.name_at(1 << 40) == log.files[-1].name.rpartition("/")[2]
-
-
-COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "body", "keys")
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("physical_offset", pa.int64()),
-        ("body", pa.binary()),
-        ("keys", pa.string()),
-    ]
-)
-
-
-class Query:
-    """A query with a checkpoint: each batch is planned, read, and sometimes planned and read again."""
-
-    def __init__(self, stores: Path | str, **options: str) -> None:
-        self.options = source_options({"path": str(stores), "splitSize": "3000", **options})
-        self.rows: list[dict[str, Any]] = []
-        self.reader: MessageStreamReader
-        self.restart()
-        self.progress: dict[str, Any] = _json(self.reader.initialOffset())
-
-    def restart(self) -> None:
-        """As a query that is started again: nothing is left but the checkpoint."""
-        self.reader = MessageStreamReader(pickle.loads(pickle.dumps(self.options)), SCHEMA)
-
-    def restart_with(self, stores: Path | str, **options: str) -> None:
-        """As a query that is started again from its checkpoint with other options."""
-        self.options = source_options({"path": str(stores), **options})
-        self.restart()
-
-    def trigger(self, *, again: bool = False) -> bool:
-        """Run a micro-batch; false when there is nothing new."""
-        end = _json(self.reader.latestOffset(self.progress, self.reader.getDefaultReadLimit()))
-        if end == self.progress:
-            return False
-        rows = list(self._batch(end))
-        if again:
-            self.restart()
-            assert list(self._batch(end)) == rows
-        self.rows += rows
-        self.reader.commit(end)
-        self.progress = end
-        return True
-
-    def run(self) -> list[dict[str, Any]]:
-        """Run until there is nothing new; all rows so far."""
-        while self.trigger():
-            pass
-        return self.rows
-
-    def _batch(self, end: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        for part in self.reader.partitions(self.progress, end):
-            for batch in self.reader.read(pickle.loads(pickle.dumps(part))):
-                assert batch.schema.equals(SCHEMA)
-                yield from batch.to_pylist()
-
-
-def _json(progress: Any) -> Any:
-    return json.loads(json.dumps(progress))
 
 
 def expected(log_writer: CommitLogWriter) -> list[dict[str, Any]]:
@@ -417,11 +352,22 @@ def test_a_log_that_was_cut_and_rewritten_is_not_taken_for_the_one_that_was_read
     assert old.trigger()
     assert "other bytes" not in caplog.text
     assert tolerant.trigger()
-    assert "written again, and its new records there were not read; the query continues after" in caplog.text
+    assert "or is that of another store; records there were not read; the query continues after" in caplog.text
     caplog.clear()
     log_writer.append_many(5, seed=3)
     assert tolerant.trigger()
     assert "other bytes" not in caplog.text
+
+
+def test_the_checkpoint_of_another_store_is_rejected(log_writer, tmp_path):
+    log_writer.append_many(20)
+    query = Query(f"a={log_writer.root}")
+    query.run()
+    other = CommitLogWriter(tmp_path / "other", file_size=1 << 14)
+    other.append_many(40, seed=9)
+    query.restart_with(f"a={other.root}")
+    with pytest.raises(StoreError, match=r"the log of broker a .* it was truncated .* or is that of another store"):
+        query.trigger()
 
 
 def test_a_batch_planned_again_on_a_truncated_log_is_rejected(log_writer):
@@ -429,7 +375,7 @@ def test_a_batch_planned_again_on_a_truncated_log_is_rejected(log_writer):
     query = Query(log_writer.root)
     query.trigger()
     log_writer.append_many(10, seed=2)
-    end = _json(query.reader.latestOffset(query.progress, ReadAllAvailable()))
+    end = through_json(query.reader.latestOffset(query.progress, ReadAllAvailable()))
     cut(log_writer, 15)
     log_writer.append_many(40, seed=9)
     query.restart()
