@@ -70,9 +70,9 @@ def test_a_query_has_the_starts_and_limits_of_kafka_s_source(spark: SparkSession
     store = QueuedStore(tmp_path / "store", 100)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     starts = {"store": {"Orders": {"0": 5, "1": -1}}}
-    options = {"subscribePattern": "Orders|New", "maxOffsetsPerTrigger": 60, "maxBytesPerTrigger": "1m"}
-    waiting = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h", "startingOffsets": json.dumps(starts)}
-    with stopped(start_query(spark, store.root, out, checkpoint, **options, **waiting)) as query:
+    options: dict[str, Any] = {"subscribePattern": "Orders|New", "maxOffsetsPerTrigger": 60, "maxBytesPerTrigger": "1m"}
+    options |= {"startingOffsets": json.dumps(starts), "minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h"}
+    with stopped(start_query(spark, store.root, out, checkpoint, **options)) as query:
         wait_until(partial(is_further, out, 0, query), "nothing was written", LIMIT_S)
     first = {("Orders", 0): 5, ("Orders", 1): store.end("Orders", 1)}
     store.append(50, ("Orders", "New"))

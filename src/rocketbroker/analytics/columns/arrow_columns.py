@@ -112,9 +112,8 @@ def with_properties(batch: pa.RecordBatch, names: Set[str] | None) -> pa.RecordB
     kept = pc.is_in(maps.keys, value_set=pa.array(sorted(names), pa.string()))
     before = np.concatenate(([0], np.cumsum(kept.to_numpy(zero_copy_only=False)))).astype(np.int32)
     begins = number_array(before[maps.offsets.to_numpy()])
-    return batch.set_column(
-        at, batch.schema.field(at), pa.MapArray.from_arrays(begins, maps.keys.filter(kept), maps.items.filter(kept))
-    )
+    left = pa.MapArray.from_arrays(begins, maps.keys.filter(kept), maps.items.filter(kept), mask=maps.is_null())
+    return batch.set_column(at, batch.schema.field(at), left)
 
 
 class _Pairs(NamedTuple):

@@ -416,9 +416,9 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
 
 
-def fair_shares(backlogs: Mapping[str, int], most_bytes: int) -> dict[str, int]:
-    """Divide the bytes of a micro-batch among brokers: what one does not need goes to those with more to read."""
-    shares, left = {}, most_bytes
+def fair_shares(backlogs: Mapping[str, int], most: int) -> dict[str, int]:
+    """Divide a micro-batch among brokers: what one does not need goes to those with more to read."""
+    shares, left = {}, most
     for number, broker in enumerate(sorted(backlogs, key=lambda name: backlogs[name])):
         shares[broker] = min(backlogs[broker], max(left // (len(backlogs) - number), 1))
         left -= shares[broker]

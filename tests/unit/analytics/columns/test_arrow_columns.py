@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.columns.arrow_columns import number_array, properties_map, property_values, text_array
+from rocketbroker.analytics.columns.arrow_columns import (
+    number_array,
+    properties_map,
+    property_values,
+    text_array,
+    with_properties,
+)
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.slow_store_reader import java_properties
@@ -90,3 +96,17 @@ def test_one_property_is_the_value_of_its_last_pair(texts: list[str]) -> None:
 def test_pairs_stay_in_stored_order() -> None:
     (pairs,) = properties_map(pa.array(["b\x011\x02a\x012\x02b\x013\x02"])).to_pylist()
     assert pairs == [("a", "2"), ("b", "3")]
+
+
+@pytest.mark.parametrize("names", [{"a"}, {"a", "c", "none"}, {"none"}, None])
+def test_only_named_properties_are_left(names: set[str] | None) -> None:
+    rows = [{"a": "1", "b": "2"}, None, {}, {"c": "3"}, {"b": "4", "c": "5", "a": "6"}]
+    column = pa.array([row and list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
+    batch = pa.record_batch({"size": pa.array(range(5)), "properties": column})
+    for first in (0, 2):
+        found = with_properties(batch.slice(first), names).to_pydict()
+        assert found["size"] == list(range(first, 5))
+        assert [None if row is None else dict(row) for row in found["properties"]] == [
+            row if row is None else {name: value for name, value in row.items() if names is None or name in names}
+            for row in rows[first:]
+        ]

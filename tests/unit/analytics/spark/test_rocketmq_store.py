@@ -101,6 +101,11 @@ def test_a_batch_has_no_options_of_streams(tmp_path: Path) -> None:
         RocketMQStore({"path": str(tmp_path), "maxBytesPerTrigger": "1m"}).reader(PRUNED)
 
 
+def test_a_stream_has_no_options_of_batches(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="endingTimestamp is '1': a stream has no end"):
+        RocketMQStore({"path": str(tmp_path), "endingTimestamp": "1"}).streamReader(PRUNED)
+
+
 def test_a_selection_of_brokers_leaves_other_stores_unread(tmp_path: Path) -> None:
     CommitLogWriter(tmp_path / "one").append_many(3)
     schema = StructType([StructField("broker", StringType())])
