@@ -1,7 +1,7 @@
 """Arrow arrays made from the bytes of records, properties among them, without Python objects for rows."""
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -103,7 +103,7 @@ def properties_map(properties: pa.Array) -> pa.MapArray:
     return pa.MapArray.from_arrays(number_array(begins), names, values)
 
 
-def with_properties(batch: pa.RecordBatch, names: Set[str] | None) -> pa.RecordBatch:
+def with_properties(batch: pa.RecordBatch, names: Collection[str] | None) -> pa.RecordBatch:
     """Return ``batch`` with only the properties ``names`` in its column ``properties``; all if None."""
     at = batch.schema.get_field_index("properties")
     if names is None or at < 0:

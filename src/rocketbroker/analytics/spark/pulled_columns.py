@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketbroker.analytics.columns.arrow_columns import number_array
+from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.message_columns import message_batches
 from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY, MESSAGE_SCHEMA, field
@@ -71,14 +71,4 @@ def pulled_batches(
         columns = dict(zip(schema.names, batch.columns, strict=True))
         if is_compressed and "sys_flag" in columns:
             columns["sys_flag"] = pc.bit_wise_and(columns["sys_flag"], pa.scalar(~COMPRESSED_FLAG, pa.int32()))
-        if properties is not None and "properties" in columns:
-            columns["properties"] = _kept(columns["properties"], properties)
-        yield pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
-
-
-def _kept(maps: pa.MapArray, names: tuple[str, ...]) -> pa.MapArray:
-    """Return maps with the keys ``names`` alone."""
-    kept = np.flatnonzero(np.from_dlpack(pc.cast(pc.is_in(maps.keys, pa.array(names, pa.string())), pa.int8())))
-    offsets = np.searchsorted(kept, np.from_dlpack(maps.offsets)).astype(np.int32)
-    chosen = number_array(kept)
-    return pa.MapArray.from_arrays(number_array(offsets), maps.keys.take(chosen), maps.items.take(chosen))
+        yield with_properties(pa.RecordBatch.from_arrays(list(columns.values()), schema=schema), properties)

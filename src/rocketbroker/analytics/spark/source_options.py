@@ -53,7 +53,7 @@ OPTIONS: Final = {
 }
 _STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp")
-_DELAY_MS: Final = 15 * 60_000
+_DELAY_S: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class TriggerLimits:
     max_messages: int | None = None
     max_bytes: int | None = None
     min_messages: int | None = None
-    max_delay_ms: int = _DELAY_MS
+    max_delay_s: float = _DELAY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _limits(given: OptionValues) -> TriggerLimits:
     if "maxTriggerDelay" in given and least is None:
         raise ConfigError("maxTriggerDelay has no effect without minOffsetsPerTrigger; give both")
     return TriggerLimits(
-        most, given.bytes("maxBytesPerTrigger", 0) or None, least, round(given.seconds("maxTriggerDelay", _DELAY_MS / 1000) * 1000)
+        most, given.bytes("maxBytesPerTrigger", 0) or None, least, given.seconds("maxTriggerDelay", _DELAY_S)
     )
 
 

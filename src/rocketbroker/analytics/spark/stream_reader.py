@@ -291,8 +291,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Only what came since the last poll is counted, and no more than the minimum.
         """
         limits = self._options.limits
-        least, passed_ms = limits.min_messages, (monotonic() - self._triggered) * 1000
-        if least is None or self._last is not None or passed_ms >= limits.max_delay_ms:
+        least, passed_s = limits.min_messages, monotonic() - self._triggered
+        if least is None or self._last is not None or passed_s >= limits.max_delay_s:
             return False
         total = 0
         for broker, log in logs.items():

@@ -33,7 +33,7 @@ def test_times_have_the_units_of_spark():
 
 
 def test_an_option_of_kafka_s_source_is_refused_with_what_to_do_instead():
-    with pytest.raises(ConfigError, match="no option 'assign': name the topics by subscribe.*; its options are Size"):
+    with pytest.raises(ConfigError, match=r"no option 'assign': name the topics by subscribe.*; its options are Delay"):
         values(assign="1")
 
 

@@ -57,7 +57,7 @@ def test_each_option_in_any_case():
     assert options.fact == FactRows("traffic", ("topic",), {"interval_ms": 9})
     assert not options.fail_on_data_loss
     assert (options.starts.default, options.ends.default) == (Bound(LATEST), Bound(LATEST, 5))
-    assert options.limits == TriggerLimits(8, 9, 7, 2000)
+    assert options.limits == TriggerLimits(8, 9, 7, 2.0)
     assert (options.min_partitions, options.properties) == (6, frozenset({"KEYS", "a b"}))
     others = {"path", "stores", "subscribePattern", "startingTimestamp", "endingOffsets"}
     assert {name.lower() for name in (*given, *others)} == {name.lower() for name in OPTIONS}
@@ -133,7 +133,7 @@ def test_stores_may_be_given_by_name_and_place():
         ({"path": "x", "table": "topics", "minPartitions": "2"}, "minPartitions is for the table messages, not topics"),
         ({"path": "x", "includeProperties": " ,"}, "includeProperties names no property; give names"),
         ({"path": "x", "table": "topics", "includeProperties": "a"}, "table topics has no column properties"),
-        ({"path": "x", "kafka.group.id": "g"}, "no option 'kafka.group.id': no consumer group is used"),
+        ({"path": "x", "kafka.group.id": "g"}, "no option 'kafka.group.id': a query needs no consumer group"),
     ],
 )
 def test_wrong_options_are_named(options, message):
