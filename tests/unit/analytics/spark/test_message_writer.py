@@ -33,7 +33,7 @@ class FakeSender:
         self.tries.append(message.body)
         self.bytes_in_flight += len(message.body)
         self.most_in_flight = max(self.most_in_flight, self.bytes_in_flight)
-        for _ in range(message.body[0] % 7):
+        for _ in range(message.body[-1] % 7):
             await asyncio.sleep(0)
         self.bytes_in_flight -= len(message.body)
         if message.body in self.refused:
