@@ -25,6 +25,8 @@ ARCHIVE_SOURCES = SOURCES / "archive"
 CLIENTS = ("5.5.0", "4.9.8")
 SERVERS = ("5.5.0", "4.9.7")  # 5.5.0 brings mqadmin, too; servers of 4.9.8 are not on Maven Central
 JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
+# The newest on Maven Central in November 2026; Spark 4.3.0 runs it.
+SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
 COPY_JAR_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 MAVEN_LIMIT = 600  # seconds
@@ -130,13 +132,23 @@ def jars(version: str) -> Path:
 
 def junit_jar() -> Path:
     """Return the jar of JUnit with its command, fetched by Maven at first use."""
+    return _jar(JUNIT, "junit")
+
+
+def spark_avro_jar() -> Path:
+    """Return the jar of Spark's functions for Avro, fetched by Maven at first use."""
+    return _jar(SPARK_AVRO, "spark-avro")
+
+
+def _jar(artifact: str, name: str) -> Path:
+    """Return the jar of ``group:name:version`` without what it needs."""
 
     def fetch(folder: Path) -> None:
-        options = [f"-Dartifact={JUNIT}", f"-DoutputDirectory={folder}", "-Dmdep.stripVersion=true"]
+        options = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}", "-Dmdep.stripVersion=true"]
         _call([find_tools()["mvn"], "-q", "-B", COPY_JAR_GOAL, *options], MAVEN_LIMIT)
 
-    folder = made_once(cache_dir() / f"junit-{JUNIT.rsplit(':', 1)[1]}", fetch)
-    return folder / "junit-platform-console-standalone.jar"
+    _, jar, version = artifact.split(":")
+    return made_once(cache_dir() / f"{name}-{version}", fetch) / f"{jar}.jar"
 
 
 def classes(driver: str, version: str, folder: Path = SOURCES) -> Path:

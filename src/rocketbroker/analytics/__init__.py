@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.jobs.message_count import count_messages as count_messages
     from rocketbroker.analytics.jobs.scope import Scope as Scope
     from rocketbroker.analytics.log.message_reader import read_store as read_store
+    from rocketbroker.analytics.spark.from_body import from_body as from_body
     from rocketbroker.analytics.spark.local_session import spark_session as spark_session
     from rocketbroker.analytics.spark.rocketmq import register as register
     from rocketbroker.analytics.spark.rocketmq_store import create_views as create_views
@@ -37,6 +38,7 @@ _HOMES = {
     "count_messages": ".jobs.message_count",
     "create_views": ".spark.rocketmq_store",
     "encode_selection": ".spark.source_options",
+    "from_body": ".spark.from_body",
     "messages": ".spark.rocketmq_store",
     "read_store": ".log.message_reader",
     "read_table": ".tables.table_reader",
