@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics import Selection, create_views, messages, table
+from rocketbroker.analytics import Selection, create_views, messages, register, table
 from rocketbroker.analytics.tables.table_reader import TABLES
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
@@ -101,6 +101,29 @@ def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path
     assert joined is not None
     queued = [row for row in table_rows(store, "consume_queue") if row["batch_size"] == 1]
     assert joined["entries"] == len(queued) > 100
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_describe_shows_the_comments_of_columns(spark: SparkSession, store: Path, name: str) -> None:
+    create_views(spark, store, "of_")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING rocketmq_store OPTIONS (path '{store}', table '{name}')")
+    for view in (f"of_{name}", "by_sql"):
+        comments = {row["col_name"]: row["comment"] for row in spark.sql(f"DESCRIBE {view}").collect()}
+        assert comments == {column.name: column.metadata[b"comment"].decode() for column in TABLES[name].schema}, view
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"), [("UTC", "2026-11-27 11:30:00.5"), ("Pacific/Kiritimati", "2026-11-28 01:30:00.5")]
+)
+def test_times_are_shown_in_the_zone_of_the_session(spark: SparkSession, tmp_path: Path, zone: str, shown: str) -> None:
+    CommitLogWriter(tmp_path).append(store_timestamp=1_795_779_000_500)
+    session = spark.newSession()
+    register(session)
+    session.conf.set("spark.sql.session.timeZone", zone)
+    stored = messages(session, tmp_path, ["store_timestamp"])
+    texts = ("string(store_timestamp)", "string(date(store_timestamp))")
+    found = stored.selectExpr(*texts, "unix_millis(store_timestamp)")
+    assert [tuple(row) for row in found.collect()] == [(shown, shown[:10], 1_795_779_000_500)]
 
 
 def test_query_errors_reach_the_user(spark: SparkSession, store: Path, tmp_path: Path) -> None:

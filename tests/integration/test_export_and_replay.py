@@ -69,6 +69,15 @@ def test_parquet_has_every_field_by_day_and_topic(spark: SparkSession, store: Pa
     assert Counter(each["topic"] for each in again) == Counter(each["topic"] for each in expected)
 
 
+def test_the_day_of_an_export_is_that_of_utc(spark: SparkSession, tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path / "store")
+    writer.append(store_timestamp=1_795_779_000_500)
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")  # where it is the 28th by now
+    export(messages(session, writer.root), tmp_path / "export")
+    assert [path.name for path in (tmp_path / "export").glob(f"{DAY}=*")] == [f"{DAY}=2026-11-27"]
+
+
 def test_json_lines_have_every_field(spark: SparkSession, made: Path, tmp_path: Path) -> None:
     target = tmp_path / "export"
     expected = rows_of(made)

@@ -54,7 +54,7 @@ class RocketMQ(DataSource):
         """Return all columns."""
         from rocketbroker.analytics.spark.pulled_columns import PULLED_SCHEMA
 
-        found = spark_schema(PULLED_SCHEMA)
+        found = spark_schema(PULLED_SCHEMA, {each.name: each for each in PULLED_SCHEMA})
         settle()
         return found
 

@@ -9,7 +9,7 @@ spark.readStream.format("rocketmq_store").load(store_dir)
 import functools
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,7 +80,8 @@ class RocketMQStore(DataSource):
     def schema(self) -> StructType:
         """Return all columns of the table."""
         with ShortErrors():
-            found = spark_schema(table_of(self.options).schema)
+            wanted = table_of(self.options)
+            found = spark_schema(wanted.schema, wanted.fields)
         settle()
         return found
 
@@ -173,11 +174,12 @@ def with_times_in_ms(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in schema])
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Return an Arrow schema as Spark's, with the comments of the columns, which DESCRIBE shows."""
+def spark_schema(schema: pa.Schema, described: Mapping[str, pa.Field]) -> StructType:
+    """Return an Arrow schema as Spark's, with the comments of columns in ``described``, which DESCRIBE shows."""
     columns = from_arrow_schema(schema)
-    for column, field in zip(columns, schema, strict=True):
-        column.metadata = {"comment": (field.metadata or {}).get(b"comment", b"").decode()}
+    for column in columns:
+        if column.name in described:
+            column.metadata = {"comment": described[column.name].metadata[b"comment"].decode()}
     return columns
 
 
@@ -218,7 +220,7 @@ def load(
     spark: SparkSession, stores: Sequence[StoreRoot], name: str, schema: pa.Schema, **options: str | int | bool
 ) -> DataFrame:
     """Return the table ``name`` with the columns and types of ``schema``."""
-    reader = spark.read.format(FORMAT).schema(spark_schema(schema)).option("table", name)
+    reader = spark.read.format(FORMAT).schema(spark_schema(schema, find_table(name).fields)).option("table", name)
     return reader.options(stores=encode_stores(stores), **options).load()
 
 
