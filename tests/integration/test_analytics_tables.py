@@ -103,6 +103,29 @@ def test_views_are_named_in_sql(spark: SparkSession, store: Path, tmp_path: Path
     assert joined["entries"] == len(queued) > 100
 
 
+def test_a_table_of_a_catalog_has_no_options(spark: SparkSession, store: Path) -> None:
+    refused = "Spark gives the options of CREATE TABLE to no Python source: write CREATE TEMPORARY VIEW"
+    options = f"USING rocketmq_store OPTIONS (path '{store}')"
+    spark.sql("CREATE DATABASE mq")
+    try:
+        with pytest.raises(AnalysisException, match=refused):
+            spark.sql(f"CREATE TABLE mq.orders {options}")
+        with pytest.raises(AnalysisException, match=refused):
+            spark.catalog.createTable("mq.orders", path=str(store), source="rocketmq_store")
+        # Spark asks the source nothing when columns are named.
+        spark.sql(f"CREATE TABLE mq.orders (topic string) {options}")
+        with pytest.raises(AnalysisException, match=rf"needs one or more stores; .* In SQL: {refused}"):
+            spark.sql("SELECT * FROM mq.orders").collect()
+        spark.sql("CREATE TABLE mq.stored USING rocketmq_store")
+        spark.sql(f"CREATE VIEW mq.a AS SELECT topic FROM mq.stored WITH (`path` = '{store}')")
+        spark.sql(f"CREATE TEMPORARY VIEW orders {options}")
+        for name in ("mq.a", "orders"):
+            assert spark.table(name).count() == len(slow_rows(store / "commitlog")), name
+    finally:
+        spark.catalog.dropTempView("orders")
+        spark.sql("DROP DATABASE mq CASCADE")
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_describe_shows_the_comments_of_columns(spark: SparkSession, store: Path, name: str) -> None:
     create_views(spark, store, "of_")

@@ -1,6 +1,7 @@
 """One Spark session for the tests of a process: starting and warming one up takes as long as many queries."""
 
 from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ class SharedSession:
         from tests.support.job_frames import SMALL_SESSION
 
         if self._session is None:
-            self._session = self._leave.enter_context(spark_session("tests", SMALL_SESSION))
+            tables = self._leave.enter_context(TemporaryDirectory())
+            settings = {**SMALL_SESSION, "spark.sql.warehouse.dir": tables}
+            self._session = self._leave.enter_context(spark_session("tests", settings))
         register(self._session)
         return self._session
 

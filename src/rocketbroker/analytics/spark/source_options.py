@@ -27,6 +27,13 @@ from rocketbroker.common.errors import ConfigError
 _FORMAT: Final = "rocketmq_store"
 
 _PLACES: Final = ("path", "paths", "stores")
+# A catalog adds properties to the options of CREATE TABLE, this one always.
+_PROVIDER: Final = "provider"
+_NO_TABLE_OPTIONS: Final = (
+    "Spark gives the options of CREATE TABLE to no Python source: write "
+    "CREATE TEMPORARY VIEW ... USING rocketmq_store OPTIONS (path '...'), or give them in each query: "
+    "SELECT ... FROM the table WITH (`path` = '...')"
+)
 
 #: Meaning of each option; names may be written in any case.
 OPTIONS: Final = {
@@ -127,7 +134,12 @@ def refuse_batch_options(options: Mapping[str, str]) -> None:
 
 
 def table_of(options: Mapping[str, str]) -> Table:
-    """Return the table that ``options`` name."""
+    """Return the table that ``options`` name; raise :class:`ConfigError` if a catalog would lose others."""
+    if _PROVIDER in options:
+        known = {name.lower() for name in OPTIONS}
+        options = {name: value for name, value in options.items() if name.lower() in known}
+        if set(map(str.lower, options)) - {"table"}:
+            raise ConfigError(_NO_TABLE_OPTIONS)
     return find_table(_values(options).text("table", DEFAULT_TABLE))
 
 
@@ -234,5 +246,7 @@ def _stores(given: OptionValues) -> list[StoreRoot]:
         return store_roots([StoreRoot(*pair) for pair in pairs])
     places = given.json("paths", list[str], secret=True) if "paths" in given else []
     if not places:
-        raise ConfigError(f'format("{_FORMAT}") needs one or more stores; name them in load(...)')
+        raise ConfigError(
+            f'format("{_FORMAT}") needs one or more stores; name them in load(...). In SQL: {_NO_TABLE_OPTIONS}'
+        )
     return store_roots(places)
