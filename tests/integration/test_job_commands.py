@@ -1,8 +1,10 @@
 """The commands of the jobs, and what they read of stores: what is selected, what is damaged, what is printed."""
 
+import itertools
 import json
 import re
 import shutil
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from rocketbroker.analytics import count_messages
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import store_roots
 from rocketbroker.analytics.jobs.scope import NotRead, Scope
 from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
+from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
@@ -47,6 +51,40 @@ def test_a_selection_leaves_out_other_topics_and_times(spark: SparkSession, made
         for each in rows_of(made)
         if each["topic"] == "T1" and since <= each["store_timestamp"] < until
     ]
+
+
+def job_descriptions(spark: SparkSession) -> list[str]:
+    """Descriptions of all jobs, as Spark's web page shows them."""
+    context = spark.sparkContext
+    address = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs"
+    with urllib.request.urlopen(address) as answer:
+        jobs = json.load(answer)
+    return [each.get("description", "") for each in sorted(jobs, key=lambda each: int(each["jobId"]))]
+
+
+def test_spark_shows_what_its_jobs_are_for(spark: SparkSession, made: Path, tmp_path: Path) -> None:
+    before = len(job_descriptions(spark))
+    with described(spark, "of a program"):
+        for job in ("traffic", "export"):
+            to = ["--to", str(tmp_path / "export")] if job == "export" else []
+            printed = CliRunner().invoke(app, [job, str(made), *to])
+            assert printed.exit_code == 0, printed.output
+        count_messages(made, spark)
+        spark.range(1).collect()
+    spark.range(1).collect()
+    shown = job_descriptions(spark)[before:]
+    unread = "Look for unreadable ranges of the log"
+    assert [text for text, _ in itertools.groupby(shown)] == [
+        "Count messages and bytes of each topic by time",
+        unread,
+        "Export messages as parquet",
+        unread,
+        "Count messages by topic and queue",
+        "of a program",
+        "",
+    ]
+    plan = spark.read.format("rocketmq_store").load(str(made))._jdf.queryExecution().toString()
+    assert "BatchScan rocketmq_store" in plan
 
 
 def test_unreadable_messages_are_counted(spark: SparkSession, recorded: Path, made: Path, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ class SharedSession:
 
         if self._session is None:
             tables = self._leave.enter_context(TemporaryDirectory())
-            settings = {**SMALL_SESSION, "spark.sql.warehouse.dir": tables}
+            pages = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+            settings = {**SMALL_SESSION, **pages, "spark.sql.warehouse.dir": tables}
             self._session = self._leave.enter_context(spark_session("tests", settings))
         register(self._session)
         return self._session

@@ -20,6 +20,7 @@ from rocketbroker.analytics.files.commit_log_files import commit_log_files
 from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.jobs.scope import NotRead
+from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.analytics.tables.table import root_folder
 from rocketbroker.audit.findings import Finding, Findings
 from rocketbroker.audit.index_audit import CheckedIndexFile, IndexFile
@@ -206,17 +207,20 @@ def audit(
         run.stores[broker] = _Store(root, facts)
         units += [(broker, number, unit) for number, unit in enumerate(found)]
     surveyed = dict[str, list[Any]]()
-    for broker, result in run.collect(run.map(run.tasks(units), _survey), "survey"):
-        surveyed.setdefault(broker, []).append(result.value)
+    with described(spark, "Audit: survey queues and index files"):
+        for broker, result in run.collect(run.map(run.tasks(units), _survey), "survey"):
+            surveyed.setdefault(broker, []).append(result.value)
     for broker, store in run.stores.items():
         run.stores[broker] = store._replace(surveys=Surveys.of(surveyed.get(broker, [])))
     segments_of = [(broker, number, number) for broker, store in run.stores.items() for number in _numbers(store)]
     evidence = run.map(run.tasks(segments_of), _segment).persist()
     try:
-        not_read = _end_logs(run, evidence, gaps)
+        with described(spark, "Audit: check the log"):
+            not_read = _end_logs(run, evidence, gaps)
         judged = run.judged(_units(run), evidence.where("kind = 'evidence'")).persist()
         try:
-            _judge_leftovers(run, judged, evidence)
+            with described(spark, "Audit: check queues and index files by the log"):
+                _judge_leftovers(run, judged, evidence)
         finally:
             judged.unpersist()
     finally:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.jobs.scope import as_time, millis
+from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.common.errors import ConfigError
 
 #: Formats with Spark's name for each, and the library it needs if Spark does not include it.
@@ -79,7 +80,8 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
     if name in _COMPRESSION:
         writer = writer.option("compression", _COMPRESSION[name])
     try:
-        writer.saveAsTable(str(target)) if form == "iceberg" else writer.save(str(target))
+        with described(messages.sparkSession, f"Export messages as {form}"):
+            writer.saveAsTable(str(target)) if form == "iceberg" else writer.save(str(target))
     except (PySparkException, Py4JJavaError) as error:
         refusal = _refusal(str(error), target, form, library)
         if refusal is None:

@@ -60,14 +60,14 @@ def count_messages(
     from rocketbroker.analytics.jobs.scope import Scope
     from rocketbroker.analytics.spark.local_session import spark_session
     from rocketbroker.analytics.spark.rocketmq import register
-    from rocketbroker.analytics.spark.spark_progress import SparkProgress, reason_of
+    from rocketbroker.analytics.spark.spark_progress import SparkProgress, described, reason_of
 
     with nullcontext(spark) if spark is not None else spark_session("rocketbroker count") as session:
         register(session)
         try:
             rows = fact_rows(Scope(session, tuple(roots), EVERYTHING), QUEUES, *_COLUMNS)
             counted = query("count", {}, facts=rows)
-            with SparkProgress(session, progress):
+            with SparkProgress(session, progress), described(session, "Count messages by topic and queue"):
                 found = counted.collect()
         except PySparkException as error:
             raise StoreError(f"counting failed: {reason_of(error)}") from error

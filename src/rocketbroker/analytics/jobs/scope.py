@@ -13,6 +13,7 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark.rocketmq_store import load, with_times_in_ms
 from rocketbroker.analytics.spark.source_options import FactRows, encode_selection
+from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.analytics.sql.facts import Fact
 from rocketbroker.analytics.tables.table import table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
@@ -65,7 +66,8 @@ class Scope:
     def not_read(self) -> NotRead:
         """Count the unreadable parts in the selected times; their topics are unknown."""
         ranges = self.table("corrupt_ranges", ["length"], selection=encode_selection(self.selection.times))
-        (row,) = ranges.agg(F.count(F.lit(1)), F.coalesce(F.sum("length"), F.lit(0))).collect()
+        with described(self.spark, "Look for unreadable ranges of the log"):
+            (row,) = ranges.agg(F.count(F.lit(1)), F.coalesce(F.sum("length"), F.lit(0))).collect()
         return NotRead(*row)
 
 

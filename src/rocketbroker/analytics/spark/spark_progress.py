@@ -1,15 +1,18 @@
-"""Progress of a Spark job, and the reason when one fails."""
+"""Progress of a Spark job, its description, and the reason when one fails."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 #: Called with the number of finished and of all tasks.
 Progress = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
+_DESCRIPTION = "spark.job.description"
 _OURS = "rocketbroker.common.errors."
 # Text of py4j before Java's error, and the start of lines after it.
 _CALL = "An error occurred while calling"
@@ -35,6 +38,22 @@ def reason_of(error: Exception) -> str:
     told = "\n".join(line.removeprefix(": ") for line in said if not line.startswith(_CALL)).strip() or str(error)
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
     return causes[-1] if told.endswith(_AWAITED) and causes else told
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Show ``text`` for the jobs of the block in Spark's web pages; in a session of Spark Connect do nothing."""
+    context = getattr(spark, "sparkContext", None)
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError):  # the JVM has ended: the block says why
+            context.setLocalProperty(_DESCRIPTION, before)
 
 
 class SparkProgress:

@@ -224,7 +224,7 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
     from pyspark.errors import PySparkException
 
     from rocketbroker.analytics import register, spark_session
-    from rocketbroker.analytics.spark.spark_progress import SparkProgress, reason_of
+    from rocketbroker.analytics.spark.spark_progress import SparkProgress, described, reason_of
     from rocketbroker.common.errors import StoreError
 
     with _bar("Starting Spark", "BarColumn") as update:
@@ -235,7 +235,7 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
         with spark_session(f"mqanalytics {what}", SPARK_SETTINGS.get()) as spark:
             register(spark)
             try:
-                with SparkProgress(spark, tell):
+                with SparkProgress(spark, tell), described(spark, what):
                     yield spark, tell
             except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
                 raise StoreError(f"{what.lower()} failed: {reason_of(error)}") from error
