@@ -170,7 +170,7 @@ class RemoteFolder(StoreFolder):
 
     def __init__(self, root: StoreRoot) -> None:
         super().__init__(root)
-        self._file_system, self._path = _file_system(root.uri)
+        self._file_system, self._path = file_system(root)
 
     def entries(self, folder: str = "") -> list[StoreEntry]:
         from pyarrow import fs
@@ -261,9 +261,27 @@ def _readable(root: StoreRoot, path: str, what: str) -> Iterator[None]:
         raise unreadable(root, path, what, error) from error
 
 
+@contextmanager
+def unreachable(root: StoreRoot) -> Iterator[None]:
+    """Raise :class:`StoreError`, which names the place, where pyarrow cannot use it in the block."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"cannot use {root.shown}: {_without_secrets(str(error), root.uri)}") from error
+
+
+def file_system(root: StoreRoot) -> tuple[Any, str]:
+    """Return the file system of a place and the path in it."""
+    if root.is_local:
+        from pyarrow import fs
+
+        return fs.LocalFileSystem(), root.uri
+    return _remote_file_system(root.uri)
+
+
 @lru_cache(maxsize=64)
-def _file_system(uri: str) -> tuple[Any, str]:
-    """Return the file system of an address and the path in it; cached, for one connection pool per address."""
+def _remote_file_system(uri: str) -> tuple[Any, str]:
+    """Return the file system of an address; cached, for one connection pool per address."""
     root = StoreRoot("", uri)
     if urlsplit(uri).scheme.lower() not in _SCHEMES:
         raise ConfigError(f"{root.shown}: unknown scheme; use a path, file://, or one of {', '.join(_SCHEMES)}")

@@ -93,6 +93,11 @@ def store_roots(stores: Stores) -> list[StoreRoot]:
     return roots
 
 
+def place_of(target: str | Path) -> StoreRoot:
+    """Return a place to write to, a path or an address, as a root without a broker's name."""
+    return StoreRoot("", _address(str(target)))
+
+
 def _parted(stores: Stores) -> list[str | Path | StoreRoot]:
     if isinstance(stores, str):
         return [part.strip() for part in stores.split(",")]

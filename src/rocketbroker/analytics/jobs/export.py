@@ -1,48 +1,65 @@
-"""Export of messages into files that other programs read, with every column, by day and topic."""
+"""Export of messages into files or a table that other programs read, with every column, by day and topic."""
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pyspark
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
+from rocketbroker.analytics.files.store_root import place_of
+from rocketbroker.analytics.jobs.exported_files import FOLDER, ExportedFiles, ExportState
 from rocketbroker.analytics.jobs.scope import as_time, millis
-from rocketbroker.analytics.spark.spark_progress import described
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.analytics.spark.spark_progress import described, reason_of
+from rocketbroker.common.errors import ConfigError, StoreError
 
-#: Formats with Spark's name for each, and the library it needs if Spark does not include it.
-FORMATS: Final[dict[str, tuple[str, str]]] = {
-    "parquet": ("parquet", ""),
-    "jsonl": ("json", ""),
-    "delta": ("delta", "Delta Lake's jars: install delta-spark for this release of Spark and add its package"),
-    "iceberg": ("iceberg", "Iceberg's jar: add the package iceberg-spark-runtime for this release of Spark"),
+#: Formats, and for tables that Spark writes the library that it needs.
+FORMATS: Final[dict[str, str]] = {
+    "parquet": "",
+    "jsonl": "",
+    "delta": "Delta Lake's jars: add the package delta-spark for this release of Spark",
+    "iceberg": "Iceberg's jar: add the package iceberg-spark-runtime for this release of Spark",
 }
 #: Columns of an export.
 COLUMNS: Final = ("broker", *(name for name in MESSAGE_SCHEMA.names if name != "broker"))
 #: Columns that name folders; not ``topic`` itself, since readers guess the types of folder values.
-DAY, OF_TOPIC = "store_day", "of_topic"
+DAY, OF_TOPIC, OF_BROKER = "store_day", "of_topic", "of_broker"
+FOLDERS: Final = {"day": DAY, "topic": OF_TOPIC, "broker": OF_BROKER}
+BY_DAY_AND_TOPIC: Final = "day,topic"
 # Error condition in the text of Spark's errors; one error arrives as a plain Java exception.
-_CONDITION: Final = re.compile(r"\[([A-Z_]+)\]")
+_CONDITION: Final = re.compile(r"\[([A-Z_]+)(?:\.[A-Z_]+)*\]")
 # Java's error for a library built for another release of Spark.
 _MISFIT: Final = re.compile(
     r"java\.lang\.(?:NoSuchMethod|NoSuchField|NoClassDefFound|AbstractMethod|IncompatibleClassChange)Error: .*"
 )
+_NO_FILE_SYSTEM: Final = re.compile(r'No FileSystem for scheme "?(\w+)')
+_NO_TABLE: Final = {"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}
 _DAY_MS: Final = 86_400_000
-_COMPRESSION: Final = {"parquet": "zstd", "json": "gzip"}
+# Buckets of folders before Spark merges small ones and splits large ones: few folders share one.
+_BUCKETS: Final = 1000
 
 
-def check_format(form: str) -> None:
-    """Raise :class:`ConfigError` for an unknown format."""
+def folder_columns(form: str, partition_by: str = BY_DAY_AND_TOPIC) -> list[str]:
+    """Return the columns of ``partition_by``, names of ``FOLDERS`` with commas, or ``none``.
+
+    Raises:
+        ConfigError: the format or a name is unknown, or a name is repeated.
+    """
     if form not in FORMATS:
         raise ConfigError(f"--format {form!r} is unknown; use one of {', '.join(FORMATS)}")
+    names = [name.strip() for name in partition_by.split(",")] if partition_by != "none" else []
+    if len(set(names)) != len(names) or set(names) - set(FOLDERS):
+        raise ConfigError(f"--partition-by {partition_by!r}: use day, topic or broker, each once, or none")
+    return [FOLDERS[name] for name in names]
 
 
-def exported_columns(messages: DataFrame) -> DataFrame:
+def exported_columns(messages: DataFrame, folders: Sequence[str] = (DAY, OF_TOPIC)) -> DataFrame:
     """Return ``messages`` as exported: times as stored, in ms since 1970, and the folder columns."""
     missing = [name for name in COLUMNS if name not in messages.columns]
     if missing:
@@ -51,15 +68,34 @@ def exported_columns(messages: DataFrame) -> DataFrame:
     # A time outside the calendar has no day: null becomes Hive's default folder.
     number = F.when(as_time(stored).isNotNull(), F.floor((stored - F.pmod(stored, F.lit(_DAY_MS))) / _DAY_MS))
     day = F.date_from_unix_date(number.cast("int")).cast("string")
+    values = {DAY: day, OF_TOPIC: F.col("topic"), OF_BROKER: F.col("broker")}
     return messages.select(
         *[millis(messages, n).alias(n) if n.endswith("_timestamp") else n for n in COLUMNS],
-        day.alias(DAY),
-        F.col("topic").alias(OF_TOPIC),
+        *[values[name].alias(name) for name in folders],
     )
 
 
-def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> int:
-    """Write ``messages`` below ``target``, in folders ``store_day=<UTC date>/of_topic=<topic>``; return their number.
+def exported_ends(spark: SparkSession, target: str | Path, form: str = "parquet") -> dict[str, int]:
+    """Return by broker the highest physical offset in ``target``; empty if there is no such target."""
+    if not FORMATS[form]:
+        state = ExportedFiles(place_of(target)).state()
+        return state.ends if state else {}
+    table = _table(spark, target, form)
+    if table is None:
+        return {}
+    return dict(table.groupBy("broker").agg(F.max("physical_offset")).collect())
+
+
+def export(
+    messages: DataFrame,
+    target: str | Path,
+    form: str = "parquet",
+    *,
+    append: bool = False,
+    partition_by: str = BY_DAY_AND_TOPIC,
+    file_size: str = "128m",
+) -> int:
+    """Write ``messages`` to ``target``, in folders ``store_day=<UTC date>/of_topic=<topic>``; return their number.
 
     Bodies are as stored, compressed where ``sys_flag & 1``; in JSON lines they are base64. JSON lines are gzipped.
 
@@ -67,33 +103,124 @@ def export(messages: DataFrame, target: str | Path, form: str = "parquet") -> in
         messages: all columns of ``message_schema.MESSAGE_SCHEMA``.
         target: a new folder or address; for ``iceberg`` a new table.
         form: a key of ``FORMATS``.
+        append: add what is beyond the highest physical offset of each broker to ``target``, which may exist.
+        partition_by: see :func:`folder_columns`.
+        file_size: bytes that a file is to have before compression, as Spark writes sizes.
 
     Raises:
-        ConfigError: the format is unknown, its library is missing or built for another release of Spark, or the target
-            exists already.
+        ConfigError: an argument is invalid, a library is missing or built for another release of Spark, or the target
+            exists already, or has other columns.
+        StoreError: the target cannot be written, and is as before.
     """
-    check_format(form)
-    name, library = FORMATS[form]
-    observed = Observation()
-    counted = exported_columns(messages).observe(observed, F.count(F.lit(1)).alias("messages"))
-    writer = counted.write.format(name).mode("error").partitionBy(DAY, OF_TOPIC)
-    if name in _COMPRESSION:
-        writer = writer.option("compression", _COMPRESSION[name])
+    folders = folder_columns(form, partition_by)
+    rows = exported_columns(messages, folders)
+    spark = messages.sparkSession
     try:
-        with described(messages.sparkSession, f"Export messages as {form}"):
-            writer.saveAsTable(str(target)) if form == "iceberg" else writer.save(str(target))
-    except (PySparkException, Py4JJavaError) as error:
-        refusal = _refusal(str(error), target, form, library)
-        if refusal is None:
-            raise
-        raise refusal from error
+        with _files_of(spark, file_size), described(spark, f"Export messages as {form}"):
+            write = _write_table if FORMATS[form] else _write_files
+            return write(rows, target, form, folders, append)
+    except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
+        refusal = _refusal(str(error), target, form)
+        if refusal is not None:
+            raise refusal from error
+        raise StoreError(
+            f"exporting failed: {reason_of(error)}; {_shown(target, form)} has nothing of this export, "
+            "and --append goes on where it ends"
+        ) from error
+
+
+def _shown(target: str | Path, form: str) -> str:
+    """Return the target without credentials."""
+    return str(target) if FORMATS[form] else place_of(target).shown
+
+
+@contextmanager
+def _files_of(spark: SparkSession, file_size: str) -> Iterator[None]:
+    """Let Spark merge and split shuffled partitions to this size in the block."""
+    settings = {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": file_size,
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
+
+
+def _write_files(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:
+    place = place_of(target)
+    files, wanted = ExportedFiles(place), ExportState(form, folders, list(COLUMNS))
+    state = files.state()
+    if state is not None and not append:
+        raise ConfigError(f"{place.shown} exists already; export to a new target, or --append to it")
+    state = state or wanted
+    _check_same(place.shown, [state.form, *state.folders, *state.columns], [form, *folders, *COLUMNS])
+    folder = F.to_json(F.array(*folders)) if folders else F.lit("[]")
+    line = [F.to_json(F.struct(*COLUMNS)).alias("line")] if form == "jsonl" else []
+    columns = ["broker", "physical_offset", *line] if line else COLUMNS
+    sized = _beyond(rows, state.ends).select(*columns, folder.alias(FOLDER)).hint("rebalance", _BUCKETS, FOLDER)
+    try:
+        return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state)
+    except BaseException:
+        files.undo(state)
+        raise
+
+
+def _write_table(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:
+    table = _table(rows.sparkSession, target, form) if append else None
+    if table is not None:
+        _check_same(str(target), table.columns, rows.columns)
+        rows = _beyond(rows, exported_ends(rows.sparkSession, target, form))
+    observed = Observation()
+    counted = rows.observe(observed, F.count(F.lit(1)).alias("messages"))
+    writer = counted.hint("rebalance", _BUCKETS, *folders).write.format(form).mode("append" if table else "error")
+    writer = writer.partitionBy(*folders)
+    writer.saveAsTable(str(target)) if form == "iceberg" else writer.save(str(target))
     return int(observed.get["messages"])
 
 
-def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigError | None:
-    """Return the error for an invalid argument, from the first condition in Spark's text; ``None`` for other errors."""
+def _table(spark: SparkSession, target: str | Path, form: str) -> DataFrame | None:
+    """Return the table that Spark has at ``target``, None if there is none."""
+    try:
+        table = spark.table(str(target)) if form == "iceberg" else spark.read.format(form).load(str(target))
+        return table if table.columns else None
+    except AnalysisException as error:
+        if _condition(str(error)) in _NO_TABLE:
+            return None
+        raise
+
+
+def _check_same(target: str, found: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` if a target has another format, or other columns or folders."""
+    if list(found) != list(wanted):
+        raise ConfigError(
+            f"{target} has {', '.join(sorted({*found} - {*wanted})) or 'another order'} where this export has "
+            f"{', '.join(sorted({*wanted} - {*found})) or 'the same'}; append with the same --format and "
+            "--partition-by, or export to a new target"
+        )
+
+
+def _beyond(rows: DataFrame, ends: Mapping[str, int]) -> DataFrame:
+    for broker, end in ends.items():
+        rows = rows.where((F.col("broker") != broker) | (F.col("physical_offset") > end))
+    return rows
+
+
+def _condition(said: str) -> str:
+    """Return the first error condition in Spark's text."""
     found = _CONDITION.search(said)
-    condition = found[1] if found else ""
+    return found[1] if found else ""
+
+
+def _refusal(said: str, target: str | Path, form: str) -> ConfigError | None:
+    """Return the error for an invalid argument; ``None`` for other errors."""
+    library, condition = FORMATS[form], _condition(said)
     if condition == "DATA_SOURCE_NOT_FOUND":
         return ConfigError(
             f"this Spark session cannot write {form}: it lacks {library} to the session (spark.jars.packages), "
@@ -105,6 +232,12 @@ def _refusal(said: str, target: str | Path, form: str, library: str) -> ConfigEr
             f"this Spark session cannot write {form}: its jars are not built for Spark {pyspark.__version__} "
             f"({misfit[0]}); it needs {library}, or export to parquet or jsonl"
         )
-    if condition in {"PATH_ALREADY_EXISTS", "TABLE_OR_VIEW_ALREADY_EXISTS"}:
-        return ConfigError(f"{target} exists already; export to a new target")
+    scheme = _NO_FILE_SYSTEM.search(said)
+    if scheme:
+        return ConfigError(
+            f"Spark itself writes {form}, and has no file system for {scheme[1]}://; add Hadoop's for it "
+            "(hadoop-aws, and an address with s3a://), or export to parquet or jsonl"
+        )
+    if condition in {"PATH_ALREADY_EXISTS", "TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_PATH_EXISTS"}:
+        return ConfigError(f"{target} exists already; export to a new target, or --append to it")
     return None

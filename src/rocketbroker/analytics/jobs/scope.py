@@ -1,7 +1,8 @@
 """Tables of stores for a job: the selected rows and the columns it needs, with times as timestamps or ms since 1970."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -9,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.types import LongType
 
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
-from rocketbroker.analytics.columns.selection import Selection
+from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark.rocketmq_store import load, with_times_in_ms
 from rocketbroker.analytics.spark.source_options import FactRows, encode_selection
@@ -30,6 +31,11 @@ def as_time(time_ms: Column) -> Column:
     return F.when(time_ms.between(FIRST_MS, LAST_MS), F.timestamp_millis(time_ms))
 
 
+def _after(physical_offset: int | None) -> Selection:
+    # A bound above every int64 leaves the range open.
+    return EVERYTHING if physical_offset is None else Selection(physical_offsets=(physical_offset + 1, 1 << 63))
+
+
 class NotRead(NamedTuple):
     """Unreadable parts of commit logs: damaged or missing ranges, and unfinished ends."""
 
@@ -48,6 +54,14 @@ class Scope:
     def messages(self, columns: Sequence[str] | None = None) -> DataFrame:
         """Return the selected messages with ``columns``, all of ``MESSAGE_SCHEMA`` if None."""
         return self.table(DEFAULT_TABLE, columns, selection=encode_selection(self.selection))
+
+    def messages_beyond(self, ends: Mapping[str, int]) -> DataFrame:
+        """Return the selected messages after the physical offset of each broker in ``ends``, without reading others."""
+        parts = [
+            replace(self, stores=(store,), selection=self.selection.and_(_after(ends.get(store.broker))))
+            for store in self.stores
+        ]
+        return functools.reduce(DataFrame.union, (part.messages() for part in parts))
 
     def table(self, name: str, columns: Sequence[str] | None = None, **options: str) -> DataFrame:
         """Return a whole table of the stores, unless ``options`` of the format restrict it."""

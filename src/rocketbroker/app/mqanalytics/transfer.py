@@ -39,6 +39,15 @@ def export(
     stores: Stores,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new folder or address; for Iceberg a new table.")],
     form: Annotated[str, typer.Option("--format", help="parquet, jsonl, delta or iceberg.")] = "parquet",
+    append: Annotated[
+        bool, typer.Option("--append", help="Add what is beyond the last message of each broker to the target.")
+    ] = False,
+    partition_by: Annotated[
+        str, typer.Option("--partition-by", metavar="NAMES", help="Folders: day, topic, broker with commas, or none.")
+    ] = "day,topic",
+    file_size: Annotated[
+        str, typer.Option("--file-size", metavar="SIZE", help="Bytes of a file before compression.")
+    ] = "128m",
     since: Since = None,
     until: Until = None,
     topic: Topics = None,
@@ -49,11 +58,13 @@ def export(
     """Write messages, with every column, into folders by day and topic."""
     with failing_in_one_line():
         wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
-        from rocketbroker.analytics.jobs.export import check_format, export
+        from rocketbroker.analytics.jobs.export import export, exported_ends, folder_columns
 
-        check_format(form)
+        folder_columns(form, partition_by)
         with job_scope("Exporting", roots, wanted) as scope:
-            written, not_read = export(scope.messages(), to, form), damage_of(scope, skip_damage)
+            messages = scope.messages_beyond(exported_ends(scope.spark, to, form)) if append else scope.messages()
+            options: Any = {"append": append, "partition_by": partition_by, "file_size": file_size}
+            written, not_read = export(messages, to, form, **options), damage_of(scope, skip_damage)
     summary = {"messages": written, "to": to, "format": form, "notRead": not_read}
     if as_json:
         print_json({"job": "export", **summary})
