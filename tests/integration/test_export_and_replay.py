@@ -1,6 +1,7 @@
 """Exported messages have every field, and replayed ones arrive unchanged."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from typer.testing import CliRunner
 
 from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
@@ -21,7 +23,7 @@ from rocketbroker.client.consumer.pull_consumer import PullConsumer
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.job_frames import frame, row, rows_of
 from tests.support.our_servers import OurServers, make_topic
@@ -89,8 +91,11 @@ def test_json_lines_have_every_field(spark: SparkSession, made: Path, tmp_path: 
 
 def test_an_existing_target_and_a_missing_library_are_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    with pytest.raises(ConfigError, match="there exists already; export to a new target"):
-        export(frame(spark, [row()]), tmp_path / "there")
+    with pytest.raises(ConfigError, match="there exists already and is no export; export to a new target"):
+        export(frame(spark, [row()]), tmp_path / "there", append=True)
+    for names in ("day,day", "queue", ""):
+        with pytest.raises(ConfigError, match=f"--partition-by '{names}': use day, topic or broker, each once"):
+            export(frame(spark, [row()]), tmp_path / "new", partition_by=names)
     with pytest.raises(ConfigError, match="cannot write delta: it lacks Delta Lake's jars"):
         export(frame(spark, [row()]), tmp_path / "new", "delta")
     with pytest.raises(ConfigError, match="cannot write iceberg: it lacks Iceberg's jar"):
@@ -99,6 +104,48 @@ def test_an_existing_target_and_a_missing_library_are_named(spark: SparkSession,
         export(frame(spark, [row()]), tmp_path / "new", "csv")
     with pytest.raises(ConfigError, match="every column of messages; body is missing"):
         export(frame(spark, [row()]).drop("body"), tmp_path / "new")
+
+
+def parts(target: Path) -> list[Path]:
+    return sorted(target.rglob("part-*"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_failed_export_leaves_what_was_there_and_is_continued(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    target, rows = tmp_path / "export", [row(number, topic=f"T{number % 3}") for number in range(90)]
+    whole = frame(spark, rows)
+    assert export(frame(spark, rows[:30]), target, form) == 30
+    before = parts(target)
+    failing = whole.withColumn("body", F.expr("if(topic = 'T2', cast(raise_error('no body') as binary), body)"))
+    with pytest.raises(StoreError, match=r"exporting failed: .*no body(.|\n)*export has nothing of this export"):
+        export(failing, target, form, append=True)
+    assert parts(target) == before
+    assert (target / "_SUCCESS").exists()
+    # A driver that was killed removes nothing: its files and the missing mark remain.
+    (target / "_SUCCESS").unlink()
+    (before[0].parent / f"part-{'0' * 32}-0-0.parquet").write_bytes(b"half a file")
+    assert export(whole, target, form, append=True) == 60
+    assert (target / "_SUCCESS").exists()
+    again = in_order(exported_messages(spark, str(target), form))
+    assert [each["physical_offset"] for each in again] == [each["physical_offset"] for each in rows]
+
+
+def test_folders_and_sizes_of_files_are_as_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    bodies = random.Random(1)
+    rows = [row(n, topic=f"T{0 if n < 180 else n}", body=bodies.randbytes(10_000)) for n in range(200)]
+    messages = frame(spark, rows).repartition(8)
+    for names, size, folders in (("topic", "128m", 21), ("none", "128m", 1), ("broker,day", "1g", 1)):
+        target = tmp_path / names
+        export(messages, target, partition_by=names, file_size=size)
+        assert len({file.parent for file in parts(target)}) == len(parts(target)) == folders
+    assert [path.name for path in (tmp_path / "broker,day").iterdir() if path.is_dir()] == ["of_broker=a"]
+    export(messages, tmp_path / "small", partition_by="topic", file_size="500k")
+    large = parts(tmp_path / "small" / "of_topic=T0")
+    assert 3 <= len(large) <= 8
+    assert sum(file.stat().st_size for file in large) > 1_800_000
+    assert len(parts(tmp_path / "small")) == 20 + len(large)
+    with pytest.raises(ConfigError, match="--file-size 'big'"):
+        export(messages, tmp_path / "new", file_size="big")
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])

@@ -80,10 +80,9 @@ def exported_ends(spark: SparkSession, target: str | Path, form: str = "parquet"
     if not FORMATS[form]:
         state = ExportedFiles(place_of(target)).state()
         return state.ends if state else {}
-    table = _table(spark, target, form)
-    if table is None:
-        return {}
-    return dict(table.groupBy("broker").agg(F.max("physical_offset")).collect())
+    with _naming_faults(target, form):
+        table = _table(spark, target, form)
+        return dict(table.groupBy("broker").agg(F.max("physical_offset")).collect()) if table else {}
 
 
 def export(
@@ -114,24 +113,26 @@ def export(
     """
     folders = folder_columns(form, partition_by)
     rows = exported_columns(messages, folders)
+    write = _write_table if FORMATS[form] else _write_files
     spark = messages.sparkSession
+    with _naming_faults(target, form), _files_of(spark, file_size), described(spark, f"Export messages as {form}"):
+        return write(rows, target, form, folders, append)
+
+
+@contextmanager
+def _naming_faults(target: str | Path, form: str) -> Iterator[None]:
+    """Raise the errors of :func:`export` for those of Spark in the block."""
     try:
-        with _files_of(spark, file_size), described(spark, f"Export messages as {form}"):
-            write = _write_table if FORMATS[form] else _write_files
-            return write(rows, target, form, folders, append)
+        yield
     except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
         refusal = _refusal(str(error), target, form)
         if refusal is not None:
             raise refusal from error
+        shown = str(target) if FORMATS[form] else place_of(target).shown
         raise StoreError(
-            f"exporting failed: {reason_of(error)}; {_shown(target, form)} has nothing of this export, "
+            f"exporting failed: {reason_of(error)}; {shown} has nothing of this export, "
             "and --append goes on where it ends"
         ) from error
-
-
-def _shown(target: str | Path, form: str) -> str:
-    """Return the target without credentials."""
-    return str(target) if FORMATS[form] else place_of(target).shown
 
 
 @contextmanager
@@ -145,8 +146,11 @@ def _files_of(spark: SparkSession, file_size: str) -> Iterator[None]:
     }
     before = {name: spark.conf.get(name) for name in settings}
     try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+        try:
+            for name, value in settings.items():
+                spark.conf.set(name, value)
+        except (PySparkException, Py4JError) as error:
+            raise ConfigError(f"--file-size {file_size!r} is no size of a file, such as 128m") from error
         yield
     finally:
         for name, old in before.items():
@@ -189,11 +193,11 @@ def _table(spark: SparkSession, target: str | Path, form: str) -> DataFrame | No
     """Return the table that Spark has at ``target``, None if there is none."""
     try:
         table = spark.table(str(target)) if form == "iceberg" else spark.read.format(form).load(str(target))
-        return table if table.columns else None
     except AnalysisException as error:
         if _condition(str(error)) in _NO_TABLE:
             return None
         raise
+    return table
 
 
 def _check_same(target: str, found: Sequence[str], wanted: Sequence[str]) -> None:

@@ -4,11 +4,12 @@
 ``_SUCCESS``                                            there while the folder has whole exports only
 ``store_day=2026-11-22/of_topic=orders/part-<job>-…``   a file of the job, an export
 
-The state is the commit: an export is in it or has no effect. Tasks write files under names that no other attempt uses,
-and the driver learns of those that the finished attempts wrote. Then it removes all other files of exports, replaces
-the state and puts ``_SUCCESS`` back. Whenever the driver dies, the state is that before or after this export. Files of a
-job that is not in the state are removed before the next export looks for a place to go on from: they would hide the
-messages that were not written. Nothing is renamed but the state, since a rename copies the file in an object store.
+The state is the commit: an export is in it, or has no effect. Tasks write files under names that no other attempt
+uses, and tell the driver. The driver removes all files of exports but those of finished attempts, replaces the state
+and puts ``_SUCCESS`` back. So the state is that before or after the export, whenever the driver dies.
+
+The next export first removes files of jobs that are not in the state. It could not go on beside them: readers would see
+some messages twice. Nothing but the state is renamed, since a rename copies the file in an object store.
 """
 
 import json
@@ -77,7 +78,7 @@ class LinesWriter:
 
 #: The stream of a ``.gz`` compresses.
 FORMS: Final = {
-    "parquet": Form("parquet", partial(pq.ParquetWriter, compression="zstd")),
+    "parquet": Form("parquet", partial(pq.ParquetWriter, compression="zstd", compression_level=3)),
     "jsonl": Form("json.gz", LinesWriter),
 }
 

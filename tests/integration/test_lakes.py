@@ -1,0 +1,116 @@
+"""Tables of a lake as targets of exports and streams, counted again by a few lines of struct over the log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocketbroker.common.errors import ConfigError
+from tests.support.java_toolchain import LAKES, JavaError, jars
+from tests.support.job_frames import SMALL_SESSION, made_store
+from tests.support.shared_session import SharedSession
+from tests.support.streaming_query import run_to_end
+from tests.support.struct_log import LogRow, log_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
+FORMS = ("parquet", "delta")
+CUT = 40_000  # bytes of the log
+
+
+@pytest.fixture(scope="module")
+def spark(shared_session: SharedSession) -> "Iterator[SparkSession]":
+    """A session with the jars of Delta Lake and Iceberg."""
+    from rocketbroker.analytics import register, spark_session
+
+    try:
+        files = [str(jar) for lake in LAKES for jar in sorted(jars(lake).glob("*.jar"))]
+    except JavaError as error:
+        pytest.skip(f"needs-maven: the jars of {', '.join(LAKES)} cannot be fetched: {error}")
+    shared_session.close()
+    settings = SMALL_SESSION | {
+        "spark.jars": ",".join(files),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    with spark_session("lakes", settings) as session:
+        register(session)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_store(tmp_path_factory.mktemp("store"))
+
+
+def table_rows(spark: "SparkSession", form: str, target: Path) -> list[LogRow]:
+    rows = spark.read.format(form).load(str(target)).select(*LogRow._fields).collect()
+    return sorted(LogRow(*row[:3], bytes(row[3])) for row in rows)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_export_is_continued_to_the_end_of_the_log(
+    spark: "SparkSession", store: Path, tmp_path: Path, form: str
+) -> None:
+    from rocketbroker.analytics import Scope, Selection, store_roots
+    from rocketbroker.analytics.jobs.export import export, exported_ends
+
+    expected = sorted(log_rows(store / "commitlog"))
+    scope = Scope(spark, tuple(store_roots(f"a={store}")), Selection())
+    target = tmp_path / "export"
+    before = [row.physical_offset for row in expected if row.physical_offset < CUT]
+    assert exported_ends(spark, target, form) == {}
+    cut = scope.messages().where(f"physical_offset < {CUT}")
+    assert export(cut, target, form, append=True) == len(before)
+    assert exported_ends(spark, target, form) == {"a": before[-1]}
+    # The rows that are there are left out of both, whether the store is read again or only what follows.
+    assert export(scope.messages(), target, form, append=True) == len(expected) - len(before)
+    assert table_rows(spark, form, target) == expected
+    ends = exported_ends(spark, target, form)
+    assert export(scope.messages_beyond(ends), target, form, append=True) == 0
+    assert table_rows(spark, form, target) == expected
+    with pytest.raises(ConfigError, match="exists already; export to a new target, or --append to it"):
+        export(scope.messages(), target, form)
+    with pytest.raises(ConfigError, match=r"of_topic.*append with the same --format and --partition-by"):
+        export(scope.messages(), target, form, append=True, partition_by="day")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stream_is_continued_from_its_checkpoint(
+    spark: "SparkSession", store: Path, tmp_path: Path, form: str
+) -> None:
+    columns = "physical_offset bigint, store_timestamp timestamp, topic string, body binary"
+
+    def start(most: str):
+        reader = spark.readStream.format("rocketmq_store").schema(columns).option("maxBytesPerTrigger", most)
+        in_ms = "unix_millis(store_timestamp) AS store_timestamp"
+        rows = reader.load(str(store)).selectExpr("physical_offset", in_ms, "topic", "body")
+        writer = rows.writeStream.format(form).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.trigger(availableNow=True).start(str(tmp_path / "table"))
+
+    for _ in range(2):  # the second query finds nothing new
+        query = run_to_end(lambda: start("40k"), 300)
+        assert table_rows(spark, form, tmp_path / "table") == sorted(log_rows(store / "commitlog"))
+    assert query.lastProgress is None or query.lastProgress.numInputRows == 0
+
+
+def test_iceberg_for_another_release_of_spark_is_named(spark: "SparkSession", store: Path) -> None:
+    """No release of Iceberg is built for a Spark with the streams that we need."""
+    from rocketbroker.analytics import messages
+    from rocketbroker.analytics.jobs.export import export
+
+    with pytest.raises(ConfigError, match=r"cannot write iceberg: its jars are not built for Spark .*SparkView"):
+        export(messages(spark, store), "lake.db.messages", "iceberg")
+
+
+def test_a_table_of_spark_at_an_address_without_a_file_system_is_named(spark: "SparkSession", store: Path) -> None:
+    from rocketbroker.analytics import messages
+    from rocketbroker.analytics.jobs.export import export
+
+    with pytest.raises(ConfigError, match=r"Spark itself writes delta, and has no file system for s3://; add Hadoop's"):
+        export(messages(spark, store), "s3://bucket/table", "delta")
