@@ -245,7 +245,7 @@ def test_a_wrong_command_is_reported_in_one_line(
         (("sizes", "{made}", "--percentiles", "101"), 2, "percentiles: 101.0; give different numbers from 0 to 100"),
         (("hot-keys", "{made}", "--top", "9" * 30), 1, "NumberFormatException"),
         (("traffic", "{made}", "--interval", "9" * 30), 2, "is out of range; give 1 to 31,622,400 seconds"),
-        (("export", "{made}", "--to", "/proc/none/here"), 1, "exporting failed: "),
+        (("export", "{made}", "--to", "/proc/none/here"), 1, "cannot use /proc/none/here: "),
     ],
 )
 def test_a_spark_failure_is_reported_in_one_line(

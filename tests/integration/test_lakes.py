@@ -50,7 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def table_rows(spark: "SparkSession", form: str, target: Path) -> list[LogRow]:
     rows = spark.read.format(form).load(str(target)).select(*LogRow._fields).collect()
-    return sorted(LogRow(*row[:3], bytes(row[3])) for row in rows)
+    return sorted(LogRow(row[0], row[1], row[2], bytes(row[3])) for row in rows)
 
 
 @pytest.mark.parametrize("form", FORMS)

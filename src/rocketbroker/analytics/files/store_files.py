@@ -267,7 +267,8 @@ def unreachable(root: StoreRoot) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"cannot use {root.shown}: {_without_secrets(str(error), root.uri)}") from error
+        why = str(error) if root.is_local else _without_secrets(str(error), root.uri)
+        raise StoreError(f"cannot use {root.shown}: {why}") from error
 
 
 def file_system(root: StoreRoot) -> tuple[Any, str]:

@@ -169,11 +169,7 @@ def _write_files(rows: DataFrame, target: str | Path, form: str, folders: list[s
     line = [F.to_json(F.struct(*COLUMNS)).alias("line")] if form == "jsonl" else []
     columns = ["broker", "physical_offset", *line] if line else COLUMNS
     sized = _beyond(rows, state.ends).select(*columns, folder.alias(FOLDER)).hint("rebalance", _BUCKETS, FOLDER)
-    try:
-        return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state)
-    except BaseException:
-        files.undo(state)
-        raise
+    return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state)
 
 
 def _write_table(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:

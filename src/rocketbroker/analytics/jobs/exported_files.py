@@ -43,8 +43,8 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _WRITTEN: Final = "file string, broker string, end bigint, messages bigint"
 
 
-class ExportState(msgspec.Struct):
-    """What a folder has: its form, its finished exports, and by broker the highest physical offset of a message."""
+class ExportState(msgspec.Struct, frozen=True):
+    """Form of the files, finished exports, and by broker the highest physical offset of their messages."""
 
     form: str
     folders: list[str]
@@ -107,31 +107,26 @@ class ExportedFiles:
     def add(self, rows: DataFrame, state: ExportState) -> int:
         """Write ``rows``, sorted by FOLDER, as one job and add it to the state; return the number of messages."""
         job = uuid.uuid4().hex
+        task = partial(write_files, self._place, state.form, tuple(state.folders), job)
         with unreachable(self._place):
             if self._place.is_local:
                 self._fs.create_dir(self._path)
             self._save(state)
             self._sweep(state.jobs)
-            task = partial(write_files, self._place, state.form, tuple(state.folders), job)
-            written = rows.mapInArrow(task, _WRITTEN).toArrow()
-            self._sweep(state.jobs, {*written["file"].to_pylist()})
-            ends = written.group_by("broker").aggregate([("end", "max")]).to_pylist()
-            state.ends = state.ends | {each["broker"]: each["end_max"] for each in ends}
-            state.jobs = [*state.jobs, job]
-            self._save(state)
-            self.mark_whole()
-        return pc.sum(written["messages"], min_count=0).as_py() or 0
-
-    def undo(self, state: ExportState) -> None:
-        """Remove the files of a failed job, and say that the rest is whole."""
-        with unreachable(self._place):
-            self._sweep(state.jobs)
-            if state.jobs:
-                self.mark_whole()
-
-    def mark_whole(self) -> None:
-        """Write ``_SUCCESS``."""
-        self._write(_SUCCESS, b"")
+            try:
+                written = rows.mapInArrow(task, _WRITTEN).toArrow()
+                self._sweep(state.jobs, {*written["file"].to_pylist()})
+            except BaseException:
+                self._sweep(state.jobs)
+                if state.jobs:
+                    self._write(_SUCCESS, b"")
+                raise
+            # From here on nothing is taken back: a replacement that fails may have been made.
+            found = written.group_by("broker").aggregate([("end", "max")]).to_pylist()
+            ends = state.ends | {each["broker"]: each["end_max"] for each in found}
+            self._save(msgspec.structs.replace(state, jobs=[*state.jobs, job], ends=ends))
+            self._write(_SUCCESS, b"")
+        return pc.sum(written["messages"], min_count=0).as_py()
 
     def _save(self, state: ExportState) -> None:
         """Replace the state at once; ``_SUCCESS`` is missing until it is written again."""
