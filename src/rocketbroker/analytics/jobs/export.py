@@ -82,7 +82,7 @@ def exported_ends(spark: SparkSession, target: str | Path, form: str = "parquet"
         return state.ends if state else {}
     with _naming_faults(target, form):
         table = _table(spark, target, form)
-        return dict(table.groupBy("broker").agg(F.max("physical_offset")).collect()) if table else {}
+        return dict(table.groupBy("broker").agg(F.max("physical_offset")).collect()) if table is not None else {}
 
 
 def export(
@@ -179,7 +179,9 @@ def _write_table(rows: DataFrame, target: str | Path, form: str, folders: list[s
         rows = _beyond(rows, exported_ends(rows.sparkSession, target, form))
     observed = Observation()
     counted = rows.observe(observed, F.count(F.lit(1)).alias("messages"))
-    writer = counted.hint("rebalance", _BUCKETS, *folders).write.format(form).mode("append" if table else "error")
+    writer = (
+        counted.hint("rebalance", _BUCKETS, *folders).write.format(form).mode("error" if table is None else "append")
+    )
     writer = writer.partitionBy(*folders)
     writer.saveAsTable(str(target)) if form == "iceberg" else writer.save(str(target))
     return int(observed.get["messages"])
@@ -199,10 +201,10 @@ def _table(spark: SparkSession, target: str | Path, form: str) -> DataFrame | No
 def _check_same(target: str, found: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise :class:`ConfigError` if a target has another format, or other columns or folders."""
     if list(found) != list(wanted):
+        differing = ", ".join(sorted({*found} ^ {*wanted})) or "the order of columns"
         raise ConfigError(
-            f"{target} has {', '.join(sorted({*found} - {*wanted})) or 'another order'} where this export has "
-            f"{', '.join(sorted({*wanted} - {*found})) or 'the same'}; append with the same --format and "
-            "--partition-by, or export to a new target"
+            f"{target} differs from this export in {differing}; append with the same --format and --partition-by, "
+            "or export to a new target"
         )
 
 

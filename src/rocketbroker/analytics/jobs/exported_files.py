@@ -126,7 +126,7 @@ class ExportedFiles:
             ends = state.ends | {each["broker"]: each["end_max"] for each in found}
             self._save(msgspec.structs.replace(state, jobs=[*state.jobs, job], ends=ends))
             self._write(_SUCCESS, b"")
-        return pc.sum(written["messages"], min_count=0).as_py()
+        return sum(written["messages"].to_pylist())
 
     def _save(self, state: ExportState) -> None:
         """Replace the state at once; ``_SUCCESS`` is missing until it is written again."""
