@@ -1,6 +1,7 @@
 """A standalone cluster of two workers: rocketbroker reaches them by ``spark-submit --py-files`` alone."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -11,43 +12,41 @@ import pytest
 
 from rocketbroker.app.mqanalytics import cli
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.our_servers import ROOT
 from tests.support.ports import LOOPBACK
 from tests.support.slow_store_reader import slow_rows
 from tests.support.spark_cluster import SparkCluster, package_zip
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 JOB = Path(__file__).parents[1] / "support" / "cluster_job.py"
+# A format that is registered does not take the driver's Python path to executors.
+BARE_JOB = """
+import sys
+from pyspark.sql import SparkSession
+from rocketbroker.analytics import register
+
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+spark.read.format("rocketmq_store").load(sys.argv[1]).count()
+"""
+# An interpreter of another version, as far as Spark asks.
+OTHER_VERSION = """
+import sys
+from collections import namedtuple
+
+sys.version_info = namedtuple("Version", "major minor micro releaselevel serial")(3, 10, 0, "final", 0)
+"""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    home = tmp_path / "cluster"
-    home.mkdir()
-    made = SparkCluster(home)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    made = SparkCluster(tmp_path_factory.mktemp("cluster"))
     try:
         made.start(workers=2)
         yield made
     finally:
         made.close()
-
-
-def test_jobs_run_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
-    writer = CommitLogWriter(tmp_path / "a", file_size=1 << 17)
-    writer.append_many(300)
-    rows = slow_rows(writer.directory)
-    here = f"spark.driver.host={LOOPBACK}"
-    options = ["--master", cluster.master, "--conf", here, "--conf", "spark.executor.memory=512m"]
-    command = [sys.executable, "-m", "rocketbroker.app.mqanalytics.cli", *options, "sizes", str(writer.root), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = {row["topic"]: row["messages"] for row in json.loads(done.stdout)["rows"]}
-    assert found == Counter(row["topic"] for row in rows)
-    # The master runs executors for an application of that name.
-    assert "mqanalytics" in cluster.started[0].text()
-    submitted = cluster.submit(Path(cli.__file__), "sizes", str(writer.root), "--json", py_files=package_zip(tmp_path))
-    assert submitted.returncode == 0, submitted.stderr[-4000:]
-    assert json.loads(submitted.stdout)["rows"] == json.loads(done.stdout)["rows"]
 
 
 def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCluster, tmp_path: Path):
@@ -74,3 +73,41 @@ def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCl
     assert result["partitions"] >= 4
     assert result["corrupt"] == 1
     assert all("rocketbroker.zip" in source for source in result["imported"]), result["imported"]
+
+
+@pytest.mark.soak
+def test_jobs_run_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "a", file_size=1 << 17)
+    writer.append_many(300)
+    rows = slow_rows(writer.directory)
+    here = f"spark.driver.host={LOOPBACK}"
+    options = ["--master", cluster.master, "--conf", here, "--conf", "spark.executor.memory=512m"]
+    command = [sys.executable, "-m", "rocketbroker.app.mqanalytics.cli", *options, "sizes", str(writer.root), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = {row["topic"]: row["messages"] for row in json.loads(done.stdout)["rows"]}
+    assert found == Counter(row["topic"] for row in rows)
+    # The master runs executors for an application of that name.
+    assert "mqanalytics" in cluster.started[0].text()
+    submitted = cluster.submit(Path(cli.__file__), "sizes", str(writer.root), "--json", py_files=package_zip(tmp_path))
+    assert submitted.returncode == 0, submitted.stderr[-4000:]
+    assert json.loads(submitted.stdout)["rows"] == json.loads(done.stdout)["rows"]
+
+
+@pytest.mark.soak
+def test_an_executor_that_lacks_something_is_named_with_what_to_do(cluster: SparkCluster, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "a")
+    writer.append()
+    job = tmp_path / "job.py"
+    job.write_text(BARE_JOB)
+    bare = cluster.submit(job, str(writer.root), PYTHONPATH=str(ROOT / "src"))
+    assert bare.returncode != 0
+    assert re.search(r"Lost task .* \(TID \d+\) \(127\.0\.0\.1 executor \d\)", bare.stderr), bare.stderr[-6000:]
+    assert "has no rocketbroker; bring rocketbroker by spark-submit --py-files rocketbroker.zip" in bare.stderr
+    (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION)
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    other = cluster.submit(job, str(writer.root), PYSPARK_PYTHON=str(python), PYTHONPATH=str(ROOT / "src"))
+    assert other.returncode != 0
+    assert "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than" in other.stdout, other.stdout

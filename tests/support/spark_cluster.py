@@ -7,16 +7,15 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyspark
-
 import rocketbroker
-from rocketbroker.analytics.spark.local_session import ensure_java_home
+from rocketbroker.analytics.spark.local_session import ensure_java_home, spark_home
 from tests.support.java_process import JavaProcess
 from tests.support.ports import LOOPBACK, free_ports
 
-SPARK_HOME = Path(pyspark.__file__).parent
 BOOT_LIMIT_S = 240
 _PACKAGE = Path(rocketbroker.__file__).parent
+# Each JVM lives for seconds, on few cores.
+_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def package_zip(into: Path) -> Path:
@@ -58,27 +57,38 @@ class SparkCluster:
         return {
             **kept,
             "JAVA_HOME": str(ensure_java_home()),
-            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_HOME": str(self._spark()),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_CONF_DIR": str(self._conf()),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _BRIEF,
+            "SPARK_SUBMIT_OPTS": _BRIEF,
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
 
-    def submit(self, script: Path, *arguments: str, py_files: Path) -> subprocess.CompletedProcess[str]:
+    def submit(
+        self, script: Path, *arguments: str, py_files: Path | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a script by spark-submit, as a user would."""
         command = [
-            str(SPARK_HOME / "bin" / "spark-submit"),
-            *("--master", self.master, "--py-files", str(py_files)),
+            str(self._spark() / "bin" / "spark-submit"),
+            *("--master", self.master, *(("--py-files", str(py_files)) if py_files else ())),
             *("--conf", f"spark.driver.host={LOOPBACK}", "--conf", f"spark.driver.bindAddress={LOOPBACK}"),
             *("--conf", "spark.ui.enabled=false", "--executor-memory", "512m"),
             *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
+            *("--conf", f"spark.executor.extraJavaOptions={_BRIEF}"),
             str(script),
             *arguments,
         ]
         return subprocess.run(
-            command, cwd=self.home, env=self.environment(), capture_output=True, text=True, timeout=900, check=False
+            command,
+            cwd=self.home,
+            env=self.environment() | environment,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
 
     def close(self) -> None:
@@ -92,6 +102,14 @@ class SparkCluster:
                 process.kill()
             print(f"----- {process.name} -----\n{process.text()[-4000:]}")
 
+    def _spark(self) -> Path:
+        """Return a home of Spark whose Python workers import PySpark faster."""
+        folder = self.home / "spark"
+        if not folder.exists():
+            folder.mkdir()
+            spark_home(folder)
+        return folder
+
     def _conf(self) -> Path:
         folder = self.home / "conf"
         folder.mkdir(exist_ok=True)
@@ -101,7 +119,7 @@ class SparkCluster:
     def _launch(self, name: str, main: str, arguments: list[str]) -> JavaProcess:
         environment = self.environment()
         log = self.home / f"{name}.out"
-        command = [str(SPARK_HOME / "bin" / "spark-class"), main, *arguments]  # becomes the Java process
+        command = [str(self._spark() / "bin" / "spark-class"), main, *arguments]  # becomes the Java process
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=self.home, env=environment)
         self.started.append(JavaProcess(name, process, log))

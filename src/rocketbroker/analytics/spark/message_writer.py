@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, row_error
 from rocketbroker.analytics.spark.rocketmq_store import ShortErrors, settle
 from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_to_queue
@@ -41,7 +42,7 @@ class SentMessages(WriterCommitMessage):
     count: int
 
 
-class MessageWriter(DataSourceArrowWriter):
+class MessageWriter(Sent, DataSourceArrowWriter):
     """Writer of a batch."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -57,7 +58,7 @@ class MessageWriter(DataSourceArrowWriter):
         _warn_of_abort(f"the write {self._job_id}", messages)
 
 
-class MessageStreamWriter(DataSourceStreamArrowWriter):
+class MessageStreamWriter(Sent, DataSourceStreamArrowWriter):
     """Writer of a stream."""
 
     def __init__(self, options: SinkOptions) -> None:

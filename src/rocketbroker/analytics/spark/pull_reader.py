@@ -32,6 +32,7 @@ from rocketbroker.analytics.spark.broker_queues import (
     queue_name,
     shorter,
 )
+from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.offset_options import EARLIEST, LATEST, Bounds
 from rocketbroker.analytics.spark.pull_options import PullOptions
 from rocketbroker.analytics.spark.pulled_columns import PULLED_SCHEMA, pulled_batches, pulled_records
@@ -146,7 +147,7 @@ def _check_known(spans: Mapping[MessageQueue, Span], bounds: Bounds, which: str)
         raise ConfigError(f"{which}Timestamp names topic {topic}, which is not read; correct or remove it")
 
 
-class PullReader(DataSourceReader):
+class PullReader(Sent, DataSourceReader):
     """Reads the messages that queues have when the query is planned.
 
     Args:
@@ -184,7 +185,7 @@ class PullReader(DataSourceReader):
         yield from read_range(partition, self._options, self._schema, self._connect)
 
 
-class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows queues; new ones are found at each micro-batch, and read from their first message.
 
     A new queue first gets its start in the progress, and its messages come with the next micro-batch. So the start of

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.rocketmq_store import (
     RocketMQStore,
     ShortErrors,
@@ -43,7 +44,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(RocketMQ)
 
 
-class RocketMQ(DataSource):
+class RocketMQ(Sent, DataSource):
     """The format; its options for reading are those of ``pull_options.PULL_OPTIONS``."""
 
     @classmethod

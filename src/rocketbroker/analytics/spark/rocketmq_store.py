@@ -23,6 +23,7 @@ from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.log.split import plan_at_least
+from rocketbroker.analytics.spark.executors import Sent, missing_store
 from rocketbroker.analytics.spark.queue_bounds import checked_bounds
 from rocketbroker.analytics.spark.source_options import (
     FactRows,
@@ -37,7 +38,7 @@ from rocketbroker.analytics.spark.source_options import (
 from rocketbroker.analytics.sql.facts import FACTS
 from rocketbroker.analytics.tables.table import check_selection, check_table_schema, chosen_stores, table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, TABLES, find_table
-from rocketbroker.common.errors import ConfigError, RocketBrokerError
+from rocketbroker.common.errors import ConfigError, RocketBrokerError, StoreError
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
@@ -60,17 +61,25 @@ def settle() -> None:
 
 
 class ShortErrors:
-    """Raises our errors without their stack trace: Spark would show twenty lines before the message."""
+    """Raises our errors without their stack trace: Spark would show twenty lines before the message.
+
+    A task gives its ``stores``, which its machine may lack.
+    """
+
+    def __init__(self, stores: Sequence[StoreRoot] = ()) -> None:
+        self._stores = stores
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, StoreError) and (clearer := missing_store(error, self._stores)):
+            raise clearer from None
         if isinstance(error, RocketBrokerError):
             raise error.with_traceback(None) from None
 
 
-class RocketMQStore(DataSource):
+class RocketMQStore(Sent, DataSource):
     """The format; its options are those of ``source_options.OPTIONS``."""
 
     @classmethod
@@ -108,7 +117,7 @@ class TablePartition(InputPartition):
     part: Any
 
 
-class TableReader(DataSourceReader):
+class TableReader(Sent, DataSourceReader):
     """Reads a table with the columns and types of ``schema``.
 
     It has no ``pushFilters``. Spark keeps the reader that got the filters of one scan with the data frame, and gives it
@@ -148,7 +157,7 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; the worker logs damage."""
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
-            with ShortErrors():
+            with ShortErrors(self._options.stores):
                 yield from self._rows(partition)
         settle()
 

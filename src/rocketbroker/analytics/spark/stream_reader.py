@@ -37,6 +37,7 @@ from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_fi
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import damage_at_begin, read_split, walk_split
 from rocketbroker.analytics.log.split import Split, gaps, offsets_of_time, plan_at_least, plan_splits
+from rocketbroker.analytics.spark.executors import Sent, missing_store
 from rocketbroker.analytics.spark.offset_options import LATEST, Bounds
 from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
 from rocketbroker.analytics.spark.source_options import SourceOptions, decode_selection, encode_selection
@@ -202,7 +203,7 @@ class StreamPartition(InputPartition):
     selection: Selection
 
 
-class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of messages."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
@@ -362,6 +363,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for batch in read_split(split, self._schema, report, selection=selection):
                 yield with_properties(batch, self._options.properties)
         except StoreError as error:
+            if clearer := missing_store(error, self._options.stores):
+                raise clearer from error
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
                 raise
             logger.warning("%s; its bytes %d to %d are skipped (failOnDataLoss=false)", error, split.low, split.high)
