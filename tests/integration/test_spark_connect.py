@@ -57,6 +57,7 @@ def test_tables_views_filters_streams_and_jobs(tmp_path: Path):
     assert result == {
         "counts": sorted([topic, count] for topic, count in counts.items()),
         "chosen": sum(counts.values()),
+        "parsed": sum(row["body"].startswith(b"{") for row in rows),
         "topics": sorted(row["topic"] for row in table_rows(store, "topics")),
         "streamed": [row["physical_offset"] for row in rows],
         "traffic": len(rows) - 1,

@@ -5,7 +5,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from rocketbroker.analytics import Selection, create_views, messages, register, store_roots, table
+from rocketbroker.analytics import Selection, create_views, from_body, messages, register, store_roots, table
 from rocketbroker.analytics.jobs.export import export
 from rocketbroker.analytics.jobs.message_jobs import traffic
 from rocketbroker.analytics.jobs.scope import Scope
@@ -31,9 +31,11 @@ if __name__ == "__main__":
     chosen = messages(spark, store, ["topic", "queue_id"], Selection(queue_ids={0}))
     scope = Scope(spark, tuple(store_roots(damaged)), Selection())
     by_minute = traffic(scope.messages(["broker", "topic", "store_timestamp", "size"]))
+    parsed = from_body(messages(spark, store, ["decompressed_body"]), "json", "x int")
     print("RESULT " + json.dumps({
         "counts": sorted([row["topic"], row["c"]] for row in counted),
         "chosen": chosen.count(),
+        "parsed": parsed.where("value IS NOT NULL").count(),
         "topics": sorted(row["topic"] for row in table(spark, store, "topics", ["topic"]).collect()),
         "streamed": streamed(spark, store, out),
         "traffic": sum(row["messages"] for row in by_minute.collect()),

@@ -1,4 +1,4 @@
-"""What an executor lacks: this package, what the package needs, or a store."""
+"""Errors of executors that lack this package, one that it needs, or a store."""
 
 import pickle
 import socket

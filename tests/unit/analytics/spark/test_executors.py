@@ -1,4 +1,4 @@
-"""What an executor lacks: its package in a process that cannot import it, its stores in folders that are gone."""
+"""Executors without the package, as processes that cannot import it, and without stores, which are deleted."""
 
 import re
 import shutil
