@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
@@ -41,7 +42,7 @@ def given(options: dict[str, str]) -> dict[str, str]:
 def rows(reader: PullReader | PullStreamReader, partitions: list[Any]) -> Offsets:
     found: Offsets = {}
     for partition in partitions:
-        for batch in reader.read(pickle.loads(pickle.dumps(partition))):
+        for batch in reader.read(pickle.loads(cloudpickle.dumps(partition))):
             for row in batch.to_pylist():
                 queue = MessageQueue(row["topic"], row["broker"], row["queue_id"])
                 found.setdefault(queue, []).append(row["queue_offset"])
@@ -189,7 +190,7 @@ def test_the_format_has_readers_of_all_columns():
 
 def test_readers_go_to_tasks():
     for reader in (PullReader(batch_options(given({})), SCHEMA), PullStreamReader(stream_options(given({})), SCHEMA)):
-        assert list(pickle.loads(pickle.dumps(reader)).read(None)) == []
+        assert list(pickle.loads(cloudpickle.dumps(reader)).read(None)) == []
 
 
 def test_a_stream_reads_each_message_once(queues: FakeQueues, stream: Stream):

@@ -1,6 +1,7 @@
 import pickle
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, IntegerType, StructType
 
 from rocketbroker.analytics.spark.rocketmq import RocketMQ
@@ -15,7 +16,7 @@ def source(**options: str) -> RocketMQ:
 
 def test_a_writer_goes_to_the_workers():
     for writer in (source().writer(BODIES, overwrite=False), source().streamWriter(BODIES, overwrite=False)):
-        assert vars(pickle.loads(pickle.dumps(writer))) == vars(writer)
+        assert vars(pickle.loads(cloudpickle.dumps(writer))) == vars(writer)
 
 
 def test_what_cannot_be_written_is_refused_before_a_task_starts():
