@@ -59,6 +59,11 @@ def folder_columns(form: str, partition_by: str = BY_DAY_AND_TOPIC) -> list[str]
     return [FOLDERS[name] for name in names]
 
 
+def shown_target(target: str | Path) -> str:
+    """Return a target as given, an address without credentials and query."""
+    return place_of(target).shown if "://" in str(target) else str(target)
+
+
 def exported_columns(messages: DataFrame, folders: Sequence[str] = (DAY, OF_TOPIC)) -> DataFrame:
     """Return ``messages`` as exported: times as stored, in ms since 1970, and the folder columns."""
     missing = [name for name in COLUMNS if name not in messages.columns]
@@ -125,10 +130,10 @@ def _naming_faults(target: str | Path, form: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
-        refusal = _refusal(str(error), target, form)
+        shown = shown_target(target)
+        refusal = _refusal(str(error), shown, form)
         if refusal is not None:
             raise refusal from error
-        shown = str(target) if FORMATS[form] else place_of(target).shown
         raise StoreError(
             f"exporting failed: {reason_of(error)}; {shown} has nothing of this export, "
             "and --append goes on where it ends"

@@ -58,18 +58,19 @@ def export(
     """Write messages, with every column, into folders by day and topic."""
     with failing_in_one_line():
         wanted, roots = selection(since, until, topic, exact=exact), known_stores(stores, topic)
-        from rocketbroker.analytics.jobs.export import export, exported_ends, folder_columns
+        from rocketbroker.analytics.jobs.export import export, exported_ends, folder_columns, shown_target
 
         folder_columns(form, partition_by)
         with job_scope("Exporting", roots, wanted) as scope:
             messages = scope.messages_beyond(exported_ends(scope.spark, to, form)) if append else scope.messages()
             options: Any = {"append": append, "partition_by": partition_by, "file_size": file_size}
             written, not_read = export(messages, to, form, **options), damage_of(scope, skip_damage)
-    summary = {"messages": written, "to": to, "format": form, "notRead": not_read}
+    shown = shown_target(to)
+    summary = {"messages": written, "to": shown, "format": form, "notRead": not_read}
     if as_json:
         print_json({"job": "export", **summary})
     else:
-        say(f"{to}: {last_line(written, summary, 'message')}")
+        say(f"{shown}: {last_line(written, summary, 'message')}")
 
 
 def replay(
