@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -91,6 +92,7 @@ def test_json_lines_have_every_field(spark: SparkSession, made: Path, tmp_path: 
 
 def test_an_existing_target_and_a_missing_library_are_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").touch()
     with pytest.raises(ConfigError, match="there exists already and is no export; export to a new target"):
         export(frame(spark, [row()]), tmp_path / "there", append=True)
     for names in ("day,day", "queue", ""):
@@ -114,15 +116,21 @@ def parts(target: Path) -> list[Path]:
 def test_a_failed_export_leaves_what_was_there_and_is_continued(spark: SparkSession, tmp_path: Path, form: str) -> None:
     target, rows = tmp_path / "export", [row(number, topic=f"T{number % 3}") for number in range(90)]
     whole = frame(spark, rows)
-    assert export(frame(spark, rows[:30]), target, form) == 30
-    before = parts(target)
     failing = whole.withColumn("body", F.expr("if(topic = 'T2', cast(raise_error('no body') as binary), body)"))
-    with pytest.raises(StoreError, match=r"exporting failed: .*no body(.|\n)*export has nothing of this export"):
-        export(failing, target, form, append=True)
-    assert parts(target) == before
-    assert (target / "_SUCCESS").exists()
-    # A driver that was killed removes nothing: its files and the missing mark remain.
-    (target / "_SUCCESS").unlink()
+    before: list[Path] = []
+    for append in (False, True):  # the first export fails, and is repeated as it was
+        with pytest.raises(StoreError, match=r"exporting failed: .*no body(.|\n)*export has nothing of this export"):
+            export(failing, target, form, append=append)
+        assert parts(target) == before
+        assert not (target / "_SUCCESS").exists()
+        if not append:
+            assert export(frame(spark, rows[:30]), target, form) == 30
+            before = parts(target)
+            assert (target / "_SUCCESS").exists()
+    with pytest.raises(ConfigError, match="export exists already; export to a new target, or --append to it"):
+        export(whole, target, form)
+    # A killed driver removes nothing, and late attempts write on: whole files and halves that do not count.
+    shutil.copy(before[0], before[0].with_name(before[0].name.replace("-0.", "-99.")))
     (before[0].parent / f"part-{'0' * 32}-0-0.parquet").write_bytes(b"half a file")
     assert export(whole, target, form, append=True) == 60
     assert (target / "_SUCCESS").exists()

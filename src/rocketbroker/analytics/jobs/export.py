@@ -105,7 +105,7 @@ def export(
 
     Args:
         messages: all columns of ``message_schema.MESSAGE_SCHEMA``.
-        target: a new folder or address; for ``iceberg`` a new table.
+        target: a new or empty folder or address, or one where no export was completed; for ``iceberg`` a new table.
         form: a key of ``FORMATS``.
         append: add what is beyond the highest physical offset of each broker to ``target``, which may exist.
         partition_by: see :func:`folder_columns`.
@@ -114,7 +114,7 @@ def export(
     Raises:
         ConfigError: an argument is invalid, a library is missing or built for another release of Spark, or the target
             exists already, or has other columns.
-        StoreError: the target cannot be written, and is as before.
+        StoreError: the target cannot be written, or another export writes to it; the text says what it has.
     """
     folders = folder_columns(form, partition_by)
     rows = exported_columns(messages, folders)
@@ -164,23 +164,23 @@ def _files_of(spark: SparkSession, file_size: str) -> Iterator[None]:
 
 def _write_files(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:
     place = place_of(target)
-    files, wanted = ExportedFiles(place), ExportState(form, folders, list(COLUMNS))
-    state = files.state()
-    if state is not None and not append:
+    files = ExportedFiles(place)
+    found = files.state()
+    if found is not None and found.files and not append:
         raise ConfigError(f"{place.shown} exists already; export to a new target, or --append to it")
-    state = state or wanted
+    state = found or ExportState(form, folders, list(COLUMNS), files=[], ends={})
     _check_same(place.shown, [state.form, *state.folders, *state.columns], [form, *folders, *COLUMNS])
     folder = F.to_json(F.array(*folders)) if folders else F.lit("[]")
     line = [F.to_json(F.struct(*COLUMNS)).alias("line")] if form == "jsonl" else []
     columns = ["broker", "physical_offset", *line] if line else COLUMNS
     sized = _beyond(rows, state.ends).select(*columns, folder.alias(FOLDER)).hint("rebalance", _BUCKETS, FOLDER)
-    return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state)
+    return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state, found)
 
 
 def _write_table(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:
     table = _table(rows.sparkSession, target, form) if append else None
     if table is not None:
-        _check_same(str(target), table.columns, rows.columns)
+        _check_same(shown_target(target), table.columns, rows.columns)
         rows = _beyond(rows, exported_ends(rows.sparkSession, target, form))
     observed = Observation()
     counted = rows.observe(observed, F.count(F.lit(1)).alias("messages"))
@@ -225,7 +225,7 @@ def _condition(said: str) -> str:
     return found[1] if found else ""
 
 
-def _refusal(said: str, target: str | Path, form: str) -> ConfigError | None:
+def _refusal(said: str, target: str, form: str) -> ConfigError | None:
     """Return the error for an invalid argument; ``None`` for other errors."""
     library, condition = FORMATS[form], _condition(said)
     if condition == "DATA_SOURCE_NOT_FOUND":
