@@ -19,9 +19,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, row_error
-from rocketbroker.analytics.spark.rocketmq_store import ShortErrors, settle
 from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_to_queue
 from rocketbroker.analytics.spark.sink_options import SinkOptions
+from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import RocketBrokerError
@@ -92,7 +92,7 @@ def _write(options: SinkOptions, write_id: str, batches: Iterator[pa.RecordBatch
         )
     with ShortErrors():
         sent = asyncio.run(_send(options, prefix, batches))
-    settle()
+    freeze_modules()
     return SentMessages(sent)
 
 

@@ -45,7 +45,7 @@ from rocketbroker.analytics.spark.queue_ranges import (
     partitions_of,
     progress_of,
 )
-from rocketbroker.analytics.spark.rocketmq_store import ShortErrors, settle
+from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
 from rocketbroker.analytics.tables.table import check_columns
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -168,7 +168,7 @@ class PullReader(Sent, DataSourceReader):
         """Return the ranges of the queues, up to their current ends."""
         with ShortErrors(), SyncClient() as sync:
             ranges = sync.call(self._ranges(sync.open(self._connect(self._options.namesrv_addr))))
-        settle()
+        freeze_modules()
         return [*partitions_of(ranges, self._options.min_partitions)]
 
     async def _ranges(self, brokers: BrokerQueues) -> list[tuple[MessageQueue, int, int]]:
@@ -376,7 +376,7 @@ def read_range(
                 at = pulled.next_offset
         finally:
             sync.call(pulls.aclose())
-    settle()
+    freeze_modules()
 
 
 async def _next(pulls: AsyncGenerator[Pulled, None]) -> Pulled | None:

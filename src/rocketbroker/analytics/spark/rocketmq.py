@@ -13,13 +13,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from rocketbroker.analytics.spark.executors import Sent
-from rocketbroker.analytics.spark.rocketmq_store import (
-    RocketMQStore,
-    ShortErrors,
-    arrow_schema,
-    settle,
-    spark_schema,
-)
+from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore, arrow_schema, spark_schema
+from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +51,7 @@ class RocketMQ(Sent, DataSource):
         from rocketbroker.analytics.spark.pulled_columns import PULLED_SCHEMA
 
         found = spark_schema(PULLED_SCHEMA, {each.name: each for each in PULLED_SCHEMA})
-        settle()
+        freeze_modules()
         return found
 
     def reader(self, schema: StructType) -> "PullReader":

@@ -6,9 +6,6 @@ spark.read.format("rocketmq_store").option("table", "topics").load("a=/data/a,b=
 spark.readStream.format("rocketmq_store").load(store_dir)
 """
 
-import functools
-import gc
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +20,7 @@ from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.log.split import plan_at_least
-from rocketbroker.analytics.spark.executors import Sent, missing_store
+from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.queue_bounds import checked_bounds
 from rocketbroker.analytics.spark.source_options import (
     FactRows,
@@ -35,48 +32,16 @@ from rocketbroker.analytics.spark.source_options import (
     source_options,
     table_of,
 )
+from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
 from rocketbroker.analytics.sql.facts import FACTS
 from rocketbroker.analytics.tables.table import check_selection, check_table_schema, chosen_stores, table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, TABLES, find_table
-from rocketbroker.common.errors import ConfigError, RocketBrokerError, StoreError
+from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
 FORMAT: Final = "rocketmq_store"
-# The JVM sets it for workers that run several tasks.
-_REUSED: Final = "SPARK_REUSE_WORKER"
-
-
-@functools.cache
-def settle() -> None:
-    """Exempt the loaded modules from garbage collection in a worker that is reused.
-
-    Such a worker collects all garbage after each task, and traverses all modules: 20 to 30 ms each time. Call this at
-    the end of its first task, when everything is loaded. It does nothing in other processes, whose collector must not
-    be changed.
-    """
-    if os.environ.get(_REUSED):
-        gc.freeze()
-
-
-class ShortErrors:
-    """Raises our errors without their stack trace: Spark would show twenty lines before the message.
-
-    A task gives its ``stores``, which its machine may lack.
-    """
-
-    def __init__(self, stores: Sequence[StoreRoot] = ()) -> None:
-        self._stores = stores
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, StoreError) and (clearer := missing_store(error, self._stores)):
-            raise clearer from None
-        if isinstance(error, RocketBrokerError):
-            raise error.with_traceback(None) from None
 
 
 class RocketMQStore(Sent, DataSource):
@@ -91,7 +56,7 @@ class RocketMQStore(Sent, DataSource):
         with ShortErrors():
             wanted = table_of(self.options)
             found = spark_schema(wanted.schema, wanted.fields)
-        settle()
+        freeze_modules()
         return found
 
     def reader(self, schema: StructType) -> "TableReader":
@@ -142,7 +107,7 @@ class TableReader(Sent, DataSourceReader):
                 checked_bounds(which, bounds, options.stores, fail_on_data_loss=options.fail_on_data_loss)
             least, split_size = options.min_partitions, options.table_options.split_size
             parts = plan_at_least(least, self._plan, split_size, lambda each: int(each.part.high - each.part.low))
-        settle()
+        freeze_modules()
         return list(parts)
 
     def _plan(self, split_size: int) -> list[TablePartition]:
@@ -159,7 +124,7 @@ class TableReader(Sent, DataSourceReader):
         if isinstance(partition, TablePartition):  # Spark asks with None when there are no partitions
             with ShortErrors(self._options.stores):
                 yield from self._rows(partition)
-        settle()
+        freeze_modules()
 
     def _rows(self, partition: TablePartition) -> Iterator[pa.RecordBatch]:
         options = self._options

@@ -1,9 +1,4 @@
-"""Settings that a worker makes once for its whole process; called in a process of its own."""
-
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,18 +14,6 @@ from rocketbroker.analytics.sql.facts import FACTS, Fact, grouped
 from rocketbroker.analytics.tables.table_reader import TABLES
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter
-
-CODE = (
-    "import gc; from rocketbroker.analytics.spark.rocketmq_store import settle; settle(); print(gc.get_freeze_count())"
-)
-
-
-@pytest.mark.parametrize(("reused", "passed_over"), [("1", True), ("", False)])
-def test_only_a_worker_that_is_used_again_has_its_modules_skipped(reused: str, *, passed_over: bool) -> None:
-    environment = os.environ | {"SPARK_REUSE_WORKER": reused}
-    done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
-    assert (int(done.stdout) > 0) is passed_over
-
 
 PRUNED = StructType(
     [StructField("queue_id", IntegerType()), StructField("store_timestamp", LongType(), nullable=False)]
